@@ -82,7 +82,7 @@ def command(paths: Sequence[str], workers: str) -> list[str]:
         "--dist",
         "worksteal",
         "-m",
-        "numbers and not slow",
+        "numbers and not slow and not nightly",
         *where,
     ]
 

@@ -105,7 +105,7 @@ def test_the_python_of_the_readme_prints_what_it_shows() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_the_commands_in_sequence_in_one_empty_folder(tmp_path: Path) -> None:
     environment = threaded(HF_HUB_OFFLINE="1", NO_COLOR="1")
     for command in RUN:

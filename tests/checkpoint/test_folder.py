@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import BinaryIO
+from unittest.mock import patch
 
 import pytest
 
+from apart import Watch, apart
 from conftest import tiny_llama
-from layerwise.checkpoint import save
+from layerwise.checkpoint import save, stream, tensor_files
 from layerwise.checkpoint.folder import draft_of
+from layerwise.checkpoint.stored_config import visit_config
 from layerwise.stack import load
 
 
@@ -53,33 +57,32 @@ def test_a_draft_of_a_process_that_is_no_more_is_removed(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", alive.name, old.name, other.name])
 
 
-SAVING = """
-import sys
-from layerwise.checkpoint import save, tensor_files
-copy = tensor_files._copied_by_kernel
-def slowly(source, begin, target, size):
-    import time
-    time.sleep(0.002)
-    return copy(source, begin, target, min(size, 4096))
-tensor_files._copied_by_kernel = slowly
-print("begins", flush=True)
-save(sys.argv[1], "0-5 5", sys.argv[2], prove=False)
-"""
+def save_in_pieces(home: Path, folder: Path) -> None:
+    """Every piece of 4 KB that the kernel copies is a write, too."""
+    copied = tensor_files._copied_by_kernel
+
+    def copied_in_pieces(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> int | None:
+        sys.audit("apart.write", "a piece")
+        return copied(source, begin, target, min(size, 4096))
+
+    with (
+        patch.object(tensor_files, "_copied_by_kernel", copied_in_pieces),
+        patch.object(stream, "without_torch", visit_config),
+    ):
+        save(home, "0-5 5", folder, prove=False)
 
 
 @pytest.mark.slow
 def test_a_killed_process_leaves_no_folder_or_a_whole_one(tmp_path: Path) -> None:
-    """The figure of 20 kills at random moments is that of `benchmarks/save_kill.py`; here are five chosen ones."""
-    tiny_llama().save_pretrained(tmp_path / "home")
-    for number, seconds in enumerate((0.0, 0.8, 1.6, 2.4, 60.0)):
-        folder = tmp_path / f"m{number}"
-        command = [sys.executable, "-c", SAVING, str(tmp_path / "home"), str(folder)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "begins\n"
-            deadline = time.monotonic() + seconds
-            while process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.05)
-            process.send_signal(signal.SIGKILL)
+    """The figure of 20 kills at random moments is that of `benchmarks/save_kill.py`; here are twelve chosen writes."""
+    home, folder = tmp_path / "home", tmp_path / "there" / "m"
+    tiny_llama().save_pretrained(home)
+    whole = apart(save_in_pieces, home, tmp_path / "whole" / "m", watch=Watch(tmp_path / "whole"))
+    assert whole.code == 0, whole.err
+    assert whole.writes.count("a piece") > 20
+    for strike in (*range(0, len(whole.writes) - 1, len(whole.writes) // 10), len(whole.writes) - 1):
+        killed = apart(save_in_pieces, home, folder, watch=Watch(folder.parent, strike))
+        assert killed.code == -signal.SIGKILL, killed.err
         assert not folder.exists() or load(folder).depth == 7
-    assert load(folder).depth == 7
+        shutil.rmtree(folder.parent, ignore_errors=True)  # there is none where the first write did not happen
+    assert load(tmp_path / "whole" / "m").depth == 7

@@ -1,29 +1,15 @@
-"""The command as a test runs it: in this process for its words and exit code, in another to be interrupted."""
+"""The command as a test runs it: in this process for its words and exit code (in another of its own: `apart`)."""
 
 from __future__ import annotations
 
 import io
-import subprocess
 import sys
-import sysconfig
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from apart import Ended
 from layerwise.cli.app import main
-from threads import threaded
-
-PROGRAM = Path(sysconfig.get_path("scripts")) / "layerwise"
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended: its exit code, and what it wrote."""
-
-    code: int
-    out: str
-    err: str
 
 
 def layerwise(*arguments: str | Path) -> Ended:
@@ -46,15 +32,3 @@ def refused(*arguments: str | Path) -> str:
     assert ended.err.count("error: ") == 1
     assert "Traceback" not in ended.err
     return ended.err.partition("error: ")[2]
-
-
-def start(*arguments: str | Path, folder: Path | None = None) -> subprocess.Popen[str]:
-    """The installed command as a process of its own, on as many threads as this one."""
-    return subprocess.Popen(
-        [PROGRAM, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env=threaded(HF_HUB_OFFLINE="1"),
-    )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import sqlite3
-import time
+import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
-from cli.command import layerwise, start
+from apart import apart
+from cli.command import layerwise
+from layerwise.cli.app import main
 from layerwise.experiments import summary
 from layerwise.experiments.sweep import run as sweep_run
 from layerwise.results import Loss, Run, Store
@@ -80,17 +84,40 @@ def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     assert {score.subject for score in found.scores if score.metric == "nll"} >= {"0-3"}
 
 
+def interrupt_at_the_second_batch(*arguments: str) -> None:
+    """The command, to which Ctrl-C comes once a batch of rows is there."""
+    add, calls = Store.add_losses, []
+
+    def struck(store: Store, rows: list[Loss]) -> None:
+        calls.append(rows)
+        if len(calls) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        add(store, rows)
+
+    with patch.object(Store, "add_losses", struck), patch.object(sys, "argv", ["layerwise", *arguments]):
+        main()
+
+
+def interrupt_while_loading(*arguments: str) -> None:
+    """The command, to which Ctrl-C comes when it says that it is loading."""
+    write = sys.stderr.write
+
+    def struck(text: str) -> int:
+        if text.startswith("loading "):
+            os.kill(os.getpid(), signal.SIGINT)
+        return write(text)
+
+    with patch.object(sys.stderr, "write", struck), patch.object(sys, "argv", ["layerwise", *arguments]):
+        main()
+
+
 @pytest.mark.slow
 def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path) -> None:
-    process = start(*command)
-    while process.poll() is None and not has_rows(tmp_path / "run" / "run.sqlite"):
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert out == ""
-    assert err.splitlines()[-1].endswith("are kept; run the same command again to resume")
-    assert "Traceback" not in err
+    ended = apart(interrupt_at_the_second_batch, *map(str, command))
+    assert ended.code == 130, ended.err
+    assert ended.out == ""
+    assert ended.err.splitlines()[-1].endswith("are kept; run the same command again to resume")
+    assert "Traceback" not in ended.err
     kept = rows(tmp_path / "run")
     assert kept
     assert layerwise(*command).code == 0
@@ -100,13 +127,9 @@ def test_ctrl_c_of_the_real_command(command: tuple[str | Path, ...], whole: list
 
 @pytest.mark.slow
 def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path: Path) -> None:
-    process = start(*command)
-    assert process.stderr is not None
-    assert process.stderr.readline().startswith("loading ")
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
-    assert err == ""
+    ended = apart(interrupt_while_loading, *map(str, command))
+    assert ended.code == 130, ended.err
+    assert ended.err == ""
     assert not (tmp_path / "run").exists()
 
 
@@ -168,12 +191,3 @@ def own_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def has_rows(database: Path) -> bool:
-    """Whether a few rows are there."""
-    try:
-        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-            return bool(connection.execute("SELECT count(*) > 20 FROM losses").fetchone()[0])
-    except sqlite3.Error:
-        return False

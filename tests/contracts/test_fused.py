@@ -7,12 +7,12 @@ import torch
 
 from contracts import checks, fused
 from contracts.specimen import Specimen
-from contracts.tiers import LONG, REPRESENTATIVE, TENTH, every_type
+from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import SUPPORTED
 from layerwise.stack.executors.fused import cache, operations, proof
 
 
-@every_type(fast=(), slow=(REPRESENTATIVE - LONG) | TENTH)
+@every_type(fast=(), slow=EVERY_TAG)
 def test_groups_run_as_one_or_are_refused_as_the_page_says(one: Specimen) -> None:
     assert fused.answer(one) == fused.committed()[one.model_type], "run PYTHONPATH=tests python -m contracts.fused"
 

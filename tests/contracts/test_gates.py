@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 
 from contracts import specimen
 from contracts.specimen import Specimen
-from contracts.tiers import REPRESENTATIVE, every_type
+from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import SUPPORTED
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import UnsupportedModel
@@ -133,7 +133,7 @@ def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -
         assert error <= TOLERANCE, f"gate {name} is {gates[name].tolist()}, and {expected.tolist()} by differences"
 
 
-@every_type(fast=FAST, slow=REPRESENTATIVE, marks={"yoso": OTHERWISE})
+@every_type(fast=FAST, slow=EVERY_TAG, marks={"yoso": OTHERWISE})
 def test_every_gate_is_the_derivative(one: Specimen) -> None:
     if one.model_type not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")

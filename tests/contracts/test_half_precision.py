@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from contracts import specimen
 from contracts.specimen import Specimen
-from contracts.tiers import EXHAUSTIVE, every_type
+from contracts.tiers import NIGHTLY, every_type
 from contracts.zoo import REFUSED
 from layerwise.checkpoint import proof, save, write
 from layerwise.errors import LayerwiseError, UnsupportedModel
@@ -32,7 +32,7 @@ from layerwise.stack.executors.state import read_state, returned_state, with_ret
 
 laws = import_module("layerwise.stack.verify")  # `layerwise.stack` has the function by that name
 
-# Recurrence beside attention, experts, sliding windows, an encoder, sound; every other type is asked exhaustively.
+# Recurrence beside attention, experts, sliding windows, an encoder, sound; every other type is asked at night.
 SLOW = ("bamba", "mixtral", "gemma2", "bert", "wav2vec2")
 
 OFF = 0.01
@@ -42,8 +42,15 @@ HALVED = Plan.parse("4.attn (1|0)")
 SHORTER = Plan.parse("0 2 4")
 
 
+_OF_A_KIND = {refusal.specimen.kind: refusal for refusal in reversed(REFUSED)}
+REFUSED_BY_TIER = [
+    pytest.param(refusal, marks=pytest.mark.slow if refusal in _OF_A_KIND.values() else NIGHTLY, id=str(refusal))
+    for refusal in REFUSED
+]
+"""The first refused type of each kind, and at night the others."""
+
 HALVES = pytest.mark.parametrize(
-    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=EXHAUSTIVE)], ids=["bfloat16", "float16"]
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=NIGHTLY)], ids=["bfloat16", "float16"]
 )
 
 
@@ -159,9 +166,8 @@ def test_right_models_are_loaded_and_split_alike(one: Specimen, dtype: torch.dty
     assert whole[0] == one.layers
 
 
-@pytest.mark.slow
 @HALVES
-@pytest.mark.parametrize("refusal", REFUSED, ids=str)
+@pytest.mark.parametrize("refusal", REFUSED_BY_TIER)
 def test_what_float32_refuses_is_refused_alike(refusal: Any, dtype: torch.dtype) -> None:
     half, whole = twins(refusal.specimen, dtype).each(loaded)
     assert half == whole

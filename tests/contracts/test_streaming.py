@@ -14,7 +14,7 @@ import torch
 
 from contracts import specimen
 from contracts.specimen import Specimen
-from contracts.tiers import LONG, REPRESENTATIVE, every_type
+from contracts.tiers import EVERY_TAG, every_type
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.inputs import main_tensor
@@ -25,7 +25,7 @@ FAST = frozenset({"mixtral", "mamba", "gpt2"})
 PLANS = tuple(map(Plan.parse, ("0-4", "0 3 2 1 4", "4 (1|2|0) 3 1")))
 
 
-@every_type(fast=FAST, slow=REPRESENTATIVE - FAST - LONG)
+@every_type(fast=FAST, slow=EVERY_TAG - FAST)
 def test_layers_on_the_disk_compute_the_same_bits(one: Specimen, tmp_path: Path) -> None:
     if one.model_type == REFUSED:
         pytest.skip("a tiny one has more experts than tensors")

@@ -17,6 +17,7 @@ from transformers import TrainingArguments, set_seed
 
 from contracts import specimen
 from contracts.specimen import DEPTH, VOCABULARY, Specimen
+from contracts.tiers import NIGHTLY
 from contracts.zoo import SUPPORTED
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
@@ -28,11 +29,9 @@ TYPES = (
     "beit",
 )  # fmt: skip
 SPECIMENS = tuple(one for one in SUPPORTED if one.model_type in TYPES)
-# A decoder with experts, an encoder and a transformer for images; the rest takes seconds each.
+# A decoder with experts, an encoder and a transformer for images; the rest takes seconds each, at night.
 FAST = ("mixtral", "bert", "vit")
-EVERY_SPECIMEN = [
-    pytest.param(one, id=str(one), marks=() if one.model_type in FAST else pytest.mark.slow) for one in SPECIMENS
-]
+EVERY_SPECIMEN = [pytest.param(one, id=str(one), marks=() if one.model_type in FAST else NIGHTLY) for one in SPECIMENS]
 
 SAMPLERS: dict[str, Sampler] = {
     "shuffle": Shuffle(),

@@ -1,4 +1,4 @@
-"""In which tier a type of the zoo keeps a promise: fast, slow, or exhaustive, which no other tier runs."""
+"""Which types of the zoo CI asks for a promise, fast or slow; all others are asked at night."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from contracts.specimen import Specimen
 from contracts.zoo import SUPPORTED
 
-EXHAUSTIVE = (pytest.mark.slow, pytest.mark.exhaustive)
+NIGHTLY = EXHAUSTIVE = pytest.mark.nightly  # the second name is that of the tests of swarms
 
 REPRESENTATIVE = frozenset(
     one.model_type for one in {(one.kind, one.tags): one for one in reversed(SUPPORTED)}.values()
@@ -25,7 +25,7 @@ EVERY_TAG = frozenset(
         "audio-spectrogram-transformer",
     )
 )
-"""A type of each kind and of each tag that a kind has: fewer than `REPRESENTATIVE`, which has their combinations."""
+"""A type of each kind and of each tag that a kind has, which CI asks: fewer than `REPRESENTATIVE`, the combinations."""
 
 LONG = frozenset({"axk1", "bailing_hybrid"})
 """The representatives that take more than two seconds; each of their tags has another type that represents it."""
@@ -37,18 +37,18 @@ TENTH = frozenset(random.Random(0).sample([one.model_type for one in SUPPORTED],
 def every_type(
     *,
     fast: Collection[str],
-    slow: Collection[str],
+    slow: Collection[str] = (),
     marks: Mapping[str, Any] | None = None,
     of: Sequence[Specimen] = SUPPORTED,
 ) -> pytest.MarkDecorator:
-    """Ask the test of `one`, each type of the zoo: those of `fast` and `slow` in these tiers, the rest exhaustively.
+    """Ask the test of `one`, each type of the zoo: those of `fast` and `slow` in these tiers, the rest at night.
 
     `marks` are further marks of a type; `of` are the types that the test is about, where these are not all.
     """
     marked = []
     for one in of:
         name = one.model_type
-        tier = () if name in fast else (pytest.mark.slow,) if name in slow else EXHAUSTIVE
+        tier = () if name in fast else (pytest.mark.slow,) if name in slow else (NIGHTLY,)
         more = (marks[name],) if marks and name in marks else ()
         marked.append(pytest.param(one, marks=(*tier, *more), id=name))
     return pytest.mark.parametrize("one", marked)

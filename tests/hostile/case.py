@@ -8,39 +8,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from apart import Ended
+
 MEMORY = 1536 * 2**20
 """Bytes that a command may hold at once."""
 
-SECONDS = 40.0
-"""Seconds that a command may take."""
+SECONDS = 40
+"""Seconds of processor time that a command may take; most take less than one."""
 
 LONGEST = 800
 """Characters of the longest message that still is read."""
 
 _BESIDE = (".lock", "-wal", "-shm")
 _HASHED = 2**22  # files up to this size are compared byte by byte
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command ended: its exit code (negative: the signal that ended it), its words, and what it cost.
-
-    `killed` is `memory` or `time` where the watchdog ended it; `rss` is the largest resident set in bytes, `cpu` and
-    `seconds` the processor time and the time that it took.
-    """
-
-    code: int
-    out: str
-    err: str
-    rss: int
-    seconds: float
-    cpu: float
-    killed: str = ""
-
-    @property
-    def message(self) -> str:
-        """What follows `error: ` on the error stream, to its end."""
-        return self.err.partition("error: ")[2].strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Every case: bad input ends with code 2 and one or two sentences, or is read right, within 1.5 GB and 40 s."""
+"""Every case: bad input ends with code 2 and one or two sentences, or is read right, in 1.5 GB and 40 s of a core."""
 
 from __future__ import annotations
 

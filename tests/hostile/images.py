@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import random
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -83,7 +84,7 @@ def _deep_tiff() -> bytes:
                (273, 4, 1, 200), (277, 3, 1, 3), (278, 4, 1, 7), (279, 4, 1, 9 * 7 * 6), (284, 3, 1, 1)]  # fmt: skip
     head = b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", 10)
     head += b"".join(struct.pack("<HHII", *entry) for entry in entries) + bytes(4) + struct.pack("<HHH", 16, 16, 16)
-    return head.ljust(200, b"\0") + os.urandom(9 * 7 * 6)
+    return head.ljust(200, b"\0") + random.Random(0).randbytes(9 * 7 * 6)
 
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 7\n%%EndComments\nshowpage\n%%EOF\n"
@@ -106,7 +107,7 @@ _IMAGES = (
     _one("text called an image", "x.jpg", b"hello", "not an image"),
     _one("a PNG cut short", "x.png", lambda: picture(size=(99, 99))[:5_000], "truncated"),
     _one("a JPEG cut short", "x.jpg", lambda: picture("JPEG", (99, 99))[:3_000], "truncated"),
-    _one("a PNG with a wrong checksum", "x.png", lambda: picture()[:40] + b"\0\0" + picture()[42:], ""),
+    _one("a PNG with a wrong checksum", "x.png", lambda: picture()[:40] + b"\0\0" + picture()[42:], "not an image"),
     _one("a PNG of 4,096 million pixels", "x.png", _bomb, "pixels; make it smaller"),
     _one("a PNG that unpacks to half a gigabyte", "x.png", _near_bomb, "13,000 x 13,000 pixels"),
     _one("a GIF of 65,535 x 65,535", "x.gif", b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(99), "not an image"),
@@ -137,6 +138,12 @@ def _pipe(root: Path) -> None:
 def _loop(root: Path) -> None:
     inside = pictures(root) / "cat" / "again"
     inside.symlink_to(inside.parent, target_is_directory=True)
+
+
+def _only_a_test(root: Path) -> None:
+    pictures(root).rename(root / "test")
+    (root / "pictures").mkdir()
+    (root / "test").rename(root / "pictures" / "test")
 
 
 def _self_link(root: Path) -> None:
@@ -170,12 +177,14 @@ def _bytes_column(content: list[bytes | None]) -> pyarrow.Array:
     return pyarrow.array([{"bytes": each, "path": None} for each in content], kind)
 
 
-def _image_table(contents: list[bytes | None], labels: list[Any]) -> Callable[[Path], None]:
+def _image_table(contents: list[bytes | None], labels: list[Any] | None) -> Callable[[Path], None]:
     """A dataset of images as `datasets` writes it."""
 
     def make(root: Path) -> None:
         features = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
-        table = pyarrow.table({"image": _bytes_column(contents), "label": labels})
+        columns = {"image": _bytes_column(contents), "label": labels}
+        table = pyarrow.table({name: values for name, values in columns.items() if values is not None})
+        features = {name: features[name] for name in table.column_names}
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
         (root / "pictures").mkdir()
         parquet.write_table(table, root / "pictures" / "train.parquet")
@@ -211,7 +220,7 @@ _FOLDERS = (
     _folder("one class", lambda root: pictures(root, ("cat",)), ("1 class",)),
     _folder("a class without images", lambda root: (pictures(root) / "owl").mkdir(), ("owl holds no image",)),
     _folder("three images a class", lambda root: pictures(root, count=2), ("'cat' has 2 example",)),
-    _folder("a test and no training", lambda root: pictures(root / "pictures", ("a", "b")), ("",)),
+    _folder("a test and no training", _only_a_test, ("holds test/ but no train/",)),
     _folder("a pipe among them", _pipe, ("has 2 classes",)),
     _folder("a link to itself among them", _self_link, ("has 2 classes",)),
     _folder("a class that contains itself", _loop, ("has 2 classes",)),
@@ -221,7 +230,7 @@ _FOLDERS = (
     _folder("a state that is no JSON", _with_file("state.json", b"{"), ("pictures",)),
     _folder("a state of a list", _with_file("state.json", b"[]"), ("pictures",)),
     _folder("a table without images", _dataset(label=[0, 1], text=["a", "b"]), ("no column of images",)),
-    _folder("a table without labels", _dataset(image=_bytes_column(_GOOD[:2])), ("",)),
+    _folder("a table without labels", _image_table(_GOOD, None), ("no column of labels",)),
     _folder("a table of labels that are lists", _image_table(_GOOD, [[number] for number in _LABELS]), ("label",)),
     _folder("a table of one class", _image_table(_GOOD, [1] * 20), ("1 class",)),
     _folder("a table of withheld labels", _image_table(_GOOD, [-1] * 20), ("0 class",)),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+from apart import Ended
 from hostile import runs
-from hostile.case import Case, Ended
+from hostile.case import Case
 from hostile.material import model_and_texts
 
 SWEEP = ("sweep", "model", "--families", "leave_one_out", "--no-similarity", "--text", "texts", "--run", "run")

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from hostile.case import MEMORY, Case, Ended, faults
+from apart import Ended
+from hostile.case import MEMORY, Case, faults
 from hostile.cases import CASES
-from hostile.runner import Server, described, run
+from hostile.runner import described, run
 
 SHARES = 2
 
 
 def failures(cases: Sequence[Case]) -> str:
     """Every case that failed, one after the other."""
-    with Server() as server:
-        ran = [(case, *run(case, server)) for case in cases]
+    ran = [(case, *run(case)) for case in cases]
     return "\n\n".join(described(case, found, ended) for case, found, ended in ran if found)
 
 
@@ -37,8 +37,12 @@ def test_no_two_cases_have_one_name() -> None:
     assert [name for name, count in Counter(case.name for case in CASES).items() if count > 1] == []
 
 
+def test_every_refusal_has_words_that_it_must_hold() -> None:
+    assert [case.name for case in CASES if case.says is not None and (not case.says or not all(case.says))] == []
+
+
 REFUSAL = Case("an example", ("verify", "model"), ("is empty",))
-REFUSED = Ended(2, "", "loading\nerror: text.txt is empty: remove it, or fill it.", rss=400 << 20, seconds=1.0, cpu=1.0)
+REFUSED = Ended(2, "", "loading\nerror: text.txt is empty: remove it, or fill it.", rss=400 << 20)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import random
 import struct
 from collections.abc import Callable
 from functools import partial
@@ -14,13 +15,15 @@ from pathlib import Path
 import pyarrow
 from pyarrow import parquet
 
-from hostile.case import Case, Ended
+from hostile.case import Case
 from hostile.material import model
 
 SWEEP = ("sweep", "model", "--run", "run", "--families", "leave_one_out", "--no-similarity")
 SCORED = "A text that is long enough to be scored, one character after the other. "
 ENOUGH = "\n<|endoftext|>\n".join([SCORED] * 8)
 """Documents enough for an interval, without which a sweep concludes nothing and is refused."""
+
+_NOISE = random.Random(0).randbytes(9999)
 
 
 def _file(name: str, content: bytes, folder: Path) -> None:
@@ -146,7 +149,12 @@ _TEXTS = (
     _text("a gzip file with rubbish behind", "text.txt.gz", gzip.compress(b"ab") + b"rubbish!", ("whole gzip file",)),
     _text("an empty gzip file", "text.txt.gz", b"", ("is empty",)),
     _text("a gzip file of nothing", "text.txt.gz", gzip.compress(b""), ("is empty",)),
-    _text("a damaged gzip file", "a.txt.gz", gzip.compress(os.urandom(999))[:500] + bytes(500), ("gzip file",)),
+    _text(
+        "a damaged gzip file",
+        "a.txt.gz",
+        gzip.compress(_NOISE)[:500] + bytes(500),
+        ("gzip file",),
+    ),
     _made("a pipe for a text", _pipe, ("text.txt is a pipe", "name a file or a folder")),
     _made("a device for a text", _device_link, ("text.txt is a device", "name a file or a folder")),
     _made("a folder whose only text is a pipe", _pipe_in_folder, ("holds no text file",), "texts"),
@@ -222,11 +230,6 @@ _TOKENIZERS = (
 )
 
 
-def _is_silent(folder: Path, ended: Ended) -> None:
-    """Nothing of the pipe was waited for."""
-    assert ended.seconds < 10, f"it took {ended.seconds:.0f} s"
-
-
 def _tokenizer_pipe(folder: Path) -> None:
     model(folder)
     os.mkfifo(folder / "tok.bin")
@@ -239,8 +242,7 @@ CASES = (
         "a pipe for a tokenizer",
         (*SWEEP, "--text", "model/config.json", "--tokenizer", "tok.bin"),
         ("tok.bin is a pipe",),
-        _tokenizer_pipe,
-        check=_is_silent,
+        _tokenizer_pipe,  # to open it would be to wait for a writer for ever
     ),
     *(
         [Case("a text that may not be read", (*SWEEP, "--text", "text.txt"), ("cannot read text.txt",),

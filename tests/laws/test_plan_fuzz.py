@@ -147,7 +147,7 @@ def test_fifty_thousand_strings() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_a_million_strings() -> None:
     found = outcomes(1_000_000, seed=2)
     assert found.total() == 1_000_000

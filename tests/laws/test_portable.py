@@ -17,7 +17,7 @@ from rounding import realigned
 from threads import thread_count
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("setting", QUICK, ids=str)
 def test_what_is_compared_holds_under_another_setting(setting: Setting) -> None:
     ended = subprocess.run(
@@ -39,7 +39,7 @@ def test_this_process_computes_as_it_is_told() -> None:
     assert torch.get_num_threads() == thread_count()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_another_process_computes_as_it_is_told() -> None:
     code = (
         "import torch; from threads import use_threads; use_threads();"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.tiers import EXHAUSTIVE
+from contracts.tiers import NIGHTLY
 from layerwise.models import VARIANTS, ElcForMaskedLM
 from models.published import as_published, logits, padded_batch, random_model
 
@@ -33,10 +33,7 @@ BY_LENGTH = pytest.mark.parametrize(
     ("variant", "length"),
     [
         *((variant, 128) for variant in VARIANTS),
-        *(
-            pytest.param(variant, 512, marks=pytest.mark.slow if variant in LONG else EXHAUSTIVE)
-            for variant in VARIANTS
-        ),
+        *(pytest.param(variant, 512, marks=pytest.mark.slow if variant in LONG else NIGHTLY) for variant in VARIANTS),
     ],
 )
 

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from apart import Watch, apart
 from layerwise import bounded
 from layerwise.errors import RunError
 from layerwise.results import lock
@@ -27,38 +27,36 @@ LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
 
 PLANS, DOCUMENTS, WINDOWS = 40, 25, 3
 
-WORKER = f"""
-import sys, time
+
+def write_rows(folder: Path) -> None:
+    """Computes what is not there: a row of each window for every plan and document; notes each that it has stored."""
+    with Run.resume_or_create(folder, MANIFEST) as run, (folder / "computed.log").open("a") as log:
+        for document in range(DOCUMENTS):
+            windows = range(WINDOWS)
+            done = frozenset.intersection(*(run.store.finished("prose", f"d{document}", window) for window in windows))
+            for plan in range(PLANS):
+                if f"0-{plan}" in done:
+                    continue
+                name, hits = f"d{document}", plan % 7
+                run.store.add_losses(
+                    [
+                        Loss(f"0-{plan}", "prose", name, window, 1 / (1 + plan + window), 7 + document, hits)
+                        for window in windows
+                    ]
+                )
+                print(document, plan, file=log, flush=True)
+
+
+HOLDER = """
+import sys
 from pathlib import Path
-from layerwise.results import Loss, Manifest, Run
+from layerwise.results import Manifest, Run
 
-folder, pause = Path(sys.argv[1]), float(sys.argv[2])
 manifest = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
-with Run.resume_or_create(folder, manifest) as run, (folder / "computed.log").open("a") as log:
+with Run.create(Path(sys.argv[1]), manifest):
     print("ready", flush=True)
-    for document in range({DOCUMENTS}):
-        windows = range({WINDOWS})
-        done = frozenset.intersection(*(run.store.finished("prose", f"d{{document}}", window) for window in windows))
-        for plan in range({PLANS}):
-            if f"0-{{plan}}" in done:
-                continue
-            rows = [
-                Loss(f"0-{{plan}}", "prose", f"d{{document}}", window, 1 / (1 + plan + window), 7 + document, plan % 7)
-                for window in windows
-            ]
-            run.store.add_losses(rows)
-            print(document, plan, file=log, flush=True)
-            time.sleep(pause)
+    sys.stdin.read()
 """
-
-
-def start(folder: Path, pause: float) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", WORKER, str(folder), str(pause)], stdout=subprocess.PIPE, text=True)
-
-
-def wait_until_ready(worker: subprocess.Popen[str]) -> None:
-    assert worker.stdout is not None
-    assert worker.stdout.readline() == "ready\n"
 
 
 def rows_of(folder: Path) -> list[Loss]:
@@ -67,23 +65,18 @@ def rows_of(folder: Path) -> list[Loss]:
 
 
 @pytest.mark.slow
-def test_killed_at_random_twenty_times_then_resumed_gives_the_same_rows(tmp_path: Path) -> None:
+def test_killed_at_twenty_drawn_writes_then_resumed_gives_the_same_rows(tmp_path: Path) -> None:
     chance = random.Random(0)
     killed = tmp_path / "killed"
     grown = []
     for _ in range(20):
-        with start(killed, 0.001) as worker:
-            wait_until_ready(worker)
-            time.sleep(chance.uniform(0.0, 0.06))
-            worker.kill()
-        assert worker.returncode == -signal.SIGKILL
+        ended = apart(write_rows, killed, watch=Watch(killed, strike=chance.randrange(20, 600)))
+        assert ended.code == -signal.SIGKILL, ended.err
         with Run.open(killed) as run:
             grown.append(run.store.count_losses())
     for folder in (killed, tmp_path / "whole"):
-        with start(folder, 0.0) as worker:
-            wait_until_ready(worker)
-        assert worker.returncode == 0
-    assert 0 < len(set(grown) - {0}) < PLANS * DOCUMENTS * WINDOWS
+        write_rows(folder)
+    assert 10 < len(set(grown) - {0}) < PLANS * DOCUMENTS * WINDOWS
     assert grown == sorted(grown)
     assert all(count % WINDOWS == 0 for count in grown), "a batch is there whole or not at all"
     assert rows_of(killed) == rows_of(tmp_path / "whole")
@@ -96,15 +89,15 @@ def test_killed_at_random_twenty_times_then_resumed_gives_the_same_rows(tmp_path
 
 
 def test_a_second_process_is_told_who_writes(tmp_path: Path) -> None:
-    with start(tmp_path / "run", 0.05) as worker:
-        wait_until_ready(worker)
-        try:
-            for attempt in (Run.resume_or_create, Run.create):
-                with pytest.raises(RunError, match=f"in use: process {worker.pid} is writing to it"):
-                    attempt(tmp_path / "run", MANIFEST)
-            assert len(rows_of(tmp_path / "run")) % WINDOWS == 0
-        finally:
-            worker.kill()
+    command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        for attempt in (Run.resume_or_create, Run.create):
+            with pytest.raises(RunError, match=f"in use: process {holder.pid} is writing to it"):
+                attempt(tmp_path / "run", MANIFEST)
+        assert rows_of(tmp_path / "run") == []
+        holder.kill()
     with Run.resume_or_create(tmp_path / "run", MANIFEST) as run:
         assert run.store.sessions()[-1].pid == os.getpid()
 

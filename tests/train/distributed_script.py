@@ -1,4 +1,4 @@
-"""A training as `torchrun` starts it: one process of several, told by JSON on the command line what to train.
+"""Trainings by one process of several, which are all told what to train where.
 
 Writes `plans-RANK.json` (the plan of every pass), `losses-RANK.json` (its loss) and `read-RANK.json` (the examples that
 it read) into the run folder. With `stop` the training ends without warning before that step, and is then taken up
@@ -9,7 +9,6 @@ holds a part of each weight (FSDP2, by the arguments of the Trainer).
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -29,7 +28,6 @@ from layerwise.train.methods import Options, recipe
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
-from threads import use_threads
 from train.sharding_on_processors import sharding_on_processors
 from train.tiny_models import tiny_digits, tiny_vit
 
@@ -121,8 +119,8 @@ def _part(folder: Path, chosen: Recipe, noted: Noted, stop: int | None, sharded:
         )  # fmt: skip
 
 
-if __name__ == "__main__":
+def train_all(trainings: dict[Path, dict[str, Any]]) -> None:
+    """One training after the other, each in its folder."""
     warnings.simplefilter("ignore")
-    use_threads()
-    for options in json.loads(sys.argv[1]):
-        train_watched(Path(options.pop("folder")), **options)
+    for folder, options in trainings.items():
+        train_watched(folder, **options)

@@ -1,4 +1,4 @@
-"""Pretraining as `torchrun` starts it: one process of several, told by JSON on the command line what to train where.
+"""Pretraining by one process of several, which are all told what to train where.
 
 Writes `losses-RANK.json` into the run folder: what `training_step` gave in every pass. With `stop` the training ends
 without warning before that step, and is then taken up again; the file is that of the second part.
@@ -7,7 +7,6 @@ without warning before that step, and is then taken up again; the file is that o
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -20,7 +19,6 @@ from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from layerwise.train.pretrain import trainer
-from threads import use_threads
 from train.distributed_script import SHARDED
 from train.pretrain.test_pretraining import RECIPE, Stopped, run
 from train.sharding_on_processors import sharding_on_processors
@@ -58,8 +56,8 @@ def _part(folder: Path, stop: int | None, changes: dict[str, Any], sharded: bool
     return losses
 
 
-if __name__ == "__main__":
+def train_all(trainings: dict[Path, dict[str, Any]]) -> None:
+    """One training after the other, each in its folder."""
     warnings.simplefilter("ignore")
-    use_threads()
-    for options in json.loads(sys.argv[1]):
-        train_watched(Path(options.pop("folder")), **options)
+    for folder, options in trainings.items():
+        train_watched(folder, **options)

@@ -1,7 +1,7 @@
 """One process of two that hold a model in shards (`fully_shard`): what trains the whole model trains the shards.
 
 Compares, in each process, the losses and the gradients of the sharded model under drawn plans with those of a whole
-copy, and where LAMB moves the weights. The command line names the parts: one start of two processes runs them all.
+copy, and where LAMB moves the weights. One start of two processes runs all parts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from torch.distributed.fsdp import fully_shard
 
 from layerwise.plan.samplers import Drop, SeededSampler, Shuffle
 from layerwise.stack import Stack, load
-from threads import use_threads
 from train.sharded_lamb import compare_lamb
 from train.tiny_models import tiny_digits, tiny_vit
 
@@ -75,11 +74,12 @@ PARTS: dict[str, Callable[[], None]] = {
     "lamb": compare_lamb,
 }
 
-if __name__ == "__main__":
+
+def compare_all() -> None:
+    """Every part, one after the other."""
     warnings.simplefilter("ignore")
-    use_threads()
     distributed.init_process_group("gloo")
-    for part in sys.argv[1].split():
-        print(f"part: {part}", file=sys.stderr, flush=True)
-        PARTS[part]()
+    for name, part in PARTS.items():
+        print(f"part: {name}", file=sys.stderr, flush=True)
+        part()
     distributed.destroy_process_group()

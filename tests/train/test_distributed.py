@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,13 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from apart import ranks
 from layerwise.plan.samplers import SeededSampler
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.train.methods import METHODS
 from once import made_once
-from threads import threaded
-from tier import TIER
-from train.distributed_script import DEPTH, SAMPLERS, recipe_of, train_watched
+from train.distributed_script import DEPTH, SAMPLERS, recipe_of, train_all, train_watched
+from train.sharded_script import compare_all
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +31,10 @@ REPRESENTATIVE = (
 """One recipe of every kind: an order, parts of its own, layers left out, a wiring, weights that never learn or rest."""
 EVERY = (*METHODS, *SAMPLERS, "retrained-2")
 RECIPES: dict[str, dict[str, Any]] = {
-    name: {"method": name, **(LONG if name == "layershuffle" else {})}
-    for name in (EVERY if TIER == "exhaustive" else REPRESENTATIVE)
+    name: {"method": name, **(LONG if name == "layershuffle" else {})} for name in EVERY
 }
-"""Every recipe of this tier; 21 examples in batches of 8, so that the last batch of an epoch is never full."""
-BY_RECIPE = [pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.exhaustive]) for name in EVERY]
+"""21 examples in batches of 8, so that the last batch of an epoch is never full."""
+BY_RECIPE = [pytest.param(name, marks=[] if name in REPRESENTATIVE else [pytest.mark.nightly]) for name in EVERY]
 
 SHARDED: dict[str, dict[str, Any]] = {
     f"{name} in shards": {**RECIPES[name], "sharded": True} for name in ("layershuffle", "wiring-softmax", "two layers")
@@ -53,32 +49,34 @@ STOPPED: dict[str, dict[str, Any]] = {
 HALF = {**RECIPES["layershuffle"], "stop": 10, "ends": True}
 
 
-def launched(script: str, argument: str) -> None:
-    """Run a script of this folder on two processes, in one start of `torchrun`."""
-    environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-            str(Path(__file__).parent / script), argument,
-        ],
-        env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-4000:]
-
-
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders of all trainings as two processes held them; `joined` was begun by one."""
+    """The folders of the trainings that are not nightly as two processes held them; `joined` was begun by one."""
 
     def train(root: Path) -> None:
         train_watched(root / "joined", **HALF)
-        every = {**RECIPES, **STOPPED, **SHARDED, "apart": APART, "left": HALF}
-        every["joined"] = RECIPES["layershuffle"]
+        every = {name: RECIPES[name] for name in REPRESENTATIVE}
+        every |= {**STOPPED, **SHARDED, "apart": APART, "left": HALF, "joined": RECIPES["layershuffle"]}
         # accelerate shards whatever a process trains after it has sharded once.
         every = dict(sorted(every.items(), key=lambda each: "sharded" in each[1]))
-        launched("distributed_script.py", json.dumps([{"folder": str(root / n), **o} for n, o in every.items()]))
+        ranks(train_all, {root / name: options for name, options in every.items()})
 
     return made_once(tmp_path_factory, "distributed", train)
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of the recipes that are nightly."""
+
+    def train(root: Path) -> None:
+        ranks(train_all, {root / name: RECIPES[name] for name in EVERY if name not in REPRESENTATIVE})
+
+    return made_once(tmp_path_factory, "distributed-others", train)
+
+
+def folder_of(name: str, request: pytest.FixtureRequest) -> Path:
+    nightly = name in EVERY and name not in REPRESENTATIVE
+    return Path(request.getfixturevalue("others" if nightly else "folders"), name)
 
 
 @pytest.fixture(scope="module")
@@ -112,12 +110,12 @@ def _compare_models(two: Path, one: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*BY_RECIPE, *SHARDED])
-def test_both_processes_run_the_plans_of_the_draws(name: str, folders: Path) -> None:
+def test_both_processes_run_the_plans_of_the_draws(name: str, request: pytest.FixtureRequest) -> None:
     options = {key: value for key, value in (RECIPES | SHARDED)[name].items() if key != "sharded"}
     recipe = recipe_of(options.pop("method"), "shared", **options)
     draws, passes = SeededSampler(recipe.sampler, DEPTH, 1, "training"), recipe.settings.gradient_accumulation_steps
     expected = [str(draws.at(step, part)) for step in range(recipe.steps(21)) for part in range(passes)]
-    assert _read(folders / name, "plans") == [expected, expected]
+    assert _read(folder_of(name, request), "plans") == [expected, expected]
 
 
 def test_processes_that_draw_for_themselves_draw_differently(folders: Path) -> None:
@@ -129,17 +127,18 @@ def test_processes_that_draw_for_themselves_draw_differently(folders: Path) -> N
 
 
 @pytest.mark.parametrize("name", BY_RECIPE)
-def test_losses_and_weights_are_those_of_one_process(name: str, folders: Path, tmp_path: Path) -> None:
+def test_losses_and_weights_are_those_of_one_process(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder = folder_of(name, request)
     train_watched(tmp_path, **RECIPES[name])
-    assert _losses(folders / name) == pytest.approx(_own(tmp_path, "losses"), rel=1e-4)
-    assert sorted(chain(*_read(folders / name, "read"))) == sorted(_own(tmp_path, "read"))
-    one, two = TrainingRecord.read(tmp_path / MODEL), TrainingRecord.read(folders / name / MODEL)
+    assert _losses(folder) == pytest.approx(_own(tmp_path, "losses"), rel=1e-4)
+    assert sorted(chain(*_read(folder, "read"))) == sorted(_own(tmp_path, "read"))
+    one, two = TrainingRecord.read(tmp_path / MODEL), TrainingRecord.read(folder / MODEL)
     assert one is not None
     assert two is not None
     assert (two.steps, two.best_step, two.examples) == (one.steps, one.best_step, one.examples)
     assert [(entry.step, entry.kind) for entry in two.history] == [(entry.step, entry.kind) for entry in one.history]
     assert [entry.loss for entry in two.history] == pytest.approx([entry.loss for entry in one.history], rel=1e-4)
-    _compare_models(folders / name, tmp_path)
+    _compare_models(folder, tmp_path)
 
 
 @pytest.mark.parametrize("name", [*SHARDED])
@@ -200,4 +199,4 @@ def test_a_model_in_shards_is_trained_as_the_whole() -> None:
 
     A trust ratio of LAMB is that of the whole tensor, not of the part that a process holds.
     """
-    launched("sharded_script.py", "shuffle drop lamb")
+    ranks(compare_all)

@@ -6,10 +6,7 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
-import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, ViTForImageClassification
 
+from apart import apart
 from layerwise.data.splits import Splits
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.plan import Plan
@@ -37,7 +35,6 @@ from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.training import Base, train
 from layerwise.train.variant import Variant
 from rounding import realigned
-from threads import threaded
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
@@ -358,23 +355,15 @@ def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
     assert found == [("a", "seed-0"), ("b", "seed-2"), ("b", "seed-10")]
 
 
-KILLED = textwrap.dedent(
-    """
-    import sys
-    from pathlib import Path
-    from threads import use_threads
-    use_threads()
-    from train import test_training as tested
-    chosen = tested.recipe("layershuffle", tested.Options(tested.SETTINGS), tested.DEPTH)
-    def told(step, steps, loss):
-        (Path(sys.argv[1]) / "step").write_text(str(step))
-        if step == 8 and sys.argv[2] == "wait":
-            import time; time.sleep(600)
-    tested.train(
-        tested._base(), tested.tiny_digits("crop"), chosen, 1, Path(sys.argv[1]), arguments=tested.QUIET, progress=told
-    )
-    """
-)
+def train_and_be_killed(folder: Path) -> None:
+    """The process kills itself behind the eighth step."""
+
+    def told(step: int, *_: object) -> None:
+        if step == 8:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
+    train(_base(), tiny_digits("crop"), chosen, 1, folder, arguments=QUIET, progress=told)
 
 
 @pytest.mark.slow
@@ -382,18 +371,7 @@ def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) ->
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
     whole = train(_base(), tiny_digits("crop"), chosen, 1, straight, arguments=QUIET)
-    environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(killed), "wait"], env=environment,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        while not (killed / "step").is_file() or (killed / "step").read_text() != "8":
-            assert process.poll() is None, "the training ended before it could be killed"
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    assert apart(train_and_be_killed, killed).code == -signal.SIGKILL
     assert not (killed / MODEL).exists()
     assert (killed / "checkpoint-6").is_dir()
     resumed = train(_base(), tiny_digits("crop"), chosen, 1, killed, arguments=QUIET)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from conftest import tiny_llama
-from contracts.tiers import EXHAUSTIVE
+from contracts.tiers import NIGHTLY
 from experiments.store_faults import Killed, Writes
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis import parts as module
@@ -171,7 +171,7 @@ def test_another_seed_moves_measured_effects_within_their_intervals(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "part", ["racing", pytest.param("structure", marks=EXHAUSTIVE), pytest.param("pruning", marks=EXHAUSTIVE)]
+    "part", ["racing", pytest.param("structure", marks=NIGHTLY), pytest.param("pruning", marks=NIGHTLY)]
 )
 def test_a_stopped_diagnosis_ends_with_the_same_rows(
     stack: Stack, reading: EvalData, whole: list[Score], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str

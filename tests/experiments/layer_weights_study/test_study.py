@@ -84,7 +84,7 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: None) -> None:
     folder = tmp_path / "run"
     command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")

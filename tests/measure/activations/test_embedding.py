@@ -126,7 +126,7 @@ def test_too_few_outputs_are_not_laid_out() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_umap_itself_lays_them_out_alike_twice() -> None:
     pytest.importorskip("umap")
     options = EmbeddingOptions(4, (2,))

@@ -81,7 +81,7 @@ def is_wrong(decision: str, effect: float) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("documents", [148, pytest.param(640, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("documents", [148, pytest.param(640, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("kind", ["normal", "heavy", "rare"])
 def test_a_race_is_wrong_anywhere_in_at_most_one_run_of_twenty(kind: str, documents: int) -> None:
     wrong, shares = 0, []

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from conftest import tiny_llama
 from contracts import specimen
-from contracts.tiers import TENTH, every_type
+from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.measure.language.lm_head import find_head
 from layerwise.plan import Plan
@@ -18,7 +18,7 @@ LANGUAGE_MODELS = [one for one in SUPPORTED if one.model_class.endswith(("LM", "
 QUICK = ("llama", "gpt2", "opt", "bert")
 
 
-@every_type(fast=QUICK, slow=TENTH, of=LANGUAGE_MODELS)
+@every_type(fast=QUICK, of=LANGUAGE_MODELS)
 def test_every_language_model_has_a_head_that_acts_by_token(one: specimen.Specimen) -> None:
     assert find_head(load(specimen.build(one))) is not None
 

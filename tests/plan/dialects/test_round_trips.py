@@ -23,7 +23,7 @@ from tier import by_tier
 
 Check = Callable[[int], None]
 
-EXHAUSTIVE = 100_000
+ALL_NIGHT = 100_000
 ONE = {None: "org/name"}
 SEVERAL = {"a": "org/one", "run-2": "/models/two words", "m_3": "three@main"}
 
@@ -74,10 +74,10 @@ def test_a_plan_is_read_as_it_was_written(check: Check) -> None:
     check_all(check, by_tier(fast=200, full=10_000))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @CHECKS
 def test_a_hundred_thousand_plans_are_read_as_they_were_written(check: Check) -> None:
-    check_all(check, EXHAUSTIVE)
+    check_all(check, ALL_NIGHT)
 
 
 @CHECKS

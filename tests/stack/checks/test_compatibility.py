@@ -221,7 +221,9 @@ def test_a_model_of_other_build_is_refused_with_the_first_difference(
 def test_what_belongs_to_the_shell_may_differ() -> None:
     config = copy.deepcopy(llama(0).config)
     config.vocab_size, config.attention_dropout = 50, 0.1
-    Stack.with_sources({"a": sources("llama")["a"], "b": load(LlamaForCausalLM(config).eval())})
+    other = load(LlamaForCausalLM(config).eval())
+    merged = Stack.with_sources({"a": sources("llama")["a"], "b": other})
+    assert merged.block(1, "b") is other.block(1)
 
 
 def test_names_are_those_a_plan_can_write() -> None:

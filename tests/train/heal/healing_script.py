@@ -1,12 +1,10 @@
-"""Healings as `torchrun` starts them: one process of several heals in every folder that JSON on the command line names.
+"""Healings by one process of several, which are all told what to heal where.
 
-An entry holds the `folder`, the `method` and, of a healing that is left unfinished, the step before which it `stop`s.
+Of a healing that is left unfinished they are told the step before which it `stop`s.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +17,6 @@ from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.heal.trainer import HealingTrainer
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base, train
-from threads import use_threads
 from train.heal.healing_models import PLAN, opened, splits_for
 
 SETTINGS = Settings(epochs=4, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
@@ -46,8 +43,8 @@ def heal(folder: Path, method: Method, stop: int | None = None) -> None:
         )
 
 
-if __name__ == "__main__":
+def heal_all(healings: dict[Path, dict[str, Any]]) -> None:
+    """One healing after the other, each in its folder."""
     warnings.simplefilter("ignore")
-    use_threads()
-    for each in json.loads(sys.argv[1]):
-        heal(Path(each.pop("folder")), **each)
+    for folder, options in healings.items():
+        heal(folder, **options)

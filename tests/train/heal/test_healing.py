@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import random
+import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor
 
+from apart import Watch, apart
 from layerwise.data.text.language_modelling import demo_text_splits
 from layerwise.errors import CheckpointError
 from layerwise.measure.interventions.accuracy import evaluate
@@ -27,7 +29,6 @@ from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.heal.trainer import HealingTrainer
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base, train
-from threads import threaded
 from tier import first_fast
 from train.heal.healing_models import PLAN, batch_of, logits_of, moved, opened, splits_for, trainer_of
 from train.tiny_models import same_weights
@@ -152,63 +153,33 @@ def test_a_block_that_does_nothing_is_healed_in_no_step_and_one_that_is_needed_i
     assert loss("0-9 11") - whole > 0.001
 
 
-KILL = """
-import os, random, shutil, signal, sys, time, warnings
-from pathlib import Path
-warnings.simplefilter("ignore")
-from threads import use_threads
-use_threads()
-from train.heal.test_healing import healed, learned, same_weights
+def heal_apart(folder: Path, method: Method) -> None:
+    healed(folder, method)
 
-folder, method, kills = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-whole, killed = folder / "whole", folder / "killed"
 
-def begun(path):
-    child = os.fork()
-    if child == 0:
-        healed(path, method)
-        os._exit(0)
-    return child
-
-def ended(child):
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-start = time.perf_counter()
-assert ended(begun(whole)) == 0
-life, chance, hits = time.perf_counter() - start, random.Random(0), 0
-while hits < kills:
-    child = begun(killed)
-    time.sleep(life * chance.random())
-    os.kill(child, signal.SIGKILL)
-    hits += ended(child) == -signal.SIGKILL
-    if (killed / "model" / "training.json").is_file():
-        assert same_weights(learned(killed), learned(whole))
-        if hits < kills:
+def kill(folder: Path, method: Method, kills: int) -> None:
+    """Kill a healing at drawn writes of its whole life, until it was hit so often; it ends with the same weights."""
+    whole, killed, hits = folder / "whole", folder / "killed", 0
+    writes = apart(heal_apart, whole, method, watch=Watch(whole)).writes
+    assert len(writes) > 20
+    chance = random.Random(0)
+    while hits < kills:
+        ended = apart(heal_apart, killed, method, watch=Watch(killed, chance.randrange(len(writes))))
+        assert ended.code in (0, -signal.SIGKILL), ended.err
+        hits += ended.code != 0
+        if (killed / "model" / "training.json").is_file():
+            assert same_weights(learned(killed), learned(whole))
             shutil.rmtree(killed)
-assert ended(begun(killed)) == 0
-assert same_weights(learned(killed), learned(whole))
-print(hits, "kills")
-"""
-
-
-def elsewhere(folder: Path, content: str, arguments: list[str]) -> str:
-    """What a script in a process of its own wrote."""
-    script = folder / "script.py"
-    script.write_text(content)
-    command = [sys.executable, str(script), str(folder), *arguments]
-    path = ":".join([str(Path(__file__).parents[2]), *sys.path])
-    return subprocess.run(
-        command, env={**threaded(), "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True, check=True
-    ).stdout
+    healed(killed, method)
+    assert same_weights(learned(killed), learned(whole))
 
 
 @pytest.mark.slow
 def test_a_healing_that_is_killed_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """At moments drawn over its whole life, by processes that are forked where everything is imported."""
-    assert elsewhere(tmp_path, KILL, ["lora", "3"]).endswith("3 kills\n")
+    kill(tmp_path, "lora", 3)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 @METHODS
 def test_twenty_kills(method: Method, tmp_path: Path) -> None:
-    assert elsewhere(tmp_path, KILL, [method, "20"]).endswith("20 kills\n")
+    kill(tmp_path, method, 20)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from apart import ranks
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.train.heal.options import Method
 from once import made_once
-from threads import threaded
-from train.heal.healing_script import heal
+from train.heal.healing_script import heal, heal_all
 
 pytestmark = pytest.mark.slow
 
@@ -33,20 +29,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(root: Path) -> None:
         for method in METHODS:
             heal(root / f"joined-{method}", method, STOP)
-        healings = [
-            {"folder": str(root / f"{name}-{method}"), "method": method, "stop": stop}
-            for method in METHODS
-            for name, stop in (("whole", None), ("left", STOP), ("joined", None))
-        ]
-        done = subprocess.run(
-            [
-                sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-                str(Path(__file__).parent / "healing_script.py"), json.dumps(healings),
-            ],
-            env=threaded(PYTHONPATH=os.pathsep.join(sys.path)), capture_output=True, text=True, timeout=600,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-4000:]
+        ranks(
+            heal_all,
+            {
+                root / f"{name}-{method}": {"method": method, "stop": stop}
+                for method in METHODS
+                for name, stop in (("whole", None), ("left", STOP), ("joined", None))
+            },
+        )
 
     return made_once(tmp_path_factory, "healings", make)
 

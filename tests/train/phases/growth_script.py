@@ -1,4 +1,4 @@
-"""Growth training as `torchrun` starts it: one process of several, told by JSON on the command line what to train.
+"""Growth training by one process of several, which are all told what to train where.
 
 Writes `losses-RANK.json`, `ran-RANK.json` (which layers ran in every step) and `rested-RANK.json` (which weights every
 step left as they were, to the bit) into the run folder. With `stop` the training ends without warning before that step,
@@ -9,17 +9,16 @@ weight, and of a part alone it says what rested.
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from layerwise.schedule import GrowthSchedule
 from layerwise.train.training import train
-from threads import use_threads
 from train.distributed_script import SHARDED
 from train.phases.test_runner import EVENTFUL, EVERYTHING, SETTINGS, STEPS, Seen, Stopped, base, recipe_of, watched
 from train.sharding_on_processors import sharding_on_processors
@@ -58,8 +57,8 @@ def _part(folder: Path, schedule: str, seen: Seen, sharded: bool) -> None:
         train(base(tiny_llama), tiny_text(), chosen, 1, folder, arguments=arguments)
 
 
-if __name__ == "__main__":
+def train_all(trainings: dict[Path, dict[str, Any]]) -> None:
+    """One training after the other, each in its folder."""
     warnings.simplefilter("ignore")
-    use_threads()
-    for options in json.loads(sys.argv[1]):
-        train_watched(Path(options.pop("folder")), **options)
+    for folder, options in trainings.items():
+        train_watched(folder, **options)

@@ -115,7 +115,7 @@ def test_a_block_that_can_learn_nothing_gets_no_budget(importance: tuple[Importa
         assert all(PLANTED not in phase.trains for phase in found.schedule().phases)
 
 
-@pytest.mark.exhaustive  # nine trainings; that the block gets no budget is asked of the slow tier
+@pytest.mark.nightly  # nine trainings; that the block gets no budget is asked of the slow tier
 def test_nothing_is_lost_without_it_and_the_control_loses(
     importance: tuple[Importance, ...], splits: Splits, tmp_path: Path
 ) -> None:

@@ -153,8 +153,10 @@ def test_a_folder_that_is_too_small_is_refused(inside: str, tmp_path: Path, monk
 
 def test_room_that_the_states_themselves_take_is_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(tmp_path)
+    before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1000, 1000, 0))  # type: ignore[attr-defined]
     PrefixCache(tmp_path, ASKED, EXTENT)
+    assert {path.name: path.stat().st_ino for path in tmp_path.iterdir()} == before
 
 
 def test_examples_tell_their_numbers() -> None:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainerCallback
 
+from apart import apart
 from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
 from layerwise.measure.cost.flops import model_cost
@@ -41,7 +38,6 @@ from layerwise.train.phases.trainer import GrowthTrainer
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
-from threads import threaded
 from tier import first_fast
 from train.tiny_models import rooted, same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -288,44 +284,28 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen, Trai
     return folder, seen, run(EVENTFUL, folder, seen, settings=EVERY_STEP)
 
 
-KILLED = textwrap.dedent(
-    """
-    import sys, time
-    from pathlib import Path
-    from threads import use_threads
-    use_threads()
-    from train.phases import test_runner as tested
-    def told(step, steps, loss):
-        (Path(sys.argv[1]) / "step").write_text(str(step))
+CACHED = replace(SETTINGS, gradient_accumulation_steps=2, evals=6)
+
+
+def train_and_be_killed(folder: Path) -> None:
+    """The process kills itself behind the eleventh step."""
+
+    def told(step: int, *_: object) -> None:
         if step == 11:
-            time.sleep(600)
-    chosen = tested.recipe_of(tested.EVENTFUL, tested.replace(tested.SETTINGS, gradient_accumulation_steps=2, evals=6))
-    tested.train(tested.base(), tested.tiny_text(), chosen, 1, Path(sys.argv[1]), arguments=tested.QUIET, progress=told)
-    """
-)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    train(base(), tiny_text(), recipe_of(EVENTFUL, CACHED), 1, folder, arguments=QUIET, progress=told)
 
 
 @pytest.mark.slow
 def test_killed_without_warning_inside_a_cached_phase_it_ends_with_the_same_weights(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, gradient_accumulation_steps=2, evals=6)
-    whole = run(EVENTFUL, tmp_path / "straight", settings=settings)
+    whole = run(EVENTFUL, tmp_path / "straight", settings=CACHED)
     killed = tmp_path / "killed"
-    environment = threaded(PYTHONPATH=os.pathsep.join(sys.path))
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(killed)], env=environment,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        while not (killed / "step").is_file() or (killed / "step").read_text() != "11":
-            assert process.poll() is None, "the training ended before it could be killed"
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    assert apart(train_and_be_killed, killed).code == -signal.SIGKILL
     assert not (killed / MODEL).exists()
     assert (killed / "checkpoint-10").is_dir()
     assert (killed / "states" / "states").is_file()
-    resumed = run(EVENTFUL, killed, settings=settings)
+    resumed = run(EVENTFUL, killed, settings=CACHED)
     assert untimed(resumed) == untimed(whole)
     assert same_weights(saved_weights(killed), saved_weights(tmp_path / "straight"))
     assert not (killed / "states").exists()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import math
 import signal
-import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from apart import Watch, apart
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
 from layerwise.data.text.wordpiece import train_wordpiece
@@ -33,7 +32,6 @@ from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, new_mode
 from layerwise.train.pretrain.time_budget import steps_that_fit
 from layerwise.train.pretrain.trainer import pretrain
 from rounding import unit
-from threads import threaded
 from tier import first_fast
 from train.tiny_models import rooted
 
@@ -348,33 +346,22 @@ def test_a_step_is_really_timed(tmp_path: Path) -> None:
 
 # Kills
 
-KILLED = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from threads import use_threads
-use_threads()
-from train.pretrain.test_pretraining import RECIPE, run
-from dataclasses import replace
-run(Path({folder!r}), replace(RECIPE, steps=24, evals=8))
-"""
+LONGER = replace(RECIPE, steps=24, evals=8)
+
+
+def train_longer(folder: Path) -> None:
+    run(folder, LONGER)
 
 
 @pytest.mark.slow
 def test_a_killed_training_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, steps=24, evals=8)
-    run(tmp_path / "straight", recipe)
+    """Killed in place of the first file of its second checkpoint."""
+    run(tmp_path / "straight", LONGER)
     folder = tmp_path / "killed"
-    script = KILLED.format(tests=str(Path(__file__).parents[2]), folder=str(folder))
-    process = subprocess.Popen([sys.executable, "-c", script], env=threaded())
-    limit = time.monotonic() + 300
-    while not list(folder.glob("checkpoint-*/trainer_state.json")):
-        assert process.poll() is None
-        assert time.monotonic() < limit
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    ended = apart(train_longer, folder, watch=Watch(folder, 0, of="checkpoint-6"))
+    assert ended.code == -signal.SIGKILL, ended.err
+    assert (folder / "checkpoint-3").is_dir()
     assert not (folder / MODEL / FILE).exists()
-    run(folder, recipe)
+    run(folder, LONGER)
     one, other = (load_file(path / MODEL / "model.safetensors") for path in (tmp_path / "straight", folder))
     assert all(torch.equal(one[name], other[name]) for name in one)

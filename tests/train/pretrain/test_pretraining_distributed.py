@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from apart import ranks
 from layerwise.results.training_record import MODEL, TrainingRecord
 from once import made_once
 from train.pretrain.test_pretraining import STEPS
-from train.pretraining_script import train_watched
-from train.test_distributed import launched
+from train.pretraining_script import train_all, train_watched
 
 pytestmark = pytest.mark.slow
 
@@ -39,8 +39,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def train(root: Path) -> None:
         train_watched(root / "joined", **TRAININGS["left"])
-        trainings = [{"folder": str(root / name), **options} for name, options in TRAININGS.items()]
-        launched("pretraining_script.py", json.dumps(trainings))
+        ranks(train_all, {root / name: options for name, options in TRAININGS.items()})
 
     return made_once(tmp_path_factory, "pretraining-distributed", train)
 
