@@ -93,7 +93,9 @@ def test_a_spend_is_kept_and_no_milder_rule_would_keep_it(
         return
     assert found.spent <= spend
     if found.sharpness == 0:
-        assert all(parts in (0, levels) for parts in found.parts)
+        assert all(
+            parts in (0, levels if each.value > 0 else 1) for each, parts in zip(importance, found.parts, strict=True)
+        )
     else:
         milder = found.sharpness * (1 - 1e-9)
         strongest = largest(importance)

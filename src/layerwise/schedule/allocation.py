@@ -11,11 +11,12 @@ Importance is what skipping a layer costs, in nats per token, with its interval;
 
 An effect is *excluded* where the interval lies inside the margin, above minus the smallest effect that counts and below
 it, or below 0. That none is detected excludes nothing, so a layer whose effect is not resolved learns. The embedding
-and the head learn throughout, and so does the most important layer, so that no step is without a layer that learns. The shares are rounded to `phases` equal parts of the training, one at least, which makes at most so many
-phases: each lets some layers begin to learn, and none stops.
+and the head learn throughout, and so does the most important layer, so that no step is without a layer that learns.
+The shares are rounded to `phases` equal parts of the training, one at least, which makes at most so many phases: each
+lets some layers begin to learn, and none stops.
 
-The *sharpness* p is the only freedom. At 0 every layer that learns does so all the time, at 1 as long as it is
-important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is the least p
+The *sharpness* p is the only freedom. At 0 every layer with a value above 0 that learns does so all the time, at 1 as
+long as it is important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is the least p
 whose rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is
 `SHARPNESS`: if what a layer still costs falls as s / b with the share b that it is given, the sum is least where b
 goes as the square root of s.
@@ -107,7 +108,7 @@ class Allocation:
     def shares(self) -> tuple[float, ...]:
         """The share of the steps that the rule gives each layer, before it is rounded."""
         strengths = _strengths(self.importance, self.min_effect)
-        return tuple(0.0 if strength is None else strength**self.sharpness for strength in strengths)
+        return tuple(strength**self.sharpness if strength else 0.0 for strength in strengths)
 
     @property
     def spent(self) -> float:
@@ -265,8 +266,8 @@ def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float)
         raise PlanError(
             f"a largest share of {max_share:g} was given, and the least that is possible is {bound:g}: "
             f"{_counted(len(learning), 'layer')} of {len(strengths)} may have an effect, the most important learns "
-            f"throughout, and each of the others in 1/{phases} of the steps or more; give a larger --max-share, or more "
-            "--phases"
+            f"throughout, and each of the others in 1/{phases} of the steps or more; give a larger --max-share, or "
+            "more --phases"
         )
     below, above = 0.0, 1.0
     while not affordable(above):
@@ -278,8 +279,9 @@ def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float)
 
 
 def _parts(strengths: Sequence[float | None], phases: int, sharpness: float) -> list[int]:
-    """Of `phases` parts, so many for each layer: its share to the nearest, one at least, 0 for one that never learns."""
-    return [0 if strength is None else max(1, round(phases * strength**sharpness)) for strength in strengths]
+    """Of `phases` parts, so many for each layer: its share to the nearest, one at least; 0 if it never learns."""
+    shares = [strength**sharpness if strength else strength for strength in strengths]
+    return [0 if share is None else max(1, round(phases * share)) for share in shares]
 
 
 def _refuse_nothing(importance: Sequence[Importance], min_effect: float) -> NoReturn:
