@@ -16,8 +16,8 @@ The shares are rounded to `phases` equal parts of the training, one at least, wh
 lets some layers begin to learn, and none stops.
 
 The *sharpness* p is the only freedom. At 0 every layer with a value above 0 that learns does so all the time, at 1 as
-long as it is important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is the least p
-whose rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is
+long as it is important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is
+the least p whose rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is
 `SHARPNESS`: if what a layer still costs falls as s / b with the share b that it is given, the sum is least where b
 goes as the square root of s.
 
