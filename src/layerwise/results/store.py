@@ -16,6 +16,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from layerwise.errors import MeasureError, RunError
 from layerwise.results.checked_json import parse, value_of
@@ -284,7 +285,9 @@ def _check_loss(row: Loss) -> None:
 def _measured(row: Score) -> Score:
     """The row with `None` for each number beside its value that was not measured."""
     beside = ("low", "high", "p", "p_adjusted", "mde")
-    absent = {name: None for name in beside if (number := getattr(row, name)) is not None and math.isnan(number)}
+    absent: dict[str, Any] = {
+        name: None for name in beside if (number := getattr(row, name)) is not None and math.isnan(number)
+    }
     return replace(row, **absent) if absent else row
 
 

@@ -173,10 +173,10 @@ def _encode_shards(
     progress: Callable[[float], None],
 ) -> list[Path]:
     """Encode the documents that are in no shard yet: those behind the last shard before one that is damaged."""
-    found = sorted(draft.glob(f"{split}-*.npz"))
-    shards = list(takewhile(_is_whole, found))
-    for torn in found[len(shards) :]:
-        torn.unlink()
+    written = sorted(draft.glob(f"{split}-*.npz"))
+    shards = list(takewhile(_is_whole, written))
+    for left_over in written[len(shards) :]:
+        left_over.unlink()
     first = sum(_about(shard)["read"] for shard in shards)
     for batch in encoded_batches(tokenizer, documents, progress, first=first):
         path = draft / f"{split}-{len(shards):06}.npz"
