@@ -174,7 +174,7 @@ def test_a_measure_replaces_its_own_scores_only(store: Store) -> None:
 @pytest.mark.parametrize(
     ("rows", "part"),
     [
-        ([replace(SCORE, value=math.nan)], "value = nan"),
+        ([replace(SCORE, value=-math.inf)], "value = -inf"),
         ([replace(SCORE, high=math.inf)], "high = inf"),
         ([replace(SCORE, measure="similarity")], "belongs to measure 'similarity'"),
         ([SCORE, replace(SCORE, value=2.0)], "is there twice"),
@@ -185,6 +185,14 @@ def test_bad_scores_are_refused_and_the_old_ones_stay(store: Store, rows: list[S
     with pytest.raises(MeasureError, match=part):
         store.replace_scores("effect", rows)
     assert store.scores() == [SCORE]
+
+
+def test_what_was_not_measured_is_no_row_and_a_bound_that_was_not_is_none(store: Store) -> None:
+    """A run of hours does not end in a refusal because one of its last numbers is nothing divided by nothing."""
+    absent = replace(SCORE, metric="absent", value=math.nan)
+    unbounded = replace(SCORE, metric="unbounded", low=math.nan, high=math.nan, p=math.nan, mde=math.nan)
+    store.replace_scores("effect", [SCORE, absent, unbounded])
+    assert store.scores() == [SCORE, replace(unbounded, low=None, high=None, p=None, mde=None)]
 
 
 def test_plans_keep_their_order_and_are_added_once(store: Store) -> None:

@@ -15,8 +15,10 @@ from layerwise.measure.stats.verdict_criterion import VerdictCriterion
 from layerwise.schedule.allocation import MIN_EFFECT, Allocation, Importance, allocate, allocation, explain_allocation
 
 STRONG, WEAK, NOTHING, HARMFUL = (
-    Importance(0.4, 0.3, 0.5), Importance(0.1, 0.05, 0.15), Importance(0.02, -0.1, 0.14), Importance(-0.2, -0.3, -0.1)
+    Importance(0.4, 0.3, 0.5), Importance(0.1, 0.05, 0.15), Importance(0.002, -0.004, 0.008),
+    Importance(-0.2, -0.3, -0.1),
 )  # fmt: skip
+UNRESOLVED, LARGE = Importance(-0.02, -0.14, 0.1), Importance(1.25, -0.28, 2.79)
 
 effects = st.builds(
     lambda value, radius: Importance(value, value - radius, value + radius),
@@ -35,22 +37,26 @@ def spending(importance: list[Importance], levels: int, spend: float) -> Allocat
     try:
         return allocation(importance, phases=levels, max_share=spend)
     except PlanError:
-        having = sum(each.detected(MIN_EFFECT) for each in importance)
+        having = sum(not each.is_excluded(MIN_EFFECT) for each in importance)
         assert spend < (levels + having - 1) / (levels * len(importance)) or _tied(importance)
         return None
 
 
 def _tied(importance: list[Importance]) -> bool:
-    """Whether several layers share the largest effect, so that all of them learn throughout."""
-    values = sorted(each.value for each in importance if each.detected(MIN_EFFECT))
-    return values[-2:-1] == values[-1:]
+    """Whether several layers have the largest effect that is detected, or more, and so learn throughout."""
+    return sum(each.value >= largest(importance) for each in importance) > 1
+
+
+def largest(importance: list[Importance]) -> float:
+    """The largest effect that is detected."""
+    return max(each.value for each in importance if each.detected(MIN_EFFECT))
 
 
 @given(importances, levels_of)
-def test_layers_learn_where_an_effect_is_detected_and_only_there(importance: list[Importance], levels: int) -> None:
+def test_layers_learn_unless_an_effect_is_excluded(importance: list[Importance], levels: int) -> None:
     found = allocation(importance, phases=levels)
     for each, parts in zip(importance, found.parts, strict=True):
-        assert (parts > 0) == each.detected(MIN_EFFECT)
+        assert (parts > 0) == (not each.is_excluded(MIN_EFFECT))
         assert 0 <= parts <= levels
     strongest = max((each for each in importance if each.detected(MIN_EFFECT)), key=lambda each: each.value)
     assert found.parts[importance.index(strongest)] == levels
@@ -87,12 +93,14 @@ def test_a_spend_is_kept_and_no_milder_rule_would_keep_it(
         return
     assert found.spent <= spend
     if found.sharpness == 0:
-        assert all(parts in (0, levels) for parts in found.parts)
+        assert all(
+            parts in (0, levels if each.value > 0 else 1) for each, parts in zip(importance, found.parts, strict=True)
+        )
     else:
         milder = found.sharpness * (1 - 1e-9)
-        largest = max(each.value for each, parts in zip(importance, found.parts, strict=True) if parts)
+        strongest = largest(importance)
         milder_parts = [
-            max(1, round(levels * (each.value / largest) ** milder)) if parts else 0
+            max(1, round(levels * min(1.0, max(0.0, each.value) / strongest) ** milder)) if parts else 0
             for each, parts in zip(importance, found.parts, strict=True)
         ]
         assert sum(milder_parts) / (levels * len(milder_parts)) > spend
@@ -116,9 +124,11 @@ def test_only_the_ratios_of_effects_decide(importance: list[Importance], unit: f
 
 
 @given(effects, st.floats(0.001, 1))
-def test_an_effect_is_detected_where_a_diagnosis_says_that_it_matters(each: Importance, margin: float) -> None:
+def test_an_effect_is_detected_and_excluded_where_a_diagnosis_says_so(each: Importance, margin: float) -> None:
     effect = Effect(value=each.value, low=each.low, high=each.high, error=1.0, freedom=10)
-    assert each.detected(margin) == (VerdictCriterion(margin=margin).concludes(effect) == "matters")
+    decision = VerdictCriterion(margin=margin).concludes(effect)
+    assert each.detected(margin) == (decision == "matters")
+    assert each.is_excluded(margin) == (decision == "no_effect" or each.high <= 0)
     assert VerdictCriterion().margin == MIN_EFFECT
 
 
@@ -135,6 +145,22 @@ def test_by_default_shares_go_as_the_square_root() -> None:
     assert found.spent == 0.375
 
 
+def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> None:
+    """Nothing shows that such a layer does without training, and one of no effect above 0.01 nats is shown to."""
+    found = allocation([STRONG, WEAK, LARGE, UNRESOLVED, NOTHING, HARMFUL])
+    assert found.shares == pytest.approx((1, 0.5, 1, 0, 0, 0))
+    assert found.parts == (4, 2, 4, 1, 0, 0)
+    told = explain_allocation(found).splitlines()[1:7]
+    assert "+1.2500 [-0.2800, +2.7900]" in told[2]
+    assert [line.partition("  1.000  ")[2] for line in (told[0], told[2])] == [
+        "in all of the steps", "in all of the steps: not resolved whether it matters",
+    ]  # fmt: skip
+    assert told[3].endswith("0.000  in the last 1/4 of the steps: not resolved whether it matters")
+    assert [line.partition("never: ")[2] for line in told[4:]] == [
+        "an effect above 0.01 nats is excluded", "the effect lies below 0",
+    ]  # fmt: skip
+
+
 def test_a_spend_that_nothing_is_left_for_is_not_spent() -> None:
     found = allocation([STRONG, WEAK, NOTHING, HARMFUL], max_share=0.9)
     assert (found.parts, found.sharpness) == ((4, 4, 0, 0), 0.0)
@@ -145,7 +171,7 @@ def test_the_explanation_has_every_layer_the_rule_and_the_budget() -> None:
     told = explain_allocation(allocation([STRONG, WEAK, NOTHING, HARMFUL], max_share=0.4))
     assert re.search(r"0 +\+0\.4000 \[\+0\.3000, \+0\.5000\] +1\.000  in all of the steps", told)
     assert re.search(r"1 +\+0\.1000 .* in the last 2/4 of the steps", told)
-    assert re.search(r"2 +\+0\.0200 .* never: no effect above 0\.01 nats is detected", told)
+    assert re.search(r"2 +\+0\.0020 .* never: an effect above 0\.01 nats is excluded", told)
     assert re.search(r"3 +-0\.2000 .* never: the effect lies below 0", told)
     assert "budget: 0.375 of all layer-steps (uniform training: 1); at most 0.4 is allowed" in told
     # Layer 0 learns throughout, 1 in half the steps, all four pass gradients on: (3 + 2.5 + 2 + 2) / 12.
@@ -168,7 +194,7 @@ def test_an_exaggeration_is_called_one() -> None:
 
 @pytest.mark.parametrize(("importance", "terms", "message"), [
     ([], {}, "the importance of no layer"),
-    ([NOTHING, HARMFUL], {}, "the largest is that of layer 0, +0.0200 [-0.1000, +0.1400]"),
+    ([UNRESOLVED, HARMFUL], {}, "the largest is that of layer 0, -0.0200 [-0.1400, +0.1000]"),
     ([WEAK], {"min_effect": 0.2}, "no layer has an effect above 0.2 nats"),
     ([STRONG, WEAK], {"max_share": 0.5}, "the least that is possible is 0.625: 2 layers of 2"),
     ([STRONG, STRONG], {"max_share": 0.9}, "the least that is possible is 1:"),

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
+from layerwise.experiments.option import configured, options_of, plain
+from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.provenance import described
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.units import FEWEST_UNITS
 from layerwise.stack import Stack
+
+Data = TypeVar("Data", bound=DataOptions)
+_SOURCES = {"images", "text", "validation", "test"}
 
 FAMILY = "robustness"
 """What the manifest of a run of `layerwise train robust` calls itself."""
@@ -40,6 +46,19 @@ def manifest_of_trainings(folder: Path) -> Manifest:
             "`layerwise train robust` has written, or a model"
         )
     return manifest
+
+
+def as_trained(config: Data, manifest: Manifest) -> Data:
+    """`config` with the examples of the training that `manifest` is of, wherever it says nothing else.
+
+    Taken over are the options of the data, and the seed that divided them. Where `config` names a text or images, it
+    takes no others from the training.
+    """
+    given = plain(config)
+    names = {"seed", *options_of(DataOptions)} - (_SOURCES if given.keys() & _SOURCES else set())
+    recorded = {name: value for name, value in manifest.experiment.items() if name in names}
+    result: Data = configured(type(config), {**recorded, **given}, "the options of the training")
+    return result
 
 
 def check_enough(splits: Splits) -> None:

@@ -14,8 +14,9 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from layerwise.errors import MeasureError, RunError
 from layerwise.results.checked_json import parse, value_of
@@ -165,10 +166,11 @@ class Store:
     def replace_scores(self, measure: str, rows: Iterable[Score]) -> None:
         """Put `rows` in the place of everything `measure` had written before, in one transaction.
 
-        Raises `MeasureError` for a number that is not finite (what does not apply is `None`), for a row of
-        another measure, and for two rows of one subject, task and metric.
+        NaN says that a number was not measured: such a value is no row, and such a bound or p-value is `None`. Raises
+        `MeasureError` for an infinite number, for a row of another measure, and for two rows of one subject, task and
+        metric.
         """
-        rows = list(rows)
+        rows = [_measured(row) for row in rows if not math.isnan(row.value)]
         seen: set[tuple[str, str, str]] = set()
         for row in rows:
             _check_score(row, measure, seen)
@@ -278,6 +280,15 @@ def _check_loss(row: Loss) -> None:
         raise MeasureError(
             f"{where} {wrong}. A window scores at least one token, and hits lie between 0 and the tokens."
         )
+
+
+def _measured(row: Score) -> Score:
+    """The row with `None` for each number beside its value that was not measured."""
+    beside = ("low", "high", "p", "p_adjusted", "mde")
+    absent: dict[str, Any] = {
+        name: None for name in beside if (number := getattr(row, name)) is not None and math.isnan(number)
+    }
+    return replace(row, **absent) if absent else row
 
 
 def _check_score(row: Score, measure: str, seen: set[tuple[str, str, str]]) -> None:

@@ -3,18 +3,21 @@
 Importance is what skipping a layer costs, in nats per token, with its interval;
 `layerwise.measure.interventions.importance` takes it from the rows of a diagnosis. The rule:
 
-    s_l   the effect of layer l where one is detected (its interval lies above 0 and not wholly below the smallest
-          effect that counts, as in the verdict *matters*), and 0 where none is
-    b_l   (s_l / s_max) ** p    the share of the steps in which layer l learns: the last ones
-    b_l   0                     where s_l is 0: such a layer never learns
+    s_l     the effect of layer l, and 0 where the value is below 0
+    s_max   the largest effect that is detected: its interval lies above 0 and not wholly below the smallest effect
+            that counts, as in the verdict *matters*
+    b_l     min(1, s_l / s_max) ** p    the share of the steps in which layer l learns: the last ones
+    b_l     0                           where an effect is excluded: such a layer never learns
 
-The embedding and the head learn throughout, and so does the most important layer, so that no step is without a layer
-that learns. The shares are rounded to `phases` equal parts of the training, one at least, which makes at most so many
-phases: each lets some layers begin to learn, and none stops.
+An effect is *excluded* where the interval lies inside the margin, above minus the smallest effect that counts and below
+it, or below 0. That none is detected excludes nothing, so a layer whose effect is not resolved learns. The embedding
+and the head learn throughout, and so does the most important layer, so that no step is without a layer that learns.
+The shares are rounded to `phases` equal parts of the training, one at least, which makes at most so many phases: each
+lets some layers begin to learn, and none stops.
 
-The *sharpness* p is the only freedom. At 0 every layer with an effect learns all the time, at 1 as long as it is
-important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is the least p
-whose rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is
+The *sharpness* p is the only freedom. At 0 every layer with a value above 0 that learns does so all the time, at 1 as
+long as it is important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is
+the least p whose rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is
 `SHARPNESS`: if what a layer still costs falls as s / b with the share b that it is given, the sum is least where b
 goes as the square root of s.
 
@@ -54,8 +57,11 @@ _HALVINGS = 60
 class Importance:
     """The effect of skipping one layer, in nats per token, and the interval it lies in.
 
-    >>> Importance(0.3, 0.2, 0.4).detected(min_effect=0.01), Importance(0.3, -0.1, 0.7).detected(min_effect=0.01)
+    >>> detected, unresolved = Importance(0.3, 0.2, 0.4), Importance(0.3, -0.1, 0.7)
+    >>> detected.detected(min_effect=0.01), unresolved.detected(min_effect=0.01)
     (True, False)
+    >>> unresolved.is_excluded(min_effect=0.01), Importance(0.0, -0.005, 0.005).is_excluded(min_effect=0.01)
+    (False, True)
     """
 
     value: float
@@ -69,6 +75,10 @@ class Importance:
     def detected(self, min_effect: float) -> bool:
         """Whether the interval lies above 0, and not wholly below `min_effect`."""
         return self.low > 0 and self.high >= min_effect
+
+    def is_excluded(self, min_effect: float) -> bool:
+        """Whether the interval lies inside the margin of `min_effect` around 0, or below 0."""
+        return self.high <= 0 or (-min_effect < self.low and self.high < min_effect)
 
     def __str__(self) -> str:
         return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
@@ -124,7 +134,7 @@ def allocate(
 ) -> GrowthSchedule:
     """The schedule of `allocation`, which says what is raised and `explain_allocation` why it is so.
 
-    >>> found = allocate([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.1, 0.1), Importance(0.1, 0.05, 0.15)])
+    >>> found = allocate([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
     >>> [(phase.share, phase.trains) for phase in found.phases]
     [(0.5, (0,)), (0.5, (0, 2))]
     """
@@ -143,8 +153,8 @@ def allocation(
     `min_effect` is the smallest effect that counts, in nats per token; `phases` the parts of the training that shares
     are rounded to; `max_share` the share of all layer-steps that is spent at most.
 
-    Raises `PlanError` where no layer has an effect, and for a largest share that no sharpness meets, with the least
-    that one does. A share beyond letting every layer with an effect learn all the time is not used.
+    Raises `PlanError` where no effect is detected, and for a largest share that no sharpness meets, with the least that
+    one does. A share beyond letting every layer learn all the time whose effect is not excluded is not used.
     """
     if not importance:
         raise PlanError("the importance of no layer was given; give one for every layer of the model, in order")
@@ -170,13 +180,13 @@ def check_terms(*, min_effect: float, phases: int, max_share: float | None) -> N
 def explain_allocation(allocation: Allocation) -> str:
     """The allocation as a table of layers, with the rule and the budget beneath it.
 
-    >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.1, 0.1), Importance(0.1, 0.05, 0.15)]
+    >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.0, 0.2)]
     >>> print(explain_allocation(allocation(importance)))
     layer  effect of skipping it, nats per token  share  learns
         0  +0.4000 [+0.3000, +0.5000]             1.000  in all of the steps
-        1  +0.0000 [-0.1000, +0.1000]                 0  never: no effect above 0.01 nats is detected
-        2  +0.1000 [+0.0500, +0.1500]             0.500  in the last 2/4 of the steps
-    rule: share = (effect / largest effect) ** 0.5, rounded to quarters of the training, one at least
+        1  +0.0000 [-0.0050, +0.0050]                 0  never: an effect above 0.01 nats is excluded
+        2  +0.1000 [+0.0000, +0.2000]             0.500  in the last 2/4 of the steps: not resolved whether it matters
+    rule: share = (effect / largest that is detected) ** 0.5, rounded to quarters of the training, one at least
     budget: 0.5 of all layer-steps (uniform training: 1); no largest share was given, so the power is the default
     cost: 0.833 of uniform training's operations in the layers, since one that rests passes gradients on
     layers that never learn keep the weights they begin with; the embedding and the head learn throughout
@@ -193,13 +203,13 @@ def explain_allocation(allocation: Allocation) -> str:
 
 
 def _learns(each: Importance, parts: int, allocation: Allocation) -> str:
-    if parts == allocation.phases:
-        return "in all of the steps"
     if parts:
-        return f"in the last {parts}/{allocation.phases} of the steps"
-    if each.high < 0:
+        when = "all of" if parts == allocation.phases else f"the last {parts}/{allocation.phases} of"
+        is_open = not each.detected(allocation.min_effect)
+        return f"in {when} the steps" + (": not resolved whether it matters" if is_open else "")
+    if each.high <= 0:
         return "never: the effect lies below 0"
-    return f"never: no effect above {allocation.min_effect:g} nats is detected"
+    return f"never: an effect above {allocation.min_effect:g} nats is excluded"
 
 
 def _terms(allocation: Allocation) -> list[str]:
@@ -210,8 +220,8 @@ def _terms(allocation: Allocation) -> list[str]:
     layers_alone = ModelCost((1.0,) * allocation.depth, embedding=0.0, head=0.0)
     cost = share_of_uniform(allocation.schedule(), layers_alone)
     lines = [
-        f"rule: share = (effect / largest effect) ** {allocation.sharpness:.3g}, rounded to {rounded} of the training, "
-        f"one at least{exaggerated}",
+        f"rule: share = (effect / largest that is detected) ** {allocation.sharpness:.3g}, rounded to {rounded} of the "
+        f"training, one at least{exaggerated}",
         f"budget: {allocation.spent:.3g} of all layer-steps (uniform training: 1); {_spending(allocation)}",
         f"cost: {cost:.3g} of uniform training's operations in the layers, since one that rests passes gradients on",
     ]
@@ -227,20 +237,19 @@ def _spending(allocation: Allocation) -> str:
     if allocation.max_share is None:
         return "no largest share was given, so the power is the default"
     if allocation.sharpness == 0 and allocation.spent < allocation.max_share:
-        return f"{allocation.max_share:g} is allowed, and there are no more layers with an effect to use it for"
+        return f"{allocation.max_share:g} is allowed, and there are no more layers to use it for"
     return f"at most {allocation.max_share:g} is allowed"
 
 
-def _strengths(importance: Sequence[Importance], min_effect: float) -> list[float]:
-    """Every effect as a share of the largest; 0 where none is detected."""
-    effects = [each.value if each.detected(min_effect) else 0.0 for each in importance]
-    strongest = max(effects)
+def _strengths(importance: Sequence[Importance], min_effect: float) -> list[float | None]:
+    """Every effect as a share of the largest that is detected, 0 to 1; `None` where an effect is excluded."""
+    strongest = max((each.value for each in importance if each.detected(min_effect)), default=0.0)
     if strongest <= 0:
         _refuse_nothing(importance, min_effect)
-    return [effect / strongest for effect in effects]
+    return [None if each.is_excluded(min_effect) else min(1.0, max(0.0, each.value) / strongest) for each in importance]
 
 
-def _sharpness(strengths: Sequence[float], phases: int, max_share: float) -> float:
+def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float) -> float:
     """The least p whose rounded shares use no more than `max_share`."""
     whole = phases * len(strengths)
 
@@ -250,14 +259,15 @@ def _sharpness(strengths: Sequence[float], phases: int, max_share: float) -> flo
 
     if affordable(0.0):
         return 0.0
-    least = sum(phases if strength == 1 else 1 for strength in strengths if strength)
+    learning = [strength for strength in strengths if strength is not None]
+    least = sum(phases if strength == 1 else 1 for strength in learning)
     if least / whole > max_share:
         bound = math.ceil(1000 * least / whole) / 1000
-        having = _counted(sum(strength > 0 for strength in strengths), "layer")
         raise PlanError(
-            f"a largest share of {max_share:g} was given, and the least that is possible is {bound:g}: {having} of "
-            f"{len(strengths)} have an effect, the most important learns throughout, and each of the others in "
-            f"1/{phases} of the steps or more; give a larger --max-share, or more --phases"
+            f"a largest share of {max_share:g} was given, and the least that is possible is {bound:g}: "
+            f"{_counted(len(learning), 'layer')} of {len(strengths)} may have an effect, the most important learns "
+            f"throughout, and each of the others in 1/{phases} of the steps or more; give a larger --max-share, or "
+            "more --phases"
         )
     below, above = 0.0, 1.0
     while not affordable(above):
@@ -268,9 +278,10 @@ def _sharpness(strengths: Sequence[float], phases: int, max_share: float) -> flo
     return above
 
 
-def _parts(strengths: Sequence[float], phases: int, sharpness: float) -> list[int]:
-    """Of `phases` parts, so many for each layer: its share to the nearest, one at least where there is an effect."""
-    return [max(1, round(phases * strength**sharpness)) if strength else 0 for strength in strengths]
+def _parts(strengths: Sequence[float | None], phases: int, sharpness: float) -> list[int]:
+    """Of `phases` parts, so many for each layer: its share to the nearest, one at least; 0 if it never learns."""
+    shares = [strength**sharpness if strength else strength for strength in strengths]
+    return [0 if share is None else max(1, round(phases * share)) for share in shares]
 
 
 def _refuse_nothing(importance: Sequence[Importance], min_effect: float) -> NoReturn:

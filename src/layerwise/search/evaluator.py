@@ -102,20 +102,22 @@ class GraphEvaluator:
         Raises `MeasureError` where the model as trained has a loss that is not finite; that of another plan counts as
         `NOT_FINITE`.
         """
-        wanted = list(dict.fromkeys(plans))
-        new = [plan for plan in wanted if str(plan) not in self._rows]
+        texts = {plan: str(plan) for plan in dict.fromkeys(plans)}  # a plan is long to write, and there are many cells
+        new = [plan for plan, text in texts.items() if text not in self._rows]
+        known = {plan: self._rows.setdefault(text, {}) for plan, text in texts.items()}
         self.spent.naive += sum(len(plan.steps()) for plan in new) * sum(self.batch_tokens)
         began = time.perf_counter()
         with evaluating(self.stack.model), torch.inference_mode():
             for number, batch in enumerate(self.rungs[rung].batches):
                 cells = [(window.task, window.document, window.index) for window in batch.windows]
-                missing = [plan for plan in wanted if any(cell not in self._of(plan) for cell in cells)]
+                missing = [plan for plan, rows in known.items() if any(cell not in rows for cell in cells)]
                 if missing:
                     self._measure((rung, number), batch, missing, parent)
                     self.watch(self.spent)
         self.spent.seconds += time.perf_counter() - began
+        units = self._units[rung].values()
         return np.array(
-            [[sum(self._of(plan)[cell] for cell in cells) for cells in self._units[rung].values()] for plan in plans]
+            [[sum(rows[cell] for cell in unit) for unit in units] for rows in map(known.__getitem__, plans)]
         )
 
     def complete(self) -> dict[Plan, float]:
@@ -132,14 +134,11 @@ class GraphEvaluator:
         """The rows of plans that have read all of the text."""
         units = [unit for each in self._units for unit in each.values()]
         return [
-            Loss(str(plan), *cell, self._of(plan)[cell], tokens, 0)
-            for plan in dict.fromkeys(plans)
+            Loss(text, *cell, self._rows[text][cell], tokens, 0)
+            for text in dict.fromkeys(map(str, plans))
             for unit in units
             for cell, tokens in unit.items()
         ]
-
-    def _of(self, plan: Plan) -> dict[Cell, float]:
-        return self._rows.setdefault(str(plan), {})
 
     def _note(self, row: Loss) -> None:
         self._rows.setdefault(row.plan, {})[self._cell(row)] = row.nll
@@ -203,11 +202,12 @@ class GraphEvaluator:
         self.spent.head_seconds += time.perf_counter() - clock
 
     def _keep(self, batch: AnyBatch, plan: Plan, losses: Sequence[WindowLoss]) -> None:
+        text = str(plan)
         rows = [
-            Loss(str(plan), self.prefix + window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
+            Loss(text, self.prefix + window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
             for window, loss in zip(batch.windows, losses, strict=True)
         ]
-        known = self._of(plan)
+        known = self._rows.setdefault(text, {})
         if all(math.isfinite(row.nll) for row in rows):
             self.sink([row for row in rows if self._cell(row) not in known])
         elif plan == Plan.identity(self.stack.depth):

@@ -19,8 +19,9 @@ from layerwise.schedule.yaml import read_schedule
 DIAGNOSIS = ("ablation", "curve_tokens:1500", "min_effect:0.05")
 EFFECTS: tuple[tuple[Decision, float], ...] = (("matters", 0.8), ("no_effect", 0.0), ("matters", 0.2), ("matters", 0.1))
 VERDICTS = [
-    Score("verdict", str(layer), "all", decision, value, value - 0.06, value + 0.06)
+    Score("verdict", str(layer), "all", decision, value, value - reach, value + reach)
     for layer, (decision, value) in enumerate(EFFECTS)
+    for reach in [0.04 if decision == "no_effect" else 0.06]
 ]
 
 
@@ -54,7 +55,7 @@ def test_a_finished_run_becomes_a_schedule(run: Path, file: Path) -> None:
     lines = ended.out.splitlines()
     assert lines[0].startswith("layer")
     assert [line.split()[0] for line in lines[1:5]] == ["0", "1", "2", "3"]
-    assert "never: no effect above 0.05 nats" in lines[2]
+    assert "never: an effect above 0.05 nats is excluded" in lines[2]
     # Parts of four: 4 for layer 0, 2 for layer 2 with a quarter of its effect, 1 for layer 3 with an eighth.
     assert "budget: 0.438 of all layer-steps" in ended.out
     assert "effects: intervals of the verdicts" in ended.out

@@ -52,7 +52,7 @@ def stamps(folder: Path) -> dict[str, int]:
 @pytest.mark.slow
 def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
     """Every question has its rows, and asking again computes nothing and says the same."""
-    ended = layerwise("robustness", trained, "--limit", "20", *FEW)
+    ended = layerwise("robustness", trained, *FEW)
     assert ended.code == 0, ended.err
     assert "Loading weights" not in ended.err
     arms = ["baseline", "layershuffle-position", "layershuffle-predict"]
@@ -66,7 +66,7 @@ def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
     assert {row.task for row in found if row.measure == "branches"} == set(arms)
     assert (trained / "report.html").read_text().endswith("</html>\n")
     before = stamps(trained)
-    again = layerwise("robustness", trained, "--limit", "20", *FEW, "--quiet")
+    again = layerwise("robustness", trained, *FEW, "--quiet")
     assert (again.code, again.out, again.err) == (0, ended.out, "")
     assert stamps(trained) == before
     assert scores(trained) == found
@@ -74,10 +74,10 @@ def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
 
 @pytest.mark.slow
 def test_fresh_asks_all_of_it_anew(trained: Path) -> None:
-    assert layerwise("robustness", trained, "--limit", "20", *FEW).code == 0
+    assert layerwise("robustness", trained, *FEW).code == 0
     models = {path: path.stat().st_mtime_ns for path in trained.rglob("*.safetensors")}
     before = stamps(trained)
-    assert layerwise("robustness", trained, "--limit", "20", *FEW, "--overwrite").code == 0
+    assert layerwise("robustness", trained, *FEW, "--overwrite").code == 0
     after = stamps(trained)
     assert after
     assert not set(after.values()) & set(before.values())
@@ -146,13 +146,12 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
         "--seeds", "1", "--run", run,
     )  # fmt: skip
     assert trained.code == 0, trained.err
-    ended = layerwise("robustness", run, *text, *FEW)
+    ended = layerwise("robustness", run, *FEW)
     assert ended.code == 0, ended.err
     assert ended.out.startswith("nats per token, lower is better")
     found = scores(run)
     assert {row.metric for row in found if row.measure == "contribution"} >= {"nll_added.random"}
     assert ("layershuffle", "random", "nll_above@baseline") in {(row.subject, row.task, row.metric) for row in found}
-    assert "a text is needed: --text" in refused("robustness", run)
 
 
 @pytest.mark.slow
@@ -203,14 +202,14 @@ def test_a_run_without_a_finished_model(vit: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_other_splits_than_those_of_the_training(trained: Path, tmp_path: Path) -> None:
-    message = refused("robustness", trained, *FEW)
+    message = refused("robustness", trained, "--limit", "30", *FEW)
     assert "test examples may have been learned from" in message
     assert "--limit, --select-on and --seed of its training" in message
 
 
 @pytest.mark.slow
 def test_a_folder_for_the_rows_of_a_run(trained: Path, tmp_path: Path) -> None:
-    message = refused("robustness", trained, "--limit", "20", "--run", tmp_path / "run")
+    message = refused("robustness", trained, "--run", tmp_path / "run")
     assert f"leave out --run {tmp_path / 'run'}" in message
 
 

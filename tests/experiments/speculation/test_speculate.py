@@ -21,7 +21,9 @@ from layerwise.experiments.speculation.rows import prompt_rows, speculation_rows
 from layerwise.experiments.speculation.trial import PromptTrial
 from layerwise.experiments.speculation.twin import twin
 from layerwise.plan import Plan
-from layerwise.results import Run
+from layerwise.report.speculation.chapter import speculation_lines
+from layerwise.report.speculation.lookup import SpeculationScores
+from layerwise.results import Run, Score
 from layerwise.search.drafts import DraftTimes
 from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
@@ -85,6 +87,27 @@ def test_the_figures_are_ratios_of_sums_over_prompts(trials: list[PromptTrial]) 
     assert bound.low < bound.value < bound.high
     (alone, *_) = speculation_rows(Plan.parse("0-5"), trials[:1])
     assert (alone.low, alone.documents) == (None, 1)
+
+
+def test_a_share_of_nothing_is_no_row_and_the_page_leaves_it_out(trials: list[PromptTrial]) -> None:
+    """Of two new tokens the first comes with the prompt and the last from the model: nothing is drafted."""
+    plan = Plan.parse("0-5")
+    undrafted = [replace(trial, passes=replace(trial.passes, draft_passes=0, accepted=0)) for trial in trials]
+    ended = [replace(trial, passes=LayerPasses(12, 6)) for trial in trials]
+    for given, absent in ((undrafted, {"acceptance"}), (ended, {"acceptance", "bound"})):
+        rows = speculation_rows(plan, given)
+        assert {"acceptance", "bound"} - {row.metric for row in rows} == absent
+        found = SpeculationScores.of([Score("speculation_draft", "0-5", "select", "chosen", 1.0), *rows])
+        told = list(speculation_lines(found))
+        assert not [line for line in told if "kept" in line]
+        assert len(told) == 6 - len(absent - {"acceptance"})
+
+
+def test_a_prompt_without_drafts_does_not_count_for_their_share(trials: list[PromptTrial]) -> None:
+    none = replace(trials[0], passes=LayerPasses(12, 6, tokens=1, rounds=1))
+    share = next(row for row in speculation_rows(Plan.parse("0-5"), [*trials, none]) if row.metric == "acceptance")
+    assert (share.value, share.documents) == (pytest.approx(25 / 42), 3)
+    assert share.low is not None
 
 
 def test_a_text_that_differs_is_an_error_once_all_are_stored(trials: list[PromptTrial]) -> None:

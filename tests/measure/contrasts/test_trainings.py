@@ -91,6 +91,17 @@ def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None
     assert not [key for key in found if key[1].endswith("@sequential")]
 
 
+@pytest.mark.parametrize(("right", "is_there"), [((3, 7), False), ((4, 6), True)])
+def test_a_seed_without_skill_has_no_share_to_lose(right: tuple[int, int], is_there: bool) -> None:
+    """Of 20 examples 3 right are chance and 4 are five points above it; the mean of the seeds is the same."""
+    of_seeds = [outcome(np.arange(20.0) < count) for count in right]
+    tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")
+    one = {seed: Survey(4, dict.fromkeys(tasks, each)) for seed, each in enumerate(of_seeds)}
+    found = shuffled({"baseline": one, "layershuffle": one}, chance=0.15, batch=2)
+    assert all(np.isfinite(row.value) for row in found)
+    assert bool([row for row in found if row.subject == "pruning"]) is is_there
+
+
 def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> None:
     draw = np.random.default_rng(3)
     tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections.abc import Mapping
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions import perturbations
 from layerwise.measure.interventions.perturbations import (
     STRATEGIES,
     Perturbations,
@@ -19,7 +21,9 @@ from layerwise.measure.interventions.perturbations import (
     relative_size,
     towards,
 )
+from layerwise.measure.stats.float64 import exact
 from layerwise.stack import Stack
+from layerwise.stack.weights import layer_weights
 from measure.planted import noise, planted_stack, stack_of_layers
 
 STACK = planted_stack({"mlp": noise(5, 24, 16), "attn": 3 * noise(5, 8, 8, seed=1), "gain": noise(5, 7, 1)[:, :, 0]})
@@ -46,6 +50,34 @@ def test_the_size_is_the_size(strategy: Strategy) -> None:
         moved = MOVES.at(layer, strategy, size)
         assert moved.keys() == weights.keys()
         assert relative_size(moved, weights) == pytest.approx(size, rel=1e-9)
+
+
+def test_each_layer_is_widened_once_on_the_way_and_three_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every point of every layer is looked for, then computed; the predictions are kept as they were made."""
+    read: list[int] = []
+    widened: list[weakref.ref[Tensor]] = []
+
+    def reading(stack: Stack, layer: int) -> dict[str, torch.nn.Parameter]:
+        read.append(layer)
+        return layer_weights(stack, layer)
+
+    def widening(values: Tensor) -> Tensor:
+        result = exact(values)
+        widened.append(weakref.ref(result))
+        return result
+
+    stack = planted_stack({"mlp": noise(6, 8, 8).float(), "attn": noise(6, 4, 4, seed=1).float()})
+    monkeypatch.setattr(perturbations, "layer_weights", reading)
+    monkeypatch.setattr(perturbations, "exact", widening)
+    moves = Perturbations(stack, 0, lambda stack, layer: {n: w / 2 for n, w in layer_weights(stack, layer).items()})
+    points = list(itertools.product(range(stack.depth), STRATEGIES, (0.05, 0.1, 0.2, 0.3)))
+    there = [point for point in points if moves.exists(*point)]
+    assert sorted(read) == list(range(stack.depth))
+    read.clear()
+    for point in there:
+        moves.at(*point)
+    assert sorted(read) == list(range(stack.depth))
+    assert sum(each() is not None for each in widened) <= 3 * 2
 
 
 @pytest.mark.parametrize("strategy", ["scale", "noise", "low_rank", "interpolate", "copy", "predict"])

@@ -21,6 +21,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import DIGITS, read_splits
 from layerwise.experiments.training_runs import (
+    as_trained,
     check_enough,
     describe_splits,
     manifest_of_trainings,
@@ -104,11 +105,11 @@ class PreparedMerging(Prepared):
         self.stack = self._open(first)
         if recorded is not None:
             self.stack.source = replace(self.stack.source, name=recorded.model)
-        self.splits = self._splits(first, reporter, inputs)
+        read = config if recorded is None else as_trained(config, recorded)
+        self.splits = self._splits(read, first, reporter, inputs)
         self.manifest = recorded or self._manifest()
 
-    def _splits(self, first: SourceModel, reporter: Reporter, inputs: Inputs) -> Splits:
-        config = self.config
+    def _splits(self, config: Merging, first: SourceModel, reporter: Reporter, inputs: Inputs) -> Splits:
         known = first.record.data_name if first.record is not None else None
         if config.images is None and config.text is None and inputs.corpus is None and known == DIGITS:
             config = replace(config, images=DIGITS)

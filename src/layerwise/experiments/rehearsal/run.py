@@ -24,8 +24,8 @@ from layerwise.experiments.rehearsal.trial import DeadNodes, Outcome, Stage, Tim
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.config import is_run
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import DIGITS, read_splits
-from layerwise.experiments.training_runs import describe_splits, manifest_of_trainings, training_manifest
+from layerwise.experiments.splits import read_splits
+from layerwise.experiments.training_runs import as_trained, describe_splits, manifest_of_trainings, training_manifest
 from layerwise.experiments.trainings import finished_models
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
@@ -67,8 +67,7 @@ class PreparedRehearsal(Prepared):
         if inputs.stack is None and is_run(config.model):
             trained = manifest_of_trainings(Path(config.model).expanduser())
             self.stack.source = replace(self.stack.source, name=trained.model)
-            if config.images is None and trained.corpus == DIGITS:
-                config = replace(config, images=DIGITS)
+            config = as_trained(config, trained)
         location = None if inputs.stack is not None else self.models[0].location
         self.splits = read_splits(config, self.stack, location, reporter, seed=config.seed, corpus=inputs.corpus)
         self.writes = getattr(self.stack.model, "main_input_name", "") != "pixel_values"

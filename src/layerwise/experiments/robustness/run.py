@@ -26,9 +26,10 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
 from layerwise.experiments.robustness.config import Robustness
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import DIGITS, read_splits
+from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import (
     UNFINISHED,
+    as_trained,
     check_enough,
     describe_splits,
     manifest_of_trainings,
@@ -156,10 +157,9 @@ class PreparedRunRobustness(PreparedRobustness):
         self.stack = self.open_model(models[0].folder).stack
         self.inside = inside_of(config, self.stack.depth)
         self.stack.source = replace(self.stack.source, name=self.manifest.model)
-        if config.images is None and self.manifest.corpus == DIGITS:
-            config = replace(config, images=DIGITS)
+        trained = as_trained(config, self.manifest)
         self.splits = read_splits(
-            config, self.stack, str(models[0].folder), reporter, seed=config.seed, corpus=inputs.corpus
+            trained, self.stack, str(models[0].folder), reporter, seed=trained.seed, corpus=inputs.corpus
         )
         if self.splits.digest != self.manifest.corpus_hash:
             flags = ("--images or --text", "--limit", "--select-on", "--seed")

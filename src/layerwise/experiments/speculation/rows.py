@@ -11,7 +11,7 @@ speculation          of the draft over all prompts: `bound`, `acceptance` and co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -70,8 +70,8 @@ def speculation_rows(draft: Plan, trials: Sequence[PromptTrial]) -> list[Score]:
     totals = [trial.passes.total for trial in trials]
     plain = [trial.passes.tokens * trial.passes.depth for trial in trials]
     rows = [
-        _ratio(name, "all", "bound", plain, totals),
-        _share(_ratio(name, "all", "acceptance", counted["accepted"], counted["draft_passes"])),
+        *_ratio(name, "all", "bound", plain, totals),
+        *map(_share, _ratio(name, "all", "acceptance", counted["accepted"], counted["draft_passes"])),
         *(Score(SPECULATION, name, "all", each, float(sum(values))) for each, values in counted.items()),
         Score(SPECULATION, name, "all", "layer_passes", float(sum(totals))),
         *(Score(SPECULATION, name, "all", each, float(sum(t.verdict == each for t in trials))) for each in VERDICTS),
@@ -79,9 +79,9 @@ def speculation_rows(draft: Plan, trials: Sequence[PromptTrial]) -> list[Score]:
     seconds: Mapping[str, list[float]] = {way: [trial.seconds[way] for trial in trials] for way in trials[0].seconds}
     written = [trial.written for trial in trials]
     for way, took in seconds.items():
-        rows.append(_ratio(name, way, RATE, written, took))
+        rows += _ratio(name, way, RATE, written, took)
         if way != DRAFTED:
-            rows.append(_ratio(name, way, "ratio", took, seconds[DRAFTED]))
+            rows += _ratio(name, way, "ratio", took, seconds[DRAFTED])
     return rows
 
 
@@ -92,12 +92,15 @@ def _share(score: Score) -> Score:
     return replace(score, low=max(0.0, score.low), high=min(1.0, score.high))
 
 
-def _ratio(name: str, task: str, metric: str, above: Sequence[float], below: Sequence[float]) -> Score:
-    """A ratio of sums over prompts, with an interval where there are several; nothing of nothing is not a number."""
-    total = float(np.sum(below))
-    value = float(np.sum(above)) / total if total else float("nan")
-    if len(above) < 2 or not total:
-        return Score(SPECULATION, name, task, metric, value, documents=len(above))
-    estimate = student_interval(np.array(above, dtype=float), np.array(below, dtype=float))
-    low, high = (float(np.ravel(bound)[0]) for bound in (estimate.low, estimate.high))
-    return Score(SPECULATION, name, task, metric, value, low, high, documents=len(above))
+def _ratio(name: str, task: str, metric: str, above: Sequence[float], below: Sequence[float]) -> Iterator[Score]:
+    """A ratio of sums over the prompts that have something `below`, with an interval where several have; else none."""
+    having = np.asarray(below) > 0
+    over, under = (np.asarray(values, dtype=np.float64)[having] for values in (above, below))
+    if not under.size:
+        return
+    row = Score(SPECULATION, name, task, metric, float(over.sum() / under.sum()), documents=under.size)
+    if under.size < 2:
+        yield row
+        return
+    estimate = student_interval(over, under)
+    yield replace(row, low=float(estimate.low[0]), high=float(estimate.high[0]))

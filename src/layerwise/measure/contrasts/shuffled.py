@@ -39,7 +39,7 @@ BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
 PLACED = ("layershuffle-position", "layershuffle-predict")
 SKILL = 0.05
-"""The least accuracy above chance that has a share to lose."""
+"""The least accuracy above chance, of each seed of an arm, that has a share to lose."""
 
 Arms = Mapping[str, Mapping[int, Survey]]
 ArmTask = tuple[str, str]
@@ -130,7 +130,7 @@ def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
         tasks = (SEQUENTIAL, *(f"kept {depth - count} even {SEQUENTIAL}" for count in left_out))
         pair = [(arm, task) for arm in (SHUFFLED, null) for task in tasks]
         accuracies = Accuracies.of(arms, pair, batch)
-        if accuracies is None or (accuracies.values[:, [0, len(tasks)]].mean(axis=0) < chance + SKILL).any():
+        if accuracies is None or (accuracies.values[:, [0, len(tasks)]] < chance + SKILL).any():
             continue
         own, other = (_lost(accuracies, slice(start, start + len(tasks)), depth, chance) for start in (0, len(tasks)))
         if null == BASELINE:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, get_args
 
 import torch
@@ -86,29 +86,25 @@ class Perturbations:
         self._stack = stack
         self._seed = seed
         self._predict = predict
-        # Layers are visited in order, and the decompositions of one are large: only the last one is kept.
+        # Layers are visited in order, and float64 is large: a layer is kept as long as its neighbours read it, and the
+        # decompositions of the last one alone.
+        self._matrices = lru_cache(maxsize=3)(partial(matrices, stack))
         self._spectra = lru_cache(maxsize=1)(self._decomposed)
+        self._reach = lru_cache(maxsize=None)(self._measured_reach)
         # Predictions are costly, and asked for twice: does the point exist, and where is it?
         self._prediction = lru_cache(maxsize=None)(self._predicted)
 
     def exists(self, layer: int, strategy: Strategy, size: float) -> bool:
         """Whether `strategy` moves that far: always for scale, noise and low rank up to size 1, never from zeros."""
-        weights = matrices(self._stack, layer)
-        if not any(weight.any() for weight in weights.values()):
-            return False
-        if strategy in ("scale", "noise"):
-            return True
-        if strategy == "low_rank":
-            return size <= 1
-        end = self._end(layer, strategy)
-        return end is not None and relative_size(end, weights) >= size
+        reach = self._reach(layer, strategy)
+        return reach is not None and reach >= size
 
     def at(self, layer: int, strategy: Strategy, size: float) -> dict[str, Tensor]:
         """The layer's matrices, moved; the other parameters are not among them.
 
         Raises `MeasureError` where the strategy does not move that far (see `exists`).
         """
-        weights = matrices(self._stack, layer)
+        weights = self._matrices(layer)
         moved: dict[str, Tensor] | None
         if strategy == "scale":
             moved = {name: weight * (1 - size) for name, weight in weights.items()}
@@ -122,6 +118,16 @@ class Perturbations:
         if moved is None:
             raise MeasureError(f"{strategy} of layer {layer} does not move as far as size {size:g}; ask for less")
         return moved
+
+    def _measured_reach(self, layer: int, strategy: Strategy) -> float | None:
+        """How far a strategy moves at most; `None` where it has no end, or there is nothing to move."""
+        weights = self._matrices(layer)
+        if not any(weight.any() for weight in weights.values()):
+            return None
+        if strategy in ("scale", "noise", "low_rank"):
+            return 1.0 if strategy == "low_rank" else math.inf
+        end = self._end(layer, strategy)
+        return None if end is None else relative_size(end, weights)
 
     def _noise(self, layer: int, weights: Weights) -> list[tuple[tuple[str, Tensor], Tensor]]:
         """Every matrix with noise of exactly its norm."""
@@ -152,7 +158,7 @@ class Perturbations:
 
     def _decomposed(self, layer: int) -> dict[str, tuple[Tensor, Tensor, Tensor]]:
         factors = {}
-        for name, weight in matrices(self._stack, layer).items():
+        for name, weight in self._matrices(layer).items():
             left, values, right = torch.linalg.svd(weight.flatten(0, -2), full_matrices=False)
             factors[name] = (left, values, right)
         return factors
@@ -161,18 +167,18 @@ class Perturbations:
         if self._predict is None:
             return None
         try:
-            return {name: exact(weight) for name, weight in self._predict(self._stack, layer).items()}
+            return self._predict(self._stack, layer)
         except MeasureError:  # this layer has no neighbours to be predicted from
             return None
 
     def _end(self, layer: int, strategy: Strategy) -> Weights | None:
         """The other end of a strategy's line; `None` where this layer has none, such as beside one of other shapes."""
-        weights = matrices(self._stack, layer)
+        weights = self._matrices(layer)
         if strategy == "predict":
             end = self._prediction(layer)
-            return None if end is None else {name: end.get(name, weight) for name, weight in weights.items()}
+            return None if end is None else {name: exact(end.get(name, weight)) for name, weight in weights.items()}
         sources = _neighbours(layer, self._stack.depth) if strategy == "interpolate" else (layer - 1 if layer else 1,)
-        others = [matrices(self._stack, source) for source in sources]
+        others = [self._matrices(source) for source in sources]
         if any(_shapes(other) != _shapes(weights) for other in others):
             return None
         return {

@@ -23,8 +23,9 @@ from torch.utils.data import DataLoader, Subset
 from layerwise.data.splits import sample
 from layerwise.measure.activations.by_position import rotations_of, update_share, watched
 from layerwise.measure.interventions.accuracy import Numbers, predictions_of
-from layerwise.measure.language.lm_head import find_head
+from layerwise.measure.language.lm_head import LanguageModelHead, find_head
 from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import read_state, returned_state
@@ -51,7 +52,7 @@ def worth_by_position(
     """Both tables of one model; the orders depend on the seed and the batch, never on the model."""
     chosen = Subset(examples, _spread(sample(examples, min(EXAMPLES, len(examples)), seed), UNITS))
     size = max(1, len(chosen) // UNITS)
-    shape = (stack.depth, stack.depth)
+    shape, head = (stack.depth, stack.depth), find_head(stack)
     added, worth = [], []
     for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
         if number == UNITS:
@@ -67,18 +68,17 @@ def worth_by_position(
                 norms[layer] = update_share(inputs, before, after)  # noqa: B023  (called before the next batch)
 
             with watched(stack, see):
-                whole = _loss(stack, plan, inputs, labels)
+                whole = _loss(stack, head, plan, inputs, labels)
             for position, layer in enumerate(plan.order()):
                 of_batch[0][layer, position] = norms[layer]
-                of_batch[1][layer, position] = _loss(stack, skip(plan, layer), inputs, labels) - whole
+                of_batch[1][layer, position] = _loss(stack, head, skip(plan, layer), inputs, labels) - whole
         added.append(of_batch[0])
         worth.append(of_batch[1])
     return PositionTables(np.array(added), np.array(worth))
 
 
-def _loss(stack: Stack, plan: Any, inputs: dict[str, Tensor], labels: Tensor) -> float:
+def _loss(stack: Stack, head: LanguageModelHead | None, plan: Plan, inputs: dict[str, Tensor], labels: Tensor) -> float:
     """Nats for each scored label of a batch under a plan."""
-    head = find_head(stack)
     with evaluating(stack.model), torch.inference_mode():
         under = stack.under(plan, single_pass=True)
         return predictions_of(stack.model, head, inputs, labels, under=lambda: under).mean_nll

@@ -65,11 +65,13 @@ def speculation_lines(run: SpeculationScores) -> Iterator[str]:
     )
     if not run.rows:
         return
+    kept, bound = (run.rows.get((ALL, metric)) for metric in ("acceptance", "bound"))
     yield (
         f"generated: {run.count('tokens'):,} tokens behind the first ones, in {run.count('rounds'):,} rounds with "
-        f"{run.count('draft_passes'):,} draft passes, of which {_share(run.rows[ALL, 'acceptance'])} were kept"
+        f"{run.count('draft_passes'):,} draft passes" + (f", of which {_share(kept)} were kept" if kept else "")
     )
-    yield f"layer passes: {run.count('layer_passes'):,}, {_times(run.rows[ALL, 'bound'])} fewer than plain decoding"
+    if bound is not None:
+        yield f"layer passes: {run.count('layer_passes'):,}, {_times(bound)} fewer than plain decoding"
     yield "tokens/s: " + ", ".join(f"{fixed(run.rows[way, RATE].value, 1)} {way}" for way in run.ways)
     ratios = [f"{_times(run.rows[way, 'ratio'])} {way}" for way in run.ways if way != DRAFTED]
     yield f"{DRAFTED} is {', '.join(ratios)}"
@@ -98,4 +100,5 @@ SPECULATED = ChapterGroup(
 
 
 def _tiles(run: SpeculationScores) -> tuple[tuple[str, str], ...]:
-    return ((_times(run.rows[ALL, "bound"]), "fewer layer passes"),) if run.rows else ()
+    bound = run.rows.get((ALL, "bound"))
+    return ((_times(bound), "fewer layer passes"),) if bound else ()

@@ -198,6 +198,47 @@ def test_a_damaged_file_is_written_anew(text: Path, tmp_path: Path) -> None:
     assert (later.read, later.learned) == (1, 0)
 
 
+DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "cut short": lambda whole, other: whole[:-9],
+    "zeroed": lambda whole, other: bytes(len(whole)),
+    "empty": lambda whole, other: b"",
+    "of another length": lambda whole, other: other,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_segments_that_are_not_those_that_were_kept_are_cut_anew(text: Path, tmp_path: Path, damage: str) -> None:
+    stored = Reader(text, tmp_path / "cache").open().text.train
+    expected, other = (np.stack(stored.ranges(room)) for room in (14, 30))
+    file, of_other = (stored.folder / f"train.cut-{room}.npy" for room in (14, 30))
+    file.write_bytes(DAMAGE[damage](file.read_bytes(), of_other.read_bytes()))
+    assert np.array_equal(np.stack(stored.ranges(14)), expected)
+    assert np.array_equal(np.load(file), expected)  # and kept for those who come later
+    assert np.array_equal(np.stack(stored.ranges(30)), other)
+
+
+@pytest.mark.parametrize("damage", ["cut short", "zeroed", "empty"])
+def test_a_torn_shard_is_encoded_again(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(stored_text, "encoded_batches", partial(encoded_batches, size=600))
+    killed = Reader(text, tmp_path / "cache")
+
+    def kill(label: str, share: float) -> None:
+        if label == "encoding validation":
+            raise KeyboardInterrupt
+
+    killed.cache = replace(killed.cache, progress=kill)
+    with pytest.raises(KeyboardInterrupt):
+        killed.open()
+    shards = sorted((tmp_path / "cache/texts").glob(".*/train-*.npz"))
+    assert len(shards) > 2
+    shards[1].write_bytes(DAMAGE[damage](shards[1].read_bytes(), b""))
+    found = Reader(text, tmp_path / "cache").open()
+    plain = pretraining_text(found.tokenizer, "texts", division(read_corpus(text), seed=0).parts)
+    assert contents(found.text.train) == contents(plain.train)
+
+
 def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> None:
     readers = [Reader(text, tmp_path / "cache") for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:

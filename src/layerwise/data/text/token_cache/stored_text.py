@@ -5,7 +5,8 @@
     FOLDER/train.documents.npy   the sentence that each document begins with, and where the last one ends
     FOLDER/train.names.npy       the documents' ids as UTF-8, one after another
     FOLDER/train.name_ends.npy   where each of them begins, and where the last one ends
-    FOLDER/train.cut-126.npy     segments of at most 126 ids: starts, ends and documents; written when first asked for
+    FOLDER/train.cut-126.npy     segments of at most 126 ids: starts, ends and documents; written when first asked for,
+    FOLDER/train.cut-126.json    and their digest and stamp, as the manifest has those of the others
     FOLDER/...                   the same for validation and test
     FOLDER/manifest.json         SHA-256 and stamp of every array, and the documents that hold nothing
 
@@ -19,11 +20,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, overload
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +65,14 @@ class StoredEncoded(Encoded):
     def ranges(self, room: int) -> Ranges:
         """Segments of at most `room` ids: mapped where they were cut before, else cut and kept."""
         path = self.folder / f"{self.split}.cut-{room}.npy"
-        if not path.is_file():
+        if not _is_as_recorded(path):
             # Not `super()`: a dataclass with slots is another class than the one that the method was written in.
             ranges = Encoded.ranges(self, room)
             try:
                 with replaced(path) as draft, draft.open("wb") as file:
                     np.save(file, np.stack(ranges))
+                with replaced(path.with_suffix(".json")) as record:
+                    record.write_text(json.dumps(_recorded(path)))
             except OSError:  # a cache that others filled, and that this user may only read
                 return ranges
         starts, ends, owners = _mapped(path)
@@ -98,13 +104,30 @@ def open_stored(folder: Path) -> dict[str, StoredEncoded] | None:
     """The three splits in `folder`; `None` where there are none, or where a file is not the one that was written."""
     try:
         content = json.loads((folder / MANIFEST).read_bytes())
-        for name, (digest, *before) in content["arrays"].items():
-            path = folder / name
-            if list(stamp(path)[1:]) != before and content_digest(path) != digest:
-                return None
+        if not all(_is_recorded(folder / name, record) for name, record in content["arrays"].items()):
+            return None
         return {split: open_split(folder, split, tuple(content["skipped"][split])) for split in SPLITS}
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _recorded(path: Path) -> list[Any]:
+    """The digest and the stamp of a file."""
+    return [content_digest(path), *stamp(path)[1:]]
+
+
+def _is_recorded(path: Path, record: Sequence[Any]) -> bool:
+    """Whether a file is the one that was recorded; its stamp tells without reading it."""
+    digest, *before = record
+    return list(stamp(path)[1:]) == before or content_digest(path) == digest
+
+
+def _is_as_recorded(path: Path) -> bool:
+    """Whether a file is there and is what the record beside it says."""
+    try:
+        return _is_recorded(path, json.loads(path.with_suffix(".json").read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def open_split(folder: Path, split: str, skipped: tuple[str, ...]) -> StoredEncoded:
@@ -131,8 +154,7 @@ def store(
         shards = _encode_shards(draft, split, tokenizer, parts[split], partial(progress, f"encoding {split}"))
         skipped[split] = _join(draft, split, shards, np.dtype(np.uint16 if small else np.int32))
     arrays = {
-        path.name: [content_digest(path), *stamp(path)[1:]]
-        for path in (draft / f"{split}.{each}.npy" for split in SPLITS for each in ARRAYS)
+        path.name: _recorded(path) for path in (draft / f"{split}.{each}.npy" for split in SPLITS for each in ARRAYS)
     }
     for path in draft.iterdir():
         if path.name not in arrays:
@@ -150,8 +172,11 @@ def _encode_shards(
     documents: Sequence[Document],
     progress: Callable[[float], None],
 ) -> list[Path]:
-    """Encode the documents that are in no shard yet."""
-    shards = sorted(draft.glob(f"{split}-*.npz"))
+    """Encode the documents that are in no shard yet: those behind the last shard before one that is damaged."""
+    written = sorted(draft.glob(f"{split}-*.npz"))
+    shards = list(takewhile(_is_whole, written))
+    for left_over in written[len(shards) :]:
+        left_over.unlink()
     first = sum(_about(shard)["read"] for shard in shards)
     for batch in encoded_batches(tokenizer, documents, progress, first=first):
         path = draft / f"{split}-{len(shards):06}.npz"
@@ -168,6 +193,15 @@ def _write_shard(path: Path, batch: EncodedBatch) -> None:
             file, ids=batch.ids, sentences=batch.sentences, documents=batch.documents, parts=batch.parts,
             about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
         )  # fmt: skip
+
+
+def _is_whole(shard: Path) -> bool:
+    """Whether a shard holds what was written, by its checksums."""
+    try:
+        with ZipFile(shard) as file:
+            return file.testzip() is None and "read" in _about(shard)
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error):
+        return False
 
 
 def _about(shard: Path) -> dict[str, Any]:
