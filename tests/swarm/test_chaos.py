@@ -12,10 +12,10 @@ from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.nodes.node import Node
 from swarm import chaos
 from swarm.chaos import SETTINGS, Trial, undisturbed, violations
-from tier import by_tier, first_fast
+from tier import by_tier
 
 RUNS = 40
-"""Schedules of one test; the fast tier has one such test and the slow tier twenty-five."""
+"""Schedules of one test; the fast tier has one such test, a night ten, and the exhaustive tier twenty-five."""
 
 ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", requests=1, new=4, health_seconds=3.0)
 
@@ -23,7 +23,8 @@ ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", request
 @pytest.mark.parametrize(
     "first",
     [
-        *first_fast(range(0, 400, RUNS)),
+        0,
+        *(pytest.param(first, marks=(pytest.mark.slow, pytest.mark.nightly)) for first in range(RUNS, 400, RUNS)),
         *(pytest.param(first, marks=EXHAUSTIVE) for first in range(400, 1000, RUNS)),
     ],
 )

@@ -96,7 +96,7 @@ def _forget_the_last_draw(folder: Path, draws: list[Score]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
+@pytest.mark.nightly
 def test_on_ray_processes_are_killed_and_every_request_is_answered(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     config = Rehearsal(

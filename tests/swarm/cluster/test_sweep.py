@@ -19,6 +19,7 @@ from layerwise.experiments.runner import perform
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.results import Run
 from layerwise.results.rows import Loss
+from swarm.cluster.processes import PATIENCE, descendants, eventually_ended
 from threads import threaded
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -38,28 +39,8 @@ def test_the_rows_are_those_of_one_process(tmp_path: Path) -> None:
     assert losses(tmp_path / "ray") == losses(tmp_path / "alone")
 
 
-def descendants(process: int) -> set[int]:
-    """The processes that `process` has started, and those that these have."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):
-            continue
-    family = {process}
-    while more := {child for child, parent in parents.items() if parent in family} - family:
-        family |= more
-    return family - {process}
-
-
-def running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-@pytest.mark.parametrize("end", [pytest.param(signal.SIGINT, marks=pytest.mark.exhaustive), signal.SIGKILL])
+@pytest.mark.nightly
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: Path, end: signal.Signals) -> None:
     """Ray's own agents notice within a minute that the process which started them was killed."""
     model, texts, folder = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts", count=30), tmp_path / "run"
@@ -77,12 +58,9 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: P
         time.sleep(0.1)
     family = descendants(driver.pid)
     driver.send_signal(end)
-    _, errors = driver.communicate(timeout=60)
+    _, errors = driver.communicate(timeout=PATIENCE)
     assert len(family) > 2, errors
-    until = time.monotonic() + 120
-    while any(map(running, family)) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert not [process for process in family if running(process)]
+    assert eventually_ended(family)
     kept = stored(folder)
     perform(replace(sweep, run=folder), Silent())
     perform(replace(sweep, run=tmp_path / "alone"), Silent())

@@ -51,12 +51,13 @@ def fatal(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
 
 
 def halting(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
-    """A piece is a list of numbers: each is said, and after two of them the worker dies."""
+    """A piece is a list of numbers: each is said, and once two of them are heard, as marks in the folder show, the
+    worker dies."""
 
     def work(piece: Any, emit: Emit) -> Any:
         for count, number in enumerate(piece):
             if count == 2:
-                time.sleep(0.5)  # what was said is on its way
+                _wait_for(*(Path(shared["folder"]) / f"{said}" for said in piece[:2]))
                 os.kill(os.getpid(), signal.SIGKILL)
             emit(number)
         return len(piece)
@@ -65,12 +66,19 @@ def halting(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
 
 
 def waiting(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
+    """A piece is the name of a file: the process says its number, and waits until the file is there."""
+
     def work(piece: Any, emit: Emit) -> Any:
         emit(os.getpid())
-        time.sleep(piece)
+        _wait_for(Path(shared["folder"]) / piece)
         return os.getpid()
 
     return work
+
+
+def _wait_for(*files: Path) -> None:
+    while not all(file.exists() for file in files):
+        time.sleep(0.01)
 
 
 def refusing(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:

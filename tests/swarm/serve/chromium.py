@@ -70,7 +70,7 @@ class Page:
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 20.0) -> None:
+    def wait(self, expression: str, seconds: float = 60.0) -> None:
         """Until an expression is true on the page; it may fail while the page is being loaded."""
         end = time.monotonic() + seconds
         while not self.evaluate(f"(() => {{ try {{ return !!({expression}) }} catch {{ return false }} }})()"):
@@ -110,4 +110,4 @@ def opened(folder: Path) -> Iterator[Page]:
             yield Page(writing, reading)
     finally:
         browser.terminate()
-        browser.wait(20)
+        browser.wait(60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -41,6 +42,7 @@ class FakeSwarm:
     text: str = TEXT
     endless: bool = True
     delay: float = 0.0
+    allowed: float = math.inf  # the tokens that a request may have by now; whoever waits for it raises this
     failures: dict[int, Exception] = field(default_factory=dict)  # by the number of tokens before it
     lost_from: int | None = None  # the tokens after which two layers are missing
     max_length: int | None = 4096
@@ -74,6 +76,8 @@ class FakeSwarm:
                     self.refused += 1
                     raise self.failures[len(made)]
                 await asyncio.sleep(self.delay)
+                while len(made) >= self.allowed:
+                    await asyncio.sleep(0.001)
                 if len(made) == len(script) and not self.endless:
                     finish = "stop"
                     break

@@ -1,13 +1,11 @@
-"""A server as a program: serves a double until a signal comes, and ends with the status that `run` returns.
-
-Its arguments are the seconds that a token takes, those that requests under way have left, and those until it is ready.
-"""
+"""A server as a program: serves a double that stops after one token until a line comes, and ends as `run` does."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import math
 import sys
+import threading
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -17,21 +15,25 @@ from layerwise.swarm.serve.settings import ServeSettings
 from swarm.serve.fake import FakeSwarm
 
 
-class Shown(FakeSwarm):
+class Held(FakeSwarm):
+    """A service that goes on when a line is read, and says that it is closed."""
+
+    def listen(self) -> None:
+        sys.stdin.readline()
+        self.allowed = math.inf
+
     async def close(self) -> None:
         print("closed", flush=True)
 
 
 def main() -> int:
-    delay, drain, start = map(float, sys.argv[1:])
+    service = Held(allowed=1)
+    threading.Thread(target=service.listen, daemon=True).start()
 
     async def gather() -> FakeSwarm:
-        print("gathering", flush=True)
-        await asyncio.sleep(start)
-        return Shown(delay=delay)
+        return service
 
-    settings = ServeSettings(port=0, drain_seconds=drain)
-    return run(gather, settings, lambda url: print(url, flush=True))
+    return run(gather, ServeSettings(port=0, drain_seconds=3600), lambda url: print(url, flush=True))
 
 
 if __name__ == "__main__":

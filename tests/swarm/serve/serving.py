@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from fastapi.testclient import TestClient
 from layerwise.swarm.serve.app import create_app
 from layerwise.swarm.serve.run import listen, serve
 from layerwise.swarm.serve.settings import ServeSettings
+
+PATIENCE = 60.0
+"""Seconds after which something will not come any more, on a machine however busy."""
 
 
 @dataclass
@@ -53,24 +57,34 @@ def served(service: Any, **settings: object) -> Iterator[Served]:
     thread = threading.Thread(target=lambda: asyncio.run(main()), name="served")
     thread.start()
     try:
-        assert started.wait(20), "the server did not start"
+        assert started.wait(PATIENCE), "the server did not start"
         yield running["server"]
     finally:
         if thread.is_alive():
             running["server"].stop()
-        thread.join(20)
+        thread.join(PATIENCE)
+        is_free = listener.fileno() == -1
         listener.close()
         assert not thread.is_alive(), "the server did not stop"
+        assert is_free, "the server kept its port"
         assert getattr(service, "closed", True)
         assert not service.overview().running
         running["server"].status = running["status"]
+
+
+def eventually(holds: Callable[[], object]) -> None:
+    """Wait until something is true that another thread or process does."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "it has not come true"
+        time.sleep(0.01)
 
 
 def stream(url: str, tokens: int) -> Iterator[Any]:
     """The events of a completion, as they come."""
     body = json.dumps({"prompt": "a", "max_tokens": tokens, "stream": True}).encode()
     request = urllib.request.Request(f"{url}/v1/completions", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
         for line in answer:
             if line.startswith(b"data: "):
                 yield line[6:].strip().decode() if line.startswith(b"data: [") else json.loads(line[6:])

@@ -59,6 +59,7 @@ def test_an_address_for_others_needs_a_token(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_needs_none(host: str) -> None:
+    assert is_loopback(host)
     check_exposure(host, ())
 
 

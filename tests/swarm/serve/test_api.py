@@ -149,7 +149,7 @@ def test_refusals_have_their_statuses() -> None:
     assert error(FakeSwarm(failures={5: BelowQuorum(few)}), {"prompt": "a"}) == (503, "below_quorum", few)
     assert error(FakeSwarm(failures={0: SwarmError("no node")}), {"prompt": "a"})[:2] == (503, "swarm_error")
     assert error(FakeSwarm(), {"prompt": "a", "model": "gpt-4"})[:2] == (404, "model_not_found")
-    assert error(FakeSwarm(delay=0.2), {"prompt": "a"}, request_seconds=0.1)[:2] == (504, "deadline_exceeded")
+    assert error(FakeSwarm(allowed=0), {"prompt": "a"}, request_seconds=0.1)[:2] == (504, "deadline_exceeded")
     assert error(FakeSwarm(), {}, "/v1/nothing")[:2] == (404, "not_found")
     assert error(FakeSwarm(), {"image": "aaaa"}, "/v1/classify")[:2] == (400, "unsupported_model")
     assert error(FakeSwarm(tokenizer=None), {"prompt": "a"})[:2] == (400, "unsupported_model")

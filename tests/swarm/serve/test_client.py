@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import socket
-import time
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import openai
 import pytest
 
 from layerwise.errors import BelowQuorum
 from swarm.serve.fake import TEXT, FakeSwarm
-from swarm.serve.serving import Served, served
+from swarm.serve.serving import PATIENCE, Served, eventually, served
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TOKEN = "0123456789abcdef0123"
@@ -21,7 +23,7 @@ TOKEN = "0123456789abcdef0123"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
-    with served(FakeSwarm(delay=0.001, lost_from=4), tokens=(TOKEN,), most_queued=64) as running:
+    with served(FakeSwarm(lost_from=4), tokens=(TOKEN,), most_queued=64) as running:
         yield running
 
 
@@ -31,11 +33,12 @@ def client(server: Served) -> Iterator[openai.OpenAI]:
         yield made
 
 
-def eventually(holds: object, seconds: float = 5.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():  # type: ignore[operator]
-        assert time.monotonic() < end, "it has not come true"
-        time.sleep(0.01)
+@pytest.fixture
+def held(server: Served) -> Iterator[FakeSwarm]:
+    """The service, which stops after the first token of every request until the test lets it go on."""
+    server.service.allowed = 1
+    yield server.service
+    server.service.allowed = math.inf
 
 
 def test_models_are_listed(client: openai.OpenAI) -> None:
@@ -69,11 +72,12 @@ def test_a_chat(client: openai.OpenAI) -> None:
     assert answer.model_extra["layerwise"]["plan"] == "0-11"
 
 
-def test_a_chat_as_a_stream_arrives_piece_by_piece(client: openai.OpenAI, server: Served) -> None:
+def test_a_chat_as_a_stream_arrives_piece_by_piece(client: openai.OpenAI, held: FakeSwarm) -> None:
     chunks = client.chat.completions.create(model="fake/model", messages=HELLO, max_tokens=500, stream=True)
     first = next(iter(chunks))
     assert first.choices[0].delta.role == "assistant"
-    assert list(server.service.running.values()) != [500]  # it comes while the rest is made
+    assert list(held.running.values()) == [1]  # it comes before the rest is made
+    held.allowed = math.inf
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text.startswith(TEXT)
 
@@ -118,79 +122,100 @@ def test_below_the_quorum_is_said_at_once_and_in_the_middle(client: openai.OpenA
         service.failures = {}
 
 
-def test_a_client_that_goes_away_cancels_its_request(client: openai.OpenAI, server: Served) -> None:
-    service = server.service
-    before = len(service.cancelled)
+def test_a_client_that_goes_away_cancels_its_request(client: openai.OpenAI, server: Served, held: FakeSwarm) -> None:
+    before = len(held.cancelled)
     stream = client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, stream=True)
     next(iter(stream))
     stream.close()
-    eventually(lambda: len(service.cancelled) == before + 1)
-    with pytest.raises(openai.APITimeoutError):
-        client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, timeout=0.1)
-    eventually(lambda: len(service.cancelled) == before + 2)
-    eventually(lambda: not service.running)
+    eventually(lambda: len(held.cancelled) == before + 1)
+
+    async def asked_and_gone() -> None:
+        async with connected(server.url) as other:
+            asking = asyncio.create_task(other.completions.create(model="fake/model", prompt="a", max_tokens=1_000))
+            while not held.running:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    asyncio.run(asked_and_gone())
+    eventually(lambda: len(held.cancelled) == before + 2)
+    eventually(lambda: not held.running)
+
+
+@contextmanager
+def asked(url: str, head: bytes, body: bytes) -> Iterator[socket.socket]:
+    """A connection on which a completion was asked for."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+        first = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(first + head + b"\r\n\r\n" + body)
+        yield connection
+
+
+def queued(url: str) -> int:
+    with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE) as answer:
+        return int(float(re.search(r"^layerwise_requests_queued (\S+)$", answer.read().decode(), re.MULTILINE)[1]))
 
 
 def test_more_than_the_queue_holds_are_sent_away() -> None:
+    body = b'{"prompt": "a", "max_tokens": 2}'
+    head = b"Content-Length: %d" % len(body)
     with (
-        served(FakeSwarm(delay=0.01), most_running=1, most_queued=1) as running,
+        served(FakeSwarm(allowed=1), most_running=1, most_queued=1) as running,
         openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0) as client,
     ):
         first = client.completions.create(model="fake/model", prompt="a", max_tokens=1_000, stream=True)
         next(iter(first))
-        with openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0, timeout=0.2) as waiting:
-            with pytest.raises(openai.APITimeoutError):
-                waiting.completions.create(model="fake/model", prompt="a")
-            second = socket.create_connection(running.url.removeprefix("http://").split(":"))
-            body = b'{"prompt": "a", "max_tokens": 2}'
-            second.sendall(
-                b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-            )
-            time.sleep(0.1)
+        with asked(running.url, head, body):
+            eventually(lambda: queued(running.url) == 1)
+        eventually(lambda: queued(running.url) == 0)  # one that goes away makes room
+        with asked(running.url, head, body) as second:
+            eventually(lambda: queued(running.url) == 1)
             with pytest.raises(openai.RateLimitError, match="1 requests are being answered") as caught:
                 client.completions.create(model="fake/model", prompt="a")
             assert int(caught.value.response.headers["retry-after"]) >= 1
-        first.close()
-        with second:  # the one that waited is next
-            second.settimeout(10)
-            assert second.recv(1_000).startswith(b"HTTP/1.1 200")
+            first.close()
+            running.service.allowed = math.inf
+            assert second.recv(1_000).startswith(b"HTTP/1.1 200")  # the one that waited is next
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"),
+    ("head", "body", "seconds", "status"),
     [
-        (b"Content-Length: 10\r\n\r\n{", b"408"),
-        (b"Content-Length: 2000000000\r\n\r\n{", b"413"),
-        (b"Transfer-Encoding: chunked\r\n\r\nffffff\r\n" + b"x" * 5_000, b"413"),
-        (b"Content-Length: -1\r\n\r\n{", b"400"),
+        (b"Content-Length: 10", b"{", 0.05, b"408"),
+        (b"Content-Length: 2000000000", b"{", PATIENCE, b"413"),
+        (b"Transfer-Encoding: chunked", b"ffffff\r\n" + b"x" * 5_000, PATIENCE, b"413"),
+        (b"Content-Length: -1", b"{", PATIENCE, b"400"),
     ],
 )
-def test_a_body_that_does_not_end_is_not_waited_for(sent: bytes, status: bytes) -> None:
-    with served(FakeSwarm(), body_seconds=0.2, most_body_bytes=4_000) as running:
-        host, port = running.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
-            head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            connection.sendall(head + sent)
-            received = b""
-            while part := connection.recv(4_096):  # until the server closes it
-                received += part
-        assert received.startswith(b"HTTP/1.1 " + status)
+def test_a_body_that_does_not_end_is_not_waited_for(head: bytes, body: bytes, seconds: float, status: bytes) -> None:
+    with (
+        served(FakeSwarm(), body_seconds=seconds, most_body_bytes=4_000) as running,
+        asked(running.url, head, body) as connection,
+    ):
+        received = b""
+        while part := connection.recv(4_096):  # until the server closes it
+            received += part
+    assert received.startswith(b"HTTP/1.1 " + status)
 
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, timeout=60) as client:
+    async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, timeout=PATIENCE) as client:
         yield client
 
 
-def test_64_clients_at_once(server: Served) -> None:
+def test_64_clients_at_once(server: Served, held: FakeSwarm) -> None:
     async def one(client: openai.AsyncOpenAI) -> str:
         stream = await client.completions.create(model="fake/model", prompt="a", max_tokens=20, stream=True)
         return "".join([choice.text async for chunk in stream for choice in chunk.choices])
 
     async def main() -> list[str]:
         async with connected(server.url) as client:
-            return await asyncio.gather(*(one(client) for _ in range(64)))
+            answers = asyncio.gather(*(one(client) for _ in range(64)))
+            while len(held.running) < 64:
+                await asyncio.sleep(0.01)
+            held.allowed = math.inf
+            return await answers
 
     assert asyncio.run(main()) == ["The swarm goes on: "] * 64  # the 20th token is half of the next character

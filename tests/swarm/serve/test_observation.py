@@ -12,10 +12,11 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from layerwise.swarm.nodes.virtual_time import run_virtually
 from layerwise.swarm.serve.observation import live_page
 from layerwise.swarm.serve.readiness import Readiness
 from swarm.serve.fake import FakeSwarm
-from swarm.serve.serving import client, served
+from swarm.serve.serving import PATIENCE, client, served
 
 
 def test_ready_means_that_a_token_was_made() -> None:
@@ -37,15 +38,19 @@ def test_probes_share_a_check_and_a_check_has_an_end() -> None:
         async def ready(self) -> tuple[bool, str]:
             raise RuntimeError("no cluster")
 
-    async def checks(service: FakeSwarm, seconds: float) -> list[tuple[bool, str]]:
-        readiness = Readiness(service, seconds)
-        return await asyncio.gather(*(readiness.check() for _ in range(20)))
+    async def checks(service: FakeSwarm) -> list[tuple[bool, str]]:
+        readiness = Readiness(service, seconds=5.0)
+        answers = []
+        for _ in range(2):
+            answers += await asyncio.gather(*(readiness.check() for _ in range(20)))
+            await asyncio.sleep(1.0)
+        return answers
 
     service = FakeSwarm()
-    assert asyncio.run(checks(service, 1.0)) == [(True, "")] * 20
-    assert service.checks == 1
-    assert asyncio.run(checks(Silent(), 0.05))[0] == (False, "no token was made within 0.05 s")
-    assert asyncio.run(checks(Broken(), 1.0))[0] == (False, "no token could be made: no cluster")
+    assert run_virtually(checks(service)) == [(True, "")] * 40
+    assert service.checks == 2, "one for each of the two seconds"
+    assert run_virtually(checks(Silent()))[0] == (False, "no token was made within 5 s")
+    assert run_virtually(checks(Broken()))[0] == (False, "no token could be made: no cluster")
 
 
 def test_metrics_of_requests_and_of_the_swarm() -> None:
@@ -85,7 +90,7 @@ def test_two_servers_of_one_process_count_for_themselves() -> None:
 
 
 def overviews(url: str) -> Iterator[dict[str, object]]:
-    with urllib.request.urlopen(f"{url}/swarm/events", timeout=10) as answer:
+    with urllib.request.urlopen(f"{url}/swarm/events", timeout=PATIENCE) as answer:
         for line in answer:
             if line.startswith(b"data: "):
                 yield json.loads(line[6:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +36,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 
 def test_a_loss_appears_as_it_happens(page: Page) -> None:
-    service = FakeSwarm(name="<b>fake</b>/model", delay=0.04)
+    service = FakeSwarm(name="<b>fake</b>/model", allowed=5)
     with served(service, page_seconds=0.05) as running:
         page.show(f"{running.url}/swarm")
         page.wait("document.querySelectorAll('#nodes .line.live').length === 4")
@@ -45,7 +46,7 @@ def test_a_loss_appears_as_it_happens(page: Page) -> None:
         events: list[Any] = []
         reading = threading.Thread(target=lambda: events.extend(stream(running.url, 50)))
         reading.start()
-        page.wait("/\\d+ tokens/.test(document.querySelector('#requests').innerText)")
+        page.wait("/5 tokens/.test(document.querySelector('#requests').innerText)")
         service.lose("node-1")
         page.wait("document.querySelector('[data-node=node-1].gone')")
         assert page.evaluate(text("#events li:first-child .text")) == "node-1 has died"
@@ -55,6 +56,7 @@ def test_a_loss_appears_as_it_happens(page: Page) -> None:
         assert page.evaluate(text("#fewest")) == "lost: 9-11"
         assert page.evaluate("document.querySelectorAll('#replicas .none').length") == 3
         assert page.evaluate("document.querySelectorAll('#events [data-kind=lost]').length") == 2
+        service.allowed = math.inf
         reading.join()
         assert events[-1] == "[DONE]"
         page.wait(f"{text('#requests')} === 'none'")

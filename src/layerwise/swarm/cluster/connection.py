@@ -36,6 +36,9 @@ NOT_INSTALLED = (
 STORE_BYTES = 100_000_000
 """The object store of a cluster on this machine; what is larger goes to the disk. Ray's least is 75 MB."""
 
+_LATE = "timed out during startup"
+"""Ray's words for a cluster whose processes were not ready in time."""
+
 
 def ray_module() -> ModuleType:
     """Ray itself. Raises `SwarmError` where it is not installed."""
@@ -73,6 +76,8 @@ class Connection:
         if not self._own:
             return
         self._hush()
+        if address == LOCAL:
+            self._lighten()
         options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
         if address == LOCAL:
             self._folder = Path(tempfile.mkdtemp(prefix="layerwise-"))
@@ -83,7 +88,7 @@ class Connection:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.ray.init(**options)
+                self._start(options)
         except BaseException as error:
             self.close()
             if isinstance(error, Exception):
@@ -125,12 +130,34 @@ class Connection:
 
     def _hush(self) -> None:
         """Keep Ray from writing the end of a worker between the results; whoever waits for the worker says it."""
-        from ray._private import worker
+        self._replace("worker", "print_to_stdstream", lambda usual: _silent)
 
-        usual = getattr(worker, "print_to_stdstream", None)
+    def _start(self, options: dict[str, Any]) -> None:
+        """Start Ray or connect to it; twice where its processes were not ready in time.
+
+        Ray's main process ends where the others have not started within 15 s. They take longer where the processors are
+        busy and what they import has never been compiled, which the second time it has.
+        """
+        try:
+            self.ray.init(**options)
+        except Exception as error:
+            if _LATE not in str(error):
+                raise
+            self.ray.init(**options)
+
+    def _lighten(self) -> None:
+        """Start no process of Ray's that nothing here asks: what grows clusters, what passes logs on, a dashboard's."""
+        less = {"no_monitor": True, "include_log_monitor": False}
+        self._replace("parameter", "RayParams", lambda usual: partial(usual, **less))
+        self._replace("utils", "get_dashboard_dependency_error", lambda usual: lambda: ImportError("no dashboard"))
+
+    def _replace(self, module: str, name: str, change: Callable[[Any], Any]) -> None:
+        """Put `change` of a function of Ray's own in its place until the connection is closed, where it has it."""
+        inner = import_module(f"ray._private.{module}")
+        usual = getattr(inner, name, None)
         if usual is not None:
-            worker.print_to_stdstream = _silent
-            self._restore.append(lambda: setattr(worker, "print_to_stdstream", usual))
+            setattr(inner, name, change(usual))
+            self._restore.append(lambda: setattr(inner, name, usual))
 
 
 def is_connected() -> bool:

@@ -91,11 +91,6 @@ class RayTransport:
         """End the process of a node at once (SIGKILL), as a crash does."""
         self._ray.kill(self._actors[node], no_restart=True)
 
-    def add(self, name: str) -> None:
-        """Start one more node, or one in the place of a dead one."""
-        self._actors[name] = self._started(name, None)
-        self.processes[name] = self._ray.get(self._actors[name].process.remote(), timeout=STARTED_WITHIN)
-
     async def call(self, node: str, message: Message) -> Response:
         """What the node answers to the message, or how the call failed."""
         return await self._answer(node, self._actors[node].handle.remote(pack(message)))
@@ -138,12 +133,10 @@ class RayTransport:
             )
         return group
 
-    def _started(self, name: str, bundle: int | None) -> Any:
+    def _started(self, name: str, bundle: int) -> Any:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-        strategy: Any = "SPREAD"
-        if bundle is not None:
-            strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
+        strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
         options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         kind = self._ray.remote(NodeActor)
         return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._threads, self._device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from layerwise.swarm.serve.service import Service
 
@@ -21,7 +20,8 @@ class Readiness:
     async def check(self) -> tuple[bool, str]:
         """Whether a token was made within the last second or is made now, and the reason if not."""
         async with self._checking:
-            if self._last is not None and time.monotonic() - self._last[0] < _KEPT_SECONDS:
+            clock = asyncio.get_running_loop().time
+            if self._last is not None and clock() - self._last[0] < _KEPT_SECONDS:
                 return self._last[1]
             try:
                 async with asyncio.timeout(self._seconds):
@@ -30,5 +30,5 @@ class Readiness:
                 ready = False, f"no token was made within {self._seconds:g} s"
             except Exception as error:  # whatever is wrong with the swarm, it makes no token
                 ready = False, f"no token could be made: {error}"
-            self._last = time.monotonic(), ready
+            self._last = clock(), ready
             return ready

@@ -1,0 +1,40 @@
+"""Which processes run, below one or at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+PATIENCE = 120.0
+"""Seconds within which a process has ended that is to end: Ray's own agents look for their driver once a minute."""
+
+
+def descendants(process: int) -> set[int]:
+    """The processes that `process` has started, and those that these have."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError):
+            continue
+    family = {process}
+    while more := {child for child, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family - {process}
+
+
+def running(process: int) -> bool:
+    """Whether a process is there, and not only its entry in the table."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def eventually_ended(processes: Collection[int]) -> bool:
+    """Whether all of them end, however long it takes a busy machine."""
+    until = time.monotonic() + PATIENCE
+    while any(map(running, processes)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return not any(map(running, processes))
