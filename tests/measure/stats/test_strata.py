@@ -60,6 +60,15 @@ def test_a_part_of_the_text_is_weighted_as_the_whole() -> None:
     assert stratified(part, "b", ["p"], strata, 0.95)[0].value == pytest.approx(0.9 * 0.01 + 0.1 * 5.0)
 
 
+def test_a_part_that_lacks_a_task_is_weighted_by_the_others() -> None:
+    tokens = {"prose": 60, "code": 30, "answers": 10}
+    strata = Strata.of(pieces(dict.fromkeys(tokens, 16), tokens))
+    part = arrange(losses({"prose": [0.1, 0.3] * 8, "answers": [5.0] * 16}, tokens))
+    found = stratified(part, "b", ["p"], strata, 0.95)[0]
+    assert found.value == pytest.approx((0.6 * 0.2 + 0.1 * 5.0) / 0.7)
+    assert found.error == pytest.approx(0.6 / 0.7 * stats.sem([0.1, 0.3] * 8))
+
+
 def test_tasks_with_few_documents_are_taken_together() -> None:
     tokens = {"a": 1, "b": 1, "c": 1}
     assert set(Strata.of(pieces({"a": 16, "b": 9, "c": 9}, tokens)).weight) == {"a", "the rest"}
