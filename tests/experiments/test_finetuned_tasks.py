@@ -205,7 +205,9 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
     assert len(set(own)) == 2
     row = _found(rows, "elc/1", "accuracy")
     assert row.value == pytest.approx(sum(own) / 3)
-    assert (row.low, row.high) == pytest.approx(over_seeds(own, "accuracy"))
+    each = [_found(rows, f"elc/1.{seed}", "accuracy") for seed in range(3)]
+    assert (row.low, row.high) == over_seeds(own, "accuracy", [(one.low, one.high) for one in each])
+    assert row.low is not None
     assert _found(rows, "elc", "accuracy").value == pytest.approx((values["elc/0"] + values["elc/1"]) / 2)
     assert _found(rows, "elc", "accuracy@chance").value == 0.5
     assert _found(rows, "elc/1.0", "mcc").value == 0.0

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layerwise.measure.interventions.ablation import skip_keys
-from layerwise.measure.language.evaluation_data import WHOLE, Piece
+from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.plan import Plan
 from layerwise.results import Loss
 

@@ -209,9 +209,7 @@ def _mean(subject: str, pieces: Sequence[Sequence[Score]]) -> list[Score]:
     for same in zip(*pieces, strict=True):
         first = same[0]
         values = [row.value for row in same]
-        low, high = first.low, first.high
-        if len(values) > 1 and low is not None:
-            low, high = over_seeds(values, first.metric)
+        low, high = over_seeds(values, first.metric, [(row.low, row.high) for row in same])
         rows.append(replace(first, subject=subject, value=float(np.mean(values)), low=low, high=high))
     return rows
 

@@ -21,11 +21,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from scipy.special import stdtrit
-
-from layerwise.measure.stats.differences import ArmLosses, differences, pooled
+from layerwise.measure.stats.differences import ArmLosses, differences
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
-from layerwise.measure.stats.statistics import standard_error, student_interval
+from layerwise.measure.stats.statistics import student_interval
+from layerwise.measure.stats.strata import Strata, combined, stratum_parts, unit_pieces
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from layerwise.search.one_shot import RANDOM
@@ -43,7 +42,7 @@ _MEAN_OF_RANDOM = "mean of the random sets"
 
 def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -> list[Score]:
     """`delta_nll` and `again` of every plan of `losses` against `whole`, as rows of the text `task`."""
-    rows = [pooled(row) for row in losses]
+    rows = list(losses)
     plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
     if not plans:
         return []
@@ -64,7 +63,7 @@ def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) ->
         return []
     deltas = grid.by_unit(grid.nll - grid.nll[grid.plans.index(whole)])
     chosen = deltas[[grid.plans.index(plan) for plan in plans]]
-    estimate = student_interval(chosen, tokens, level=LEVEL)
+    estimate = student_interval(chosen, tokens, level=LEVEL, strata=Strata.labels(grid))
     scores = []
     for plan, value, low in zip(plans, estimate.value, estimate.low, strict=True):
         reach = math.sqrt(2) * (value - low)
@@ -80,31 +79,26 @@ def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) ->
 def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:
     """The gap of a plan: what it loses on text that chose nothing, less what it lost where it was searched for.
 
-    The texts are independent, so their errors add up; Student's interval. No row where a text has too few units.
+    The texts are independent, so their errors add up; Student's interval, of Satterthwaite's degrees of freedom. No
+    row where a text has too few units.
     """
-    values, variances, degrees = [], [], []
-    for losses in (search, report):
-        grid = arrange(pooled(row) for row in losses if row.plan in (str(whole), str(plan)))
-        tokens = grid.by_unit(grid.tokens)
-        if tokens.size < FEWEST_UNITS:
+    parts = []
+    for losses, sign in ((search, -1.0), (report, 1.0)):
+        grid = arrange(row for row in losses if row.plan in (str(whole), str(plan)))
+        units = unit_pieces(grid)
+        if len(units) < FEWEST_UNITS:
             return []
-        rise = grid.by_unit(grid.nll[grid.plans.index(str(plan))] - grid.nll[grid.plans.index(str(whole))])
-        values.append(float(rise.sum() / tokens.sum()))
-        variances.append(float(standard_error(rise, tokens)[0]) ** 2)
-        degrees.append(tokens.size - 1)
-    total = sum(variances)
-    # Satterthwaite's degrees of freedom
-    freedom = total**2 / sum(v**2 / d for v, d in zip(variances, degrees, strict=True)) if total else 1.0
-    reach = float(stdtrit(freedom, 0.5 + LEVEL / 2)) * math.sqrt(total)
-    gap = values[1] - values[0]
-    return [Score(SEARCH, str(plan), "report", GAP, gap, gap - reach, gap + reach)]
+        own = stratum_parts(grid, str(whole), [str(plan)], Strata.of(units))
+        parts += [replace(part, value=sign * part.value) for part in own]
+    gap = combined(parts, LEVEL)[0]
+    return [Score(SEARCH, str(plan), "report", GAP, gap.value, gap.low, gap.high)]
 
 
 def against_arms(
     losses: Iterable[Loss], chosen: Plan, arms: Mapping[str, Plan], random: Sequence[Plan], task: str, *, seed: int
 ) -> list[Score]:
     """`above_chosen` of every arm and of the random sets, and `better`; an arm that chose the same plan has none."""
-    rows = [pooled(row) for row in losses]
+    rows = list(losses)
     names = {name: str(plan) for name, plan in arms.items() if plan != chosen}
     draws = [str(plan) for plan in random if plan != chosen]
     rows += _mean_rows(rows, draws)

@@ -88,6 +88,7 @@ class NodeRecords:
         self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self.latencies = Latencies()
         self.listeners: list[Callable[[Event], None]] = []
+        self.when_joined: list[Callable[[str], None]] = []
 
     def __getitem__(self, name: str) -> NodeRecord:
         return self._members[name]
@@ -123,6 +124,8 @@ class NodeRecords:
             member.watts, member.joules_per_hop = capacity.watts, capacity.joules_per_hop
             member.life_per_second = capacity.life_per_second
         self._members[name] = member
+        for forget in self.when_joined:
+            forget(name)
         self.note("joined", f"{name} holds {len(member.layers)} layers", node=name)
         return member
 

@@ -159,8 +159,11 @@ class Swarm:
         await self._supply.fill(self._transport, self._members, self.rule)
 
     async def add(self, capacity: Capacity) -> None:
-        """Take in a node that the transport has started, and give it its share of the layers."""
+        """Take in a node that the transport has started, new or again, and give it its share of the layers."""
         self._supply.capacities[capacity.name] = capacity
+        if capacity.name in self._members:
+            self._supply.forget(capacity.name)
+            self._members.join(capacity.name, (), self.rule, capacity)
         await self._supply.balance(self._transport, self._members, self.rule)
 
     # -- requests -------------------------------------------------------------------------------------------------

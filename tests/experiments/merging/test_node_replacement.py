@@ -60,12 +60,16 @@ def test_a_node_that_reads_is_worth_replacing() -> None:
 
 
 def test_models_that_lose_alike_have_no_spread_however_much_their_nodes_differ() -> None:
-    """The nodes of a model are no models: of two that are equal nothing is known of a third."""
+    """The nodes of a model are no models: two that are equal are as uncertain as the examples of one."""
     merged = Stack.with_sources({name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"})
     found = {
         (row.task, row.metric): row for row in node_replacement("arm", merged, ("a", "b"), SPLITS, 0, lambda: None)
     }
     lost = found["node lost sequential", "accuracy"]
     assert found["node lost sequential", "accuracy@spread"].value == 0
-    assert (lost.low, lost.high) == (None, None)
-    assert found["node replaced sequential", "accuracy_above@node lost"].low == pytest.approx(1 - lost.value)
+    assert lost.low is not None
+    assert lost.high is not None
+    assert lost.low < lost.value < lost.high
+    gained = found["node replaced sequential", "accuracy_above@node lost"]
+    assert gained.low is not None
+    assert 0 < gained.low < gained.value == pytest.approx(1 - lost.value)

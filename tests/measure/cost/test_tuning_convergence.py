@@ -50,7 +50,7 @@ def test_the_score_is_the_highest_that_every_training_of_the_reference_reaches()
 
 def test_what_never_reaches_it_is_a_bound_there_and_over_tasks() -> None:
     weak = {"ltg": tuned(1.0)["ltg"], "elc": tuned(1.0, best=0.6)["elc"]}
-    rows = found(tuning_convergence_rows({"rte": weak, "mrpc": tuned(1.0)}, "ltg"))
+    rows = found(tuning_convergence_rows({"rte": weak, "mrpc": tuned(0.9)}, "ltg"))
     assert rows["elc", "rte steps", "censored"].value == 1.0
     for task in ("rte", "all"):
         bound = rows["elc - ltg", f"{task} steps", "ratio"]

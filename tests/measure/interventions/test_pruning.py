@@ -13,11 +13,12 @@ import torch
 from conftest import tiny_llama
 from layerwise.errors import MeasureError
 from layerwise.measure.gradients.proxies import survey
+from layerwise.measure.interventions.edge_pruning import _random_row
 from layerwise.measure.interventions.intervention import ResultCache
-from layerwise.measure.interventions.pruning import members, pruning
+from layerwise.measure.interventions.pruning import _random, members, pruning
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.plan import Plan
+from layerwise.plan import Member, Plan
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted
@@ -81,7 +82,27 @@ def test_random_sets_are_the_null() -> None:
     effects = [effect(record.plan) for record in draws]
     row = table(pruned()[0], "drop:2")["random"]
     assert row.value == pytest.approx(np.mean(effects), abs=1e-9)
-    assert (row.low, row.high) == pytest.approx(tuple(np.quantile(effects, [0.025, 0.975])), abs=1e-9)
+    assert (row.low, row.high) == pytest.approx((min(effects), max(effects)), abs=1e-9)
+
+
+@pytest.mark.parametrize("band", ["sets", "edges"])
+def test_the_band_of_20_draws_holds_another_in_19_of_21_cases(band: str) -> None:
+    """Each of 21 draws against the band of the others: all orders of them are alike, so this share is exact."""
+    drawn = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 21))
+    held = 0
+    for one in range(21):
+        others = np.delete(drawn, one)
+        if band == "edges":
+            row = _random_row(others, 0.0, "all")
+        else:
+            sets = [Member(Plan.parse(f"0-{at + 1}"), "pruning", "random", 1, at) for at in range(20)]
+            nll = {"whole": 0.0, **{str(each.plan): own for each, own in zip(sets, others.tolist(), strict=True)}}
+            losses = [Loss(plan, "t", name, 0, 10.0 + own, 1, 0) for plan, own in nll.items() for name in "de"]
+            (row,) = _random(losses, "whole", sets, 1)
+        assert row.low is not None
+        assert row.high is not None
+        held += row.low - 1e-12 <= drawn[one] <= row.high + 1e-12
+    assert held == 19
 
 
 def test_random_sets_are_all_sets_where_these_are_few() -> None:

@@ -13,7 +13,8 @@ from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys, skips
 from layerwise.measure.interventions.intervention import intervention_losses
 from layerwise.measure.interventions.racing import race, racing, rare_documents, rows
-from layerwise.measure.language.evaluation_data import WHOLE, Piece, tokenize
+from layerwise.measure.language.evaluation_data import tokenize
+from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
 from layerwise.measure.stats.verdicts import verdicts
 from layerwise.plan import Plan

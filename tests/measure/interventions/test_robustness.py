@@ -9,6 +9,7 @@ from scipy import stats
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.robustness import contribution, identity, orders, paired, robustness
 from layerwise.measure.interventions.survey import EvaluationGrid, Identical, Survey, survey
+from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results.rows import Score
 from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
 
@@ -50,17 +51,16 @@ def test_the_model_and_its_null() -> None:
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "accuracy_top5", "nll"])
-def test_an_arm_is_the_mean_of_its_seeds_with_student_s_interval(metric: str) -> None:
+def test_an_arm_is_the_mean_of_its_seeds_with_their_interval_over_seeds_and_images(metric: str) -> None:
     found = rows_of(ARMS)
     part = {"accuracy": "hits", "accuracy_top5": "hits_top5", "nll": "nll"}[metric]
     values = [getattr(ARMS["layershuffle"][seed].outcomes["random"], part).mean() for seed in range(3)]
     row = found["layershuffle", "random", metric]
-    # The upper 2.5 % point of Student's t with 2 degrees of freedom is 4.303.
-    reach = 4.303 * np.std(values, ddof=1) / np.sqrt(3)
+    seeds = [found[f"layershuffle/{seed}", "random", metric] for seed in range(3)]
+    assert [each.value for each in seeds] == pytest.approx(values)
     assert row.value == pytest.approx(np.mean(values))
-    most = 1.0 if metric == "accuracy" else np.inf
-    assert (row.low, row.high) == pytest.approx((np.mean(values) - reach, min(most, np.mean(values) + reach)), rel=1e-3)
-    assert [found[f"layershuffle/{seed}", "random", metric].value for seed in range(3)] == pytest.approx(values)
+    assert (row.low, row.high) == over_seeds(values, metric, [(each.low, each.high) for each in seeds])
+    assert (row.low, row.high) != over_seeds(values, metric)
     assert (row.documents, row.tokens) == (40, 40)
 
 
@@ -105,10 +105,13 @@ def test_differences_are_paired_by_seed_and_by_image() -> None:
             for seed in range(3)
         ]  # fmt: skip
         row = found["layershuffle", "random", f"{metric}_above@baseline"]
-        reach = stats.t(2).ppf(0.975) * stats.sem(gaps)
-        assert (row.value, row.low, row.high) == pytest.approx(
-            (np.mean(gaps), np.mean(gaps) - reach, np.mean(gaps) + reach)
-        )
+        alone = [
+            paired([(ARMS["layershuffle"][seed].outcomes["random"], ARMS["baseline"][seed].outcomes["random"])], part)
+            for seed in range(3)
+        ]
+        assert [value for value, _, _ in alone] == pytest.approx(gaps)
+        assert row.value == pytest.approx(np.mean(gaps))
+        assert (row.low, row.high) == pytest.approx(over_seeds(gaps, "", [bounds for _, *bounds in alone]))  # type: ignore[misc]
     assert ("baseline", "random", "accuracy_above@baseline") not in found
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from layerwise.measure.stats.agreement import _Pair, agreement, halves, rank_correlations
+from layerwise.measure.stats.agreement import _chance, _Pair, agreement, halves, rank_correlations
 from layerwise.measure.stats.rankings import NAMES, rankings
 from layerwise.results.rows import Loss, Score
 
@@ -77,6 +77,23 @@ def test_the_band_is_that_of_all_orders() -> None:
     exact = np.abs(rank_correlations("spearman", np.tile(np.arange(5.0), (120, 1)), orders))
     band = table(agreement(rows("ablation", "skip", range(5))), "spearman")["skip,random_score"].high
     assert band == pytest.approx(np.quantile(exact, 0.95), abs=0.11)
+
+
+@pytest.mark.parametrize("metric", ["spearman", "kendall"])
+def test_p_counts_the_orders_that_agree_as_strongly_by_whole_numbers(metric: str) -> None:
+    """All 120 orders of five layers: sums of whole numbers tell which agree as strongly, whatever rounding says."""
+    orders = np.array(list(itertools.permutations(range(5))), dtype=float)
+    first, second = np.triu_indices(5, k=1)
+    if metric == "spearman":
+        strength = np.abs(((orders - 2) * (np.arange(5) - 2)).sum(axis=1))
+    else:
+        strength = np.abs(np.sign(orders[:, second] - orders[:, first]).sum(axis=1))
+    null = np.abs(rank_correlations(metric, np.tile(np.arange(5.0), (120, 1)), orders))
+    for left in itertools.islice(itertools.permutations(range(5)), 0, None, 17):
+        # The same pair of rankings with its layers in another order, whose sums are rounded otherwise.
+        values = rank_correlations(metric, np.tile(np.array(left, dtype=float), (120, 1)), orders[:, list(left)])
+        p = [_chance(float(value), null) for value in values]
+        assert p == [(1 + int((strength >= own).sum())) / 121 for own in strength]
 
 
 def test_the_interval_holds_the_correlation_of_the_process() -> None:

@@ -213,14 +213,14 @@ def test_unknown_names_are_refused_with_near_matches() -> None:
         effects(losses(), BASE, answer_tasks=["proze"])
 
 
-@pytest.mark.parametrize("name", ["statistics", "grid", "effects"])
+@pytest.mark.parametrize("name", ["statistics", "grid", "strata", "effects"])
 def test_statistics_need_no_torch(name: str) -> None:
     tree = ast.parse(inspect.getsource(importlib.import_module(f"layerwise.measure.stats.{name}")))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert "numpy" in imported
     allowed = {"errors", "results.rows", "results.units"}
-    allowed |= {"measure.stats", "measure.stats.statistics", "measure.stats.grid"}
+    allowed |= {"measure.stats", "measure.stats.statistics", "measure.stats.grid", "measure.stats.strata"}
     assert {name for name in imported if name and name.startswith("layerwise")} <= {
         f"layerwise.{name}" for name in allowed
     }

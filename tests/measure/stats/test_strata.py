@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.language.evaluation_data import WHOLE, Piece
-from layerwise.measure.stats.grid import arrange
-from layerwise.measure.stats.strata import Effect, Strata, stratified
+from layerwise.measure.contrasts.arms import arms
+from layerwise.measure.contrasts.contrast import contrast
+from layerwise.measure.cost.latency_verdict import ABOVE_RIVAL, LatencyPoint, verdict_rows
+from layerwise.measure.cost.pass_time import Setting
+from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.grid import WHOLE, Piece, arrange
+from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, student_interval
+from layerwise.measure.stats.strata import Effect, Strata, stratified, unit_pieces
+from layerwise.plan import Plan
 from layerwise.results import Loss
+from layerwise.search.confirm import AGAIN, against_arms, losses_above, winners_curse
 
 
 def losses(changes: dict[str, list[float]], tokens: dict[str, int]) -> list[Loss]:
@@ -48,6 +60,15 @@ def test_a_part_of_the_text_is_weighted_as_the_whole() -> None:
     assert stratified(part, "b", ["p"], strata, 0.95)[0].value == pytest.approx(0.9 * 0.01 + 0.1 * 5.0)
 
 
+def test_a_part_that_lacks_a_task_is_weighted_by_the_others() -> None:
+    tokens = {"prose": 60, "code": 30, "answers": 10}
+    strata = Strata.of(pieces(dict.fromkeys(tokens, 16), tokens))
+    part = arrange(losses({"prose": [0.1, 0.3] * 8, "answers": [5.0] * 16}, tokens))
+    found = stratified(part, "b", ["p"], strata, 0.95)[0]
+    assert found.value == pytest.approx((0.6 * 0.2 + 0.1 * 5.0) / 0.7)
+    assert found.error == pytest.approx(0.6 / 0.7 * stats.sem([0.1, 0.3] * 8))
+
+
 def test_tasks_with_few_documents_are_taken_together() -> None:
     tokens = {"a": 1, "b": 1, "c": 1}
     assert set(Strata.of(pieces({"a": 16, "b": 9, "c": 9}, tokens)).weight) == {"a", "the rest"}
@@ -72,3 +93,113 @@ def test_coverage_with_unlike_tasks() -> None:
 def test_an_effect_without_an_error_is_certain() -> None:
     assert Effect(0.0, 0.0, 0.0, error=0.0, freedom=9).p() == 1.0
     assert Effect(0.1, 0.1, 0.1, error=0.0, freedom=9).p() == 0.0
+
+
+# Two tasks of which every document is alike: of a fixed mix of them nothing is left to chance.
+ALIKE = losses({"prose": [0.1] * 16, "answers": [2.0] * 16}, {"prose": 90, "answers": 10})
+ALIKE_VALUE = 0.9 * 0.1 + 0.1 * 2.0
+
+
+def sweep_all() -> tuple[float, float | None, float | None]:
+    row = next(each for each in effects(ALIKE, "b") if (each.task, each.metric) == ("all", "delta_nll"))
+    assert row.mde == pytest.approx(0.0, abs=1e-9)
+    return row.value, row.low, row.high
+
+
+def pooled_alone() -> tuple[float, float | None, float | None]:
+    row = next(each for each in differences("m", ALIKE, "b", [ArmLosses("p", "p", "d")], seed=0, by_task=False))
+    return row.value, row.low, row.high
+
+
+def contrast_of_arms() -> tuple[float, float | None, float | None]:
+    part = arms(ALIKE, "b", ["p"])
+    assert part is not None
+    made = contrast([part], lambda effect: effect[..., 0], seed=0, resamples=200)
+    return made.value, made.low, made.high
+
+
+def another_text() -> tuple[float, float | None, float | None]:
+    rows = [replace(row, plan={"b": "0-3", "p": "0-2"}[row.plan]) for row in ALIKE]
+    row = next(each for each in losses_above(rows, Plan.parse("0-3"), "report", seed=0) if each.metric == AGAIN)
+    return row.value, row.low, row.high
+
+
+def gap_between_texts() -> tuple[float, float | None, float | None]:
+    rows = [replace(row, plan={"b": "0-3", "p": "0-2"}[row.plan]) for row in ALIKE]
+    none = [replace(row, nll=2.0 * row.tokens) for row in rows]
+    (row,) = winners_curse(none, rows, Plan.parse("0-3"), Plan.parse("0-2"))
+    return row.value, row.low, row.high
+
+
+def above_the_chosen() -> tuple[float, float | None, float | None]:
+    rows = [replace(row, plan={"b": "0-3", "p": "0-2"}[row.plan]) for row in ALIKE]
+    (row,) = against_arms(rows, Plan.parse("0-3"), {"arm": Plan.parse("0-2")}, (), "report", seed=0)
+    return row.value, row.low, row.high
+
+
+def latency() -> tuple[float, float | None, float | None]:
+    points = [LatencyPoint("p", "parallel", "p"), LatencyPoint("b", "skip", "b")]
+    setting = Setting("decode", 1, 8)
+    rounds = [{("p", setting): 2.0, ("b", setting): 1.0}] * 20
+    rows = verdict_rows(points, ALIKE, {"p": 3.0, "b": 2.0}, rounds, [setting])
+    row = next(each for each in rows if each.metric == ABOVE_RIVAL)
+    return row.value, row.low, row.high
+
+
+@pytest.mark.parametrize(
+    "estimated",
+    [sweep_all, pooled_alone, contrast_of_arms, another_text, gap_between_texts, above_the_chosen, latency],
+)
+def test_a_text_of_several_tasks_is_a_fixed_mix(estimated: Callable[[], tuple[float, float, float]]) -> None:
+    """Documents drawn from all tasks together would hold more of one task than of another, and vary by that."""
+    assert estimated() == pytest.approx((ALIKE_VALUE,) * 3, abs=1e-9)
+
+
+UNLIKE = np.repeat([0, 1], [16, 32])
+
+
+def test_the_error_of_a_mix_is_that_of_its_strata_by_hand() -> None:
+    draw = np.random.default_rng(3)
+    tokens, nats = draw.integers(5, 50, 48).astype(float), draw.normal(0, 1, (1, 48)) + UNLIKE
+    rows = [
+        Loss(plan, "ab"[task], str(at), 0, 0.0 if plan == "b" else float(nats[0, at]), int(tokens[at]), 0)
+        for at, task in enumerate(UNLIKE)
+        for plan in "bp"
+    ]
+    grid = arrange(rows)
+    expected = stratified(grid, "b", ["p"], Strata.of(unit_pieces(grid)), 0.95)[0]
+    found = student_interval(nats, tokens, strata=UNLIKE)
+    for name, value in (("value", found.value), ("low", found.low), ("error", found.standard_error)):
+        assert value[0] == pytest.approx(getattr(expected, name), rel=1e-12)
+    assert found.freedom[0] == pytest.approx(expected.freedom)
+    assert (Strata.labels(grid) == UNLIKE).all()
+
+
+def test_signs_are_flipped_against_the_error_of_the_mix() -> None:
+    """All 64 flips of two strata of three units, each with its own t statistic."""
+    values, strata = np.array([5.0, 5.5, 4.0, -3.0, -3.5, -2.5]), np.array([0, 0, 0, 1, 1, 1])
+
+    def t(flipped: Numbers) -> float:
+        error = np.sqrt(sum(3 * flipped[strata == each].var(ddof=1) for each in (0, 1)))
+        return float(abs(flipped.sum()) / error)
+
+    every = [t(values * signs) for signs in itertools.product((1, -1), repeat=6)]
+    share = np.mean([each >= t(values) - 1e-9 for each in every])
+    found = sign_flips(values, seed=0, flips=40_000, strata=strata)
+    assert found.p[0] == pytest.approx(share, abs=0.01)
+    assert found.critical == pytest.approx(np.quantile(every, 0.95), rel=0.05)
+    assert share < 0.2 < sign_flips(values, seed=0, flips=1000).p[0]
+
+
+@pytest.mark.nightly
+def test_coverage_and_level_where_tasks_are_unlike() -> None:
+    """The mix has no effect, one task a large one and the other its opposite: 2,000 studies of 48 documents."""
+    draw, studies = np.random.default_rng(0), 2000
+    tokens = np.full(48, 10.0)
+    means = np.array([2.0, -1.0])[UNLIKE]
+    nats = (means + draw.normal(0, np.array([0.5, 1.0])[UNLIKE], (studies, 48))) * 10
+    estimate = paired_bootstrap(nats, tokens, seed=0, resamples=2000, strata=UNLIKE)
+    assert np.mean((estimate.low <= 0) & (estimate.high >= 0)) == pytest.approx(0.95, abs=0.015)
+    assert np.mean(sign_flips(nats, seed=0, flips=2000, strata=UNLIKE).p <= 0.05) == pytest.approx(0.05, abs=0.015)
+    together = paired_bootstrap(nats, tokens, seed=0, resamples=2000)
+    assert np.mean((together.low <= 0) & (together.high >= 0)) == 1.0, "the deliberate wrong answer: documents pooled"

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.language.evaluation_data import shuffled
 from layerwise.measure.stats.strata import Effect
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.measure.stats.verdicts import verdicts
+from layerwise.measure.stats.verdicts import HarmTest, detectable, verdicts
 from layerwise.results import Loss, Score
 from measure.simulated import SimulatedModel
 
@@ -30,6 +31,40 @@ def mildly_useful(seed: int) -> SimulatedModel:
     """Every layer worth a little: effects of the size of their own standard errors, where the minimum misleads."""
     effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
     return SimulatedModel(effects.tolist(), seed=seed)
+
+
+@pytest.mark.parametrize("depth", [2, 12])
+def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int) -> None:
+    """Bonferroni in closed form: all L intervals hold together at 95 % where each holds at 1 - 0.05 / L."""
+    model = SimulatedModel([0.01 * layer for layer in range(depth)], documents=24)
+    model.lengths = dict.fromkeys(model.lengths, 10)
+    draws = np.random.default_rng(depth).normal(0.02, 0.05, (depth, 24))
+    model.draw(draws)
+    for layer, score in judged(model).items():
+        error, mean = stats.sem(draws[layer]), draws[layer].mean()
+        reach = stats.t.ppf(1 - 0.05 / depth / 2, 23) * error
+        assert (score.low, score.high) == pytest.approx((mean - reach, mean + reach))
+        assert score.p_adjusted == pytest.approx(min(1.0, depth * stats.ttest_1samp(draws[layer], 0.0).pvalue))
+        effect = Effect(mean, mean - reach, mean + reach, error, 23)
+        expected = (stats.t.ppf(1 - 0.05 / depth / 2, 23) + stats.t.ppf(0.8, 23)) * error
+        assert detectable(effect, depth, VerdictCriterion()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("candidates", [(), (0,), (1,), (0, 2), tuple(range(1, 12))])
+def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: tuple[int, ...]) -> None:
+    """Layer 1 is chosen on one half at 5 %, then confirmed on the other at 5 % over all candidates and itself."""
+    errors, freedoms = (0.03, 0.05), (15.0, 11.0)
+    first, second = (
+        {layer: Effect(0.0, 0.0, 0.0, error, freedom) for layer in range(12)}
+        for error, freedom in zip(errors, freedoms, strict=True)
+    )
+    size = HarmTest(first, second, candidates, frozenset(), 12).detectable(1, 0.05)
+    levels = (0.05, 0.05 / len({*candidates, 1}))
+    chosen, confirmed = (
+        stats.t.cdf(size / error - stats.t.ppf(1 - level, freedom), freedom)
+        for error, freedom, level in zip(errors, freedoms, levels, strict=True)
+    )
+    assert chosen * confirmed == pytest.approx(0.8)
 
 
 @pytest.mark.slow

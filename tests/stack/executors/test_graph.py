@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.plan import Plan, Sublayer, families
-from layerwise.stack.executors.graph import Apply, GraphExecutor, build, inputs, schedule
+from layerwise.stack.executors.graph import Apply, GraphExecutor, build, inputs, most_live, schedule
 from layerwise.stack.executors.state import Merger, follow
 from stack.random_plans import plans
 from tier import by_tier, first_fast
@@ -103,6 +103,15 @@ def test_live_states_grow_with_the_logarithm_of_the_plans(depth: int) -> None:
     for _ in walk.states():
         pass
     assert walk.most_live <= 2 + math.log2(len(wanted))
+
+
+@pytest.mark.parametrize(
+    ("plan", "states"),
+    # In a group: the state it starts from, while another branch reads it, and the two of the merge, base and sum.
+    [("0 1 2", 1), ("(0|1)", 3), ("0 (1|2|3) 4", 3), ("(0|(1|2))", 5), ("(0|1) (2|3)", 3)],
+)
+def test_the_states_that_a_group_holds_by_hand(plan: str, states: int) -> None:
+    assert most_live(build([Plan.parse(plan)])) == states
 
 
 @pytest.mark.parametrize("family", ["every_window", "leave_one_out", "painters"])

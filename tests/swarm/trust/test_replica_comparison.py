@@ -11,6 +11,8 @@ from contracts.decoders import DECODERS
 from layerwise.stack import Stack, load
 from layerwise.swarm import Fault, Quorum, Schedule, Swarm, SwarmSettings, gather
 from layerwise.swarm.nodes.local import LocalTransport
+from layerwise.swarm.placement.replication import Capacity
+from layerwise.swarm.trust.trust import Judgement
 from swarm.driver import generated, prompts
 from tier import by_tier
 
@@ -78,6 +80,19 @@ def test_an_honest_node_is_never_quarantined() -> None:
             _stack(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed), settings=SwarmSettings(seed=seed)
         ) as swarm:
             assert _requests_until_found(swarm, seed) is None
+
+
+def test_a_node_that_joins_under_the_name_of_a_quarantined_one_is_not_held_against_it() -> None:
+    with gather(_stack(), 4, 2) as swarm:
+        comparison = swarm.router.comparison
+        comparison.quarantine(Judgement(frozenset({"node-0"}), frozenset({"node-1"})), "a hop")
+        assert _quarantined(swarm) == ["node-1"]
+        held = swarm.members["node-1"].layers
+        swarm.run(swarm.add(Capacity("node-1", 10**9)))
+        assert swarm.members["node-1"].layers >= held
+        assert _requests_until_found(swarm, 0) is None, "its first hops are compared, and it is sound"
+        comparison.quarantine(Judgement(frozenset({"node-0"}), frozenset({"node-1"})), "a hop")
+        assert _quarantined(swarm) == ["node-1"]
 
 
 @pytest.mark.slow

@@ -153,13 +153,12 @@ def test_a_node_without_replicas_is_quarantined_by_its_norms_alone() -> None:
         )
 
 
-@given(st.sampled_from([0.01, 0.03, 0.2, 1.0]), st.integers(0, 99), st.text(max_size=3))
+@given(st.sampled_from([0.01, 0.03, 0.2, 0.34, 0.6, 0.99, 1.0]), st.integers(0, 99), st.text(max_size=3))
 def test_spot_checks_are_at_least_their_share_and_always_the_same(share: float, seed: int, node: str) -> None:
     check = SpotCheck(share, seed)
     chosen = [hop for hop in range(400) if check.compares(node, hop)]
     assert chosen[:3] == [0, 1, 2]
-    assert len(chosen) >= 400 * share
-    assert len(chosen) <= 400 / int(1 / share) + 4
+    assert 400 * share - 1 <= len(chosen) <= 400 * share + 4  # the first three are added, and a run may be cut off
     assert chosen == [hop for hop in range(400) if SpotCheck(share, seed).compares(node, hop)]
     assert max(np.diff(chosen)) < 2 / share + 1
     assert all(check.compares(node, 300 + number, number) for number in range(7, 100, 8))

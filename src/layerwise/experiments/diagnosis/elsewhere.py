@@ -20,7 +20,8 @@ from layerwise.measure.interventions.intervention import Intervention
 from layerwise.measure.interventions.intervention_pieces import emit_losses, lacking, runs_of_layers
 from layerwise.measure.interventions.sweep import TEXT
 from layerwise.measure.interventions.sweep_pieces import piece_function
-from layerwise.measure.language.evaluation_data import EvalData, Piece, portion
+from layerwise.measure.language.evaluation_data import EvalData, portion
+from layerwise.measure.stats.grid import Piece
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results.rows import Loss
 from layerwise.stack import Stack

@@ -211,7 +211,7 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
 
 def _over(measure: str, subject: str, task: str, metric: str, values: Sequence[float]) -> Score:
     """The mean over seeds with its interval, where there are two seeds or more."""
-    low, high = over_seeds(values, metric) if len(values) > 1 else (None, None)
+    low, high = over_seeds(values, metric)
     if metric == "layers" and low is not None:
         low = max(0.0, low)
     return Score(measure, subject, task, metric, float(np.mean(values)), low, high)

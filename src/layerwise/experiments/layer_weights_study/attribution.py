@@ -87,7 +87,7 @@ def model_rows(subject: str, task: str, shares: FeatureShares, end: str = "") ->
         values |= {f"{name}@tokens": of for name, of in tokens.items()}
     rows = []
     for metric, of in values.items():
-        low, high = over_seeds(of.tolist()) if len(of) > 1 else (None, None)  # Student's interval, here over sentences
+        low, high = over_seeds(of.tolist())  # Student's interval, here over sentences
         rows.append(Score(ATTRIBUTION, subject, task, f"{metric}{end}", float(of.mean()), low, high, documents=len(of)))
     return [*rows, Score(ATTRIBUTION, subject, task, f"gap{end}", shares.gap)]
 
@@ -100,7 +100,8 @@ def with_arms(rows: Sequence[Score]) -> list[Score]:
     results = list(rows)
     for (arm, task, metric), own in of_arms.items():
         values = [row.value for row in own]
-        low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+        bounds = [(row.low, row.high) for row in own] if own[0].documents is not None else None
+        low, high = over_seeds(values, "", bounds)
         results.append(Score(ATTRIBUTION, arm, task, metric, float(np.mean(values)), low, high))
     return results
 

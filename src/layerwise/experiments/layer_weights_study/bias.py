@@ -51,7 +51,7 @@ def bias_rows(rows: Iterable[Score], biases: Mapping[str, float]) -> list[Score]
 
 
 def _value(arm: str, question: str, values: Numbers) -> Score:
-    low, high = over_seeds(values.tolist()) if len(values) > 1 else (None, None)
+    low, high = over_seeds(values.tolist())
     return Score(INITIAL_BIAS, arm, question, "value", float(values.mean()), low, high)
 
 

@@ -93,7 +93,7 @@ def _of_metric(metric: str, values: Values, shares: Sequence[float]) -> Iterator
         for share in shares:
             of = list(values.get(share_arm(arm, share), {}).values())
             if of:
-                low, high = over_seeds(of) if len(of) > 1 else (None, None)
+                low, high = over_seeds(of)
                 yield Score(DATA_SHARE, arm, f"share {share:g}", metric, float(np.mean(of)), low, high)
     backbone, timed = ({share: values.get(share_arm(arm, share), {}) for share in shares} for arm in ARMS)
     both = [share for share in shares if set(backbone[share]) & set(timed[share])]

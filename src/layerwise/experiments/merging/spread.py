@@ -15,15 +15,11 @@ MEASURE = "merging"
 
 
 def spread(arm: str, task: str, outcomes: Sequence[Predictions]) -> Iterator[Score]:
-    """Means over models with Student's interval over them, and their standard deviation as `<metric>@spread`."""
-    for metric in _values(outcomes[0]):
-        values = [_values(outcome)[metric] for outcome in outcomes]
-        several = len(values) > 1
-        low, high = over_seeds(values, metric) if several and np.ptp(values) > 0 else (None, None)
+    """Means with their interval over models and examples, and the models' standard deviation as `<metric>@spread`."""
+    of_models = [{metric: (value, (low, high)) for metric, (value, low, high) in metrics(each)} for each in outcomes]
+    for metric in of_models[0]:
+        values, bounds = zip(*(each[metric] for each in of_models), strict=True)
+        low, high = over_seeds(values, metric, bounds)
         yield Score(MEASURE, arm, task, metric, float(np.mean(values)), low, high, documents=len(outcomes[0].hits))
-        if several:
+        if len(values) > 1:
             yield Score(MEASURE, arm, task, f"{metric}@spread", float(np.std(values, ddof=1)))
-
-
-def _values(outcome: Predictions) -> dict[str, float]:
-    return {metric: value for metric, (value, _, _) in metrics(outcome)}

@@ -116,7 +116,7 @@ def arm_means(rows: Sequence[Score]) -> list[Score]:
     results = []
     for arm, own in arms.items():
         values = [row.value for row in own]
-        low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+        low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
         results.append(
             Score(HELD_OUT, arm, "test", "nll", float(np.mean(values)), low, high, documents=own[0].documents)
         )

@@ -72,6 +72,5 @@ def _score(arm: str, task: str, metric: str, values: Sequence[float]) -> Score:
     """The mean over draws with Student's interval; where all draws give the same there is none."""
     if not values:
         return Score(MEASURE, arm, task, f"{metric}.absent", 0.0)
-    spread = len(values) > 1 and float(np.ptp(values)) > 0
-    low, high = over_seeds(values, "accuracy" if metric == "agreement" else metric) if spread else (None, None)
+    low, high = over_seeds(values, "accuracy" if metric == "agreement" else metric)
     return Score(MEASURE, arm, task, metric, float(np.mean(values)), low, high, documents=len(values))

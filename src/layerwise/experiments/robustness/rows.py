@@ -69,7 +69,7 @@ def arm_means(placed: Sequence[Score]) -> list[Score]:
         for task in tasks:
             own = [row for row in placed if row.task == task and row.subject.rpartition("/")[0] == arm]
             values = [row.value for row in own]
-            low, high = over_seeds(values, "accuracy") if len(values) > 1 else (own[0].low, own[0].high)
+            low, high = over_seeds(values, "accuracy", [(row.low, row.high) for row in own])
             results.append(Score("position", arm, task, "accuracy", float(np.mean(values)), low, high))
             results.append(Score("position", arm, task, "accuracy@chance", 1 / (len(tasks) - 1)))
     return results

@@ -25,7 +25,8 @@ from layerwise.experiments.routing.config import OBJECTIVES, Objective, Routing
 from layerwise.experiments.routing.result import FILE
 from layerwise.experiments.sentences import describe_model
 from layerwise.measure.interventions.sweep import cost_estimate, sweep_into
-from layerwise.measure.language.evaluation_data import WHOLE, shuffled
+from layerwise.measure.language.evaluation_data import shuffled
+from layerwise.measure.stats.grid import WHOLE
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run

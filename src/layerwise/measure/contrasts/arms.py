@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from layerwise.measure.contrasts.contrast import Part
-from layerwise.measure.stats.differences import pooled
 from layerwise.measure.stats.grid import Cell, Grid, arrange
+from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss
 
 
@@ -23,7 +23,7 @@ def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | N
     rows_of: dict[str, dict[Cell, Loss]] = {key: {} for key in wanted}
     for row in losses:
         if row.plan in wanted:
-            rows_of[row.plan][row.task, row.document, row.window] = pooled(row)
+            rows_of[row.plan][row.task, row.document, row.window] = row
     shared = set.intersection(*(set(cells) for cells in rows_of.values()))
     if not shared:
         return None
@@ -32,6 +32,10 @@ def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | N
 
 
 def part_of(grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
-    """The effects of `keys`, in that order, against `baseline`, unit by unit of a grid that holds all of them."""
+    """The effects of `keys`, in that order, against `baseline`, unit by unit of a grid that holds all of them.
+
+    Its tasks are strata (`layerwise.measure.stats.strata`).
+    """
     changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
-    return Part(grid.by_unit(changes), grid.by_unit(grid.tokens), grid.documents(), int(grid.tokens.sum()))
+    tokens = grid.by_unit(grid.tokens)
+    return Part(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.labels(grid))

@@ -8,7 +8,7 @@ function is computed on every resample,
     value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
 
 with the expanded percentile interval of `layerwise.measure.stats.statistics`. Effects of different texts come in parts,
-each with units of its own, and every part is resampled by itself.
+each with units of its own, and every part is resampled by itself, and so is every stratum of a part.
 
 Rows are of measure `contrast`: the subject is the claim that the contrast decides, `mde` the minimum detectable
 contrast at 80 % power.
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
+from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels, expanded_levels, resampled_ratios
 from layerwise.results.rows import Score
 
 CONTRAST = "contrast"
@@ -39,18 +39,19 @@ Statistic = Callable[[Numbers], Numbers]
 class Part:
     """Effects measured on the same units: `numerators` (effects, units), `denominators` (units,).
 
-    `tokens` and `documents` are what the units are made of.
+    `tokens` and `documents` are what the units are made of, `strata` their labels: without them there is one stratum.
     """
 
     numerators: Numbers
     denominators: Numbers
     documents: int
     tokens: int
+    strata: StratumLabels | None = None
 
     @property
     def units(self) -> int:
-        """How many units there are."""
-        return int(self.denominators.size)
+        """How many units there are in the smallest stratum."""
+        return int(self.denominators.size if self.strata is None else np.unique_counts(self.strata).counts.min())
 
     def of(self, indices: Sequence[int]) -> Part:
         """Some of the effects, in the order of `indices`."""
@@ -62,15 +63,16 @@ class Part:
         denominators = self.denominators[chosen]
         share = denominators.sum() / self.denominators.sum()
         return Part(
-            self.numerators[:, chosen], denominators, min(self.documents, chosen.size), round(share * self.tokens)
-        )
+            self.numerators[:, chosen], denominators, min(self.documents, chosen.size), round(share * self.tokens),
+            None if self.strata is None else self.strata[chosen],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
     """A contrast with its interval at `level`, its standard error, and the units, documents and tokens behind it.
 
-    `units` are those of the smallest part. Without an interval `low` and `high` are `None`: there were fewer than 8.
+    `units` are those of the smallest stratum. Without an interval `low` and `high` are `None`: there were fewer than 8.
     """
 
     value: float
@@ -161,8 +163,4 @@ def _effects(part: Part) -> Numbers:
 def _resampled(part: Part, seed: Seed, number: int, resamples: int) -> Numbers:
     """The effects of every resample of a part's units, (resamples, effects)."""
     own = (*(seed if isinstance(seed, Sequence) else (seed,)), number)
-    blocks = [
-        counts @ part.numerators.T / (counts @ part.denominators)[:, None]
-        for counts in resampled_counts(part.units, resamples, own)
-    ]
-    return np.concatenate(blocks)
+    return resampled_ratios(part.numerators, part.denominators, resamples, own, part.strata)

@@ -20,7 +20,7 @@ from layerwise.measure.contrasts.contrast import RESAMPLES, Contrast, Part, cont
 from layerwise.measure.contrasts.contrast import Statistic as OfEffects
 from layerwise.measure.stats.grid import Grid
 from layerwise.measure.stats.statistics import Numbers, Seed
-from layerwise.measure.stats.strata import Strata
+from layerwise.measure.stats.strata import Strata, unit_pieces
 from layerwise.results.rows import PlanRecord
 
 Key = TypeVar("Key")
@@ -155,11 +155,7 @@ def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
     The difference is taken window by window before anything is summed, which keeps small effects exact.
     """
     changes = grid.nll - baseline
-    by_window = grid.unit() == "window"
-    lengths: dict[tuple[str, str, int], int] = defaultdict(int)
-    for (task, document, window), tokens in zip(grid.cells, grid.tokens, strict=True):
-        lengths[task, document, window if by_window else -1] += int(tokens)
-    strata = Strata.of(lengths)
+    strata = Strata.of(unit_pieces(grid))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])
     parts = []
     for name in strata.weight:

@@ -66,13 +66,11 @@ def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
             yield Score("worth", f"{layer},{position}", arm, "nll_added", float(worth[layer, position]))
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
-        if len(values) > 1:
-            low, high = over_seeds(values)
-        else:
-            reach = float(stdtrit(len(each[0].pulls) - 1, 0.975)) * each[0].error
-            low, high = values[0] - reach, values[0] + reach
+        reach = [float(stdtrit(len(one.pulls) - 1, 0.975)) * one.error for one in each]
+        bounds = [(value - own, value + own) for value, own in zip(values, reach, strict=True)]
+        low, high = over_seeds(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
-        yield Score("worth", "all", arm, RELATION, float(np.mean(values)), max(-1.0, low), min(1.0, high), p=p)
+        yield Score("worth", "all", arm, RELATION, float(np.mean(values)), low, high, p=p)
         yield Score("worth", "all", arm, f"{RELATION}@shuffled", 0.0, *band)
 
 

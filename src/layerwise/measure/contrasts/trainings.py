@@ -22,7 +22,8 @@ from scipy.special import stdtrit
 
 from layerwise.measure.contrasts.contrast import CONTRAST, POWER
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import Numbers, deviation_bias
+from layerwise.measure.stats.seeds import deviation_bias
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
 LEVEL = 0.95

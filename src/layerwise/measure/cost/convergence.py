@@ -111,7 +111,7 @@ def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) ->
 def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
     """The mean over seeds, and the share that is censored."""
     values, never = [each.cost for each in spent.values()], [each.censored == "never" for each in spent.values()]
-    low, high = over_seeds(values) if len(values) > 1 and _are_exact(spent) else (None, None)
+    low, high = over_seeds(values) if _are_exact(spent) else (None, None)
     rows = [Score(CONVERGENCE, arm, cost, "cost", float(np.mean(values)), low, high)]
     if any(never):
         rows.append(Score(CONVERGENCE, arm, cost, "censored", float(np.mean(never))))

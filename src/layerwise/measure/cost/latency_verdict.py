@@ -36,9 +36,9 @@ import numpy as np
 
 from layerwise.measure.cost.pass_time import RoundTimes, Setting, median_interval
 from layerwise.measure.stats import statistics
-from layerwise.measure.stats.differences import pooled
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.statistics import Numbers, StratumLabels
+from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 
 FRONTIER = "frontier"
@@ -75,7 +75,7 @@ def verdict_rows(
     `losses` are those on fresh text, of every plan that a point names; `chosen_on` holds each plan's mean loss on the
     text that chose plans. No rows where the fresh text has fewer than 8 documents or windows.
     """
-    grid = arrange(pooled(row) for row in losses)
+    grid = arrange(losses)
     tokens = grid.by_unit(grid.tokens)
     if tokens.size < FEWEST_UNITS:
         return []
@@ -89,7 +89,7 @@ def verdict_rows(
     ]
     if not contests:
         return []
-    return list(_rows(contests, tokens, seed, (grid.documents(), int(tokens.sum()))))
+    return list(_rows(contests, tokens, Strata.labels(grid), seed, (grid.documents(), int(tokens.sum()))))
 
 
 def possibly_and_surely(ratios: Sequence[float], rivals: int) -> tuple[bool, bool]:
@@ -134,17 +134,19 @@ class _Contest:
         return cls(point, setting, above, None if rival is None else rival.name)
 
 
-def _rows(contests: Sequence[_Contest], tokens: Numbers, seed: int, counts: tuple[int, int]) -> Iterator[Score]:
+def _rows(
+    contests: Sequence[_Contest], tokens: Numbers, strata: StratumLabels, seed: int, counts: tuple[int, int]
+) -> Iterator[Score]:
     """The rows of all contests, corrected together."""
     pairs = [(at, rival) for at, contest in enumerate(contests) for rival in contest.above]
     family = 2 * len(contests)
     tests: dict[tuple[int, str], Score] = {}
     if pairs:
         differences = np.stack([contests[at].above[rival] for at, rival in pairs])
-        flips = statistics.sign_flips(differences, seed=seed, flips=max(10_000, 40 * family))
-        estimate = statistics.paired_bootstrap(differences, tokens, seed=seed)
+        flips = statistics.sign_flips(differences, seed=seed, flips=max(10_000, 40 * family), strata=strata)
+        estimate = statistics.paired_bootstrap(differences, tokens, seed=seed, strata=strata)
         mde = statistics.minimum_detectable_effect(
-            estimate.standard_error, tokens.size, comparisons=family, alpha=2 * ALPHA
+            estimate.standard_error, estimate.freedom + 1, comparisons=family, alpha=2 * ALPHA
         )
         for index, (at, rival) in enumerate(pairs):
             point, setting = contests[at].point, contests[at].setting

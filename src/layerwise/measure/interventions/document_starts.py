@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from layerwise.data.batches import regrouped
 from layerwise.data.text.tokens import Window
-from layerwise.measure.language.evaluation_data import WHOLE, EvalData, Piece, shortened
+from layerwise.measure.language.evaluation_data import EvalData, shortened
+from layerwise.measure.stats.grid import WHOLE, Piece
 
 BEGINNING = 16
 """Scored tokens of a beginning: enough to have some context, few enough to read many documents."""

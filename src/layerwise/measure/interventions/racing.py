@@ -46,16 +46,8 @@ from scipy.special import ndtr
 from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
 from layerwise.measure.interventions.document_starts import beginnings
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
-from layerwise.measure.language.evaluation_data import (
-    FEWEST_DOCUMENTS,
-    WHOLE,
-    EvalData,
-    Piece,
-    pieces,
-    portion,
-    shuffled,
-)
-from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
+from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, EvalData, pieces, portion, shuffled
+from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
 from layerwise.measure.stats.strata import Effect, Strata, StratumPart, combined, stratum_parts
 from layerwise.measure.stats.stratified_sample import StratifiedSample
 from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion

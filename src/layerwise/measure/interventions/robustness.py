@@ -122,7 +122,7 @@ def _rows(arm: str, task: str, outcomes: Mapping[int, Predictions]) -> Iterator[
     first = next(iter(outcomes))
     for metric in each[first]:
         values = [by_metric[metric][0] for by_metric in each.values()]
-        low, high = over_seeds(values, metric) if len(values) > 1 else each[first][metric][1:]
+        low, high = over_seeds(values, metric, [by_metric[metric][1:] for by_metric in each.values()])
         yield _score(arm, task, metric, float(np.mean(values)), low, high, outcomes[first])
         if len(values) > 1 and task in (SEQUENTIAL, RANDOM_ORDER):
             # The papers print the standard deviation over trainings.
@@ -170,14 +170,15 @@ def _differences(
 def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0) -> Bounded:
     """`sign` times one minus other, per scored label: the mean over pairs, and its interval.
 
-    With several pairs (seeds) Student's interval over them, with one over its examples.
+    The interval is over pairs (seeds) and their examples (`over_seeds`).
     """
-    gaps = [sign * (getattr(one, field) - getattr(other, field)) for one, other in pairs]
-    values = [float(gap.sum() / one.scored.sum()) for gap, (one, _) in zip(gaps, pairs, strict=True)]
-    if len(values) > 1:
-        return float(np.mean(values)), *over_seeds(values)
-    counted = pairs[0][0].scored > 0
-    return _student(gaps[0][counted], pairs[0][0].scored[counted])
+    each = []
+    for one, other in pairs:
+        counted = one.scored > 0
+        gap = sign * (getattr(one, field) - getattr(other, field))
+        each.append(_student(gap[counted], one.scored[counted]))
+    values = [value for value, _, _ in each]
+    return float(np.mean(values)), *over_seeds(values, "", [(low, high) for _, low, high in each])
 
 
 def _score(

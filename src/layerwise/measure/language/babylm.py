@@ -104,7 +104,7 @@ def _of_arms(rows: Iterable[Score]) -> list[Score]:
     means = []
     for (arm, task, metric), models in arms.items():
         values = [row.value for row in models]
-        low, high = over_seeds(values) if len(values) > 1 and metric != "files" else (None, None)
+        low, high = over_seeds(values) if metric != "files" else (None, None)
         fewest = min((row.documents for row in models if row.documents is not None), default=None)
         means.append(Score(BABYLM, arm, task, metric, float(np.mean(values)), low, high, documents=fewest))
     return means

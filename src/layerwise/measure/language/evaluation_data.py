@@ -13,13 +13,9 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.settings import BATCH_TOKENS
-from layerwise.measure.stats.grid import FEWEST_UNITS, Cell, resampling_unit
+from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Cell, Piece, resampling_unit
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
-
-# A piece of text: task, document, and the window of it; or `WHOLE` for the whole document.
-Piece = tuple[str, str, int]
-WHOLE = -1
 
 # The longest window by default: long enough for context to matter, short enough for a laptop.
 WINDOW = 512

@@ -218,7 +218,7 @@ def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
 
 
 def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
-    """The rows of each arm from those of its seeds (`ARM/SEED`): the mean, with Student's interval over seeds.
+    """The rows of each arm from those of its seeds (`ARM/SEED`): the mean, with its interval over seeds and pairs.
 
     An arm of one seed has that seed's interval. A row that some seed of the arm lacks is left out.
     """
@@ -237,9 +237,7 @@ def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
 
 def _mean(suite: str, arm: str, rows: Sequence[Score]) -> Score:
     first, values = rows[0], [row.value for row in rows]
-    low, high = first.low, first.high
-    if len(values) > 1 and low is not None:
-        low, high = over_seeds(values, first.metric)
+    low, high = over_seeds(values, first.metric, [(row.low, row.high) for row in rows])
     return Score(suite, arm, first.task, first.metric, float(np.mean(values)), low, high, documents=first.documents)
 
 

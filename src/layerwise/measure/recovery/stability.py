@@ -126,6 +126,6 @@ def _ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float
 def _means(norms: Mapping[str, Sequence[float]]) -> list[Score]:
     rows = []
     for arm, values in norms.items():
-        low, high = over_seeds(values) if len(values) > 1 else (None, None)
+        low, high = over_seeds(values)
         rows.append(Score(STABILITY, arm, "all", "gradient_norm", float(np.mean(values)), low, high))
     return rows

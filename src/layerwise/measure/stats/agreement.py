@@ -141,8 +141,12 @@ def _random_band(size: int, seed: int) -> dict[str, Numbers]:
 
 
 def _chance(value: float, null: Numbers) -> float:
-    """The share of random rankings that agree, or disagree, as strongly; rounding must not decide."""
-    return float((1 + (null >= abs(value) - 1e-12).sum()) / (1 + null.size))
+    """The share of random rankings that agree, or disagree, as strongly.
+
+    Rounding does not decide: ranks are halves of whole numbers and their sums are exact, so correlations that are equal
+    are equal to the bit, also where ties make their norms another.
+    """
+    return float((1 + (null >= abs(value)).sum()) / (1 + null.size))
 
 
 def _between_halves(name: str, keys: Sequence[str], by_key: dict[str, list[Loss]], seed: int) -> list[Score]:

@@ -43,11 +43,11 @@ def differences(
 ) -> list[Score]:
     """Rows of `arms`, metric by metric in the order given; arms without losses on every window are left out.
 
-    Without `by_task` only the pooled rows (`all`) are made.
+    Without `by_task` only the rows of all tasks together (`all`) are made.
     """
     rows_of: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:
-        rows_of[row.plan].append(row if by_task else pooled(row))
+        rows_of[row.plan].append(row)
     of_metric: dict[str, list[ArmLosses]] = defaultdict(list)
     for arm in arms:
         if len(rows_of[arm.key]) == len(rows_of[baseline]):
@@ -55,14 +55,9 @@ def differences(
     scores: list[Score] = []
     for metric, group in of_metric.items():
         chosen = [*rows_of[baseline], *(row for arm in group for row in rows_of[arm.key])]
-        rows = effects(chosen, baseline, seed=seed, resamples=resamples)
+        rows = effects(chosen, baseline, seed=seed, by_task=by_task, resamples=resamples)
         scores += _renamed(measure, metric, group, rows)
     return scores
-
-
-def pooled(row: Loss) -> Loss:
-    """The same loss as one of the task `all`; the document's name keeps where it came from."""
-    return replace(row, task=POOLED, document=f"{row.task}: {row.document}")
 
 
 def _renamed(measure: str, metric: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:

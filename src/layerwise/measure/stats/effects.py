@@ -13,8 +13,8 @@ one per plan, task and metric:
 Intervals are at 95 % over documents, or over windows where a task has fewer than 8 documents (`resampling_unit`); with
 fewer than 8 windows too, a row keeps its value alone. `mde` is the minimum detectable effect at 80 % power and
 5 % after correction over the plans of the task: it completes the sentence "no effect detectable above X". With several
-tasks, all their documents are pooled as the task `all`, where each token counts the same. The statistics themselves
-are in `layerwise.measure.stats.statistics`.
+tasks there is the task `all` of all their documents, where each token counts the same and the tasks are strata
+(`layerwise.measure.stats.strata`). The statistics themselves are in `layerwise.measure.stats.statistics`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ import numpy as np
 from layerwise.errors import MeasureError, near_matches
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
-from layerwise.measure.stats.statistics import Estimate, Numbers, Seed
+from layerwise.measure.stats.statistics import Estimate, Numbers, Seed, StratumLabels
+from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 
 EFFECT = "effect"
@@ -44,12 +45,14 @@ def effects(
     *,
     seed: int = 0,
     answer_tasks: Collection[str] = (),
+    by_task: bool = True,
     resamples: int = 10_000,
 ) -> list[Score]:
     """Compare every plan in `losses` with the plan `baseline`; the module says which rows come back.
 
     Rows are ordered by task (`all` last), metric and plan, and depend on the losses and the seed alone, not
-    on the order of the losses. Raises `MeasureError` when the baseline is missing, when a plan was not
+    on the order of the losses. Without `by_task` there are those of `all` alone.
+    Raises `MeasureError` when the baseline is missing, when a plan was not
     measured on the same windows as the others (see `complete`), or when an answer task is unknown.
     """
     grid = arrange(losses)
@@ -58,14 +61,15 @@ def effects(
     for task in answer_tasks:
         if task not in grid.tasks():
             raise MeasureError(f"There is no task {task!r}: {near_matches(task, grid.tasks())}.")
-    parts = {task: grid.of_task(task) for task in grid.tasks()}
-    if len(parts) > 1 and POOLED not in parts:
+    parts = {task: grid.of_task(task) for task in grid.tasks()} if by_task else {}
+    if len(parts) != 1 and POOLED not in parts:
         parts[POOLED] = grid
     scores: list[Score] = []
     for task, part in parts.items():
         study = _Study(
             task=task,
             grid=part,
+            strata=Strata.labels(part),
             baseline=part.plans.index(baseline),
             documents=part.documents(),
             tokens=int(part.tokens.sum()),
@@ -85,6 +89,7 @@ class _Study:
 
     task: str
     grid: Grid
+    strata: StratumLabels
     baseline: int
     documents: int
     tokens: int
@@ -105,8 +110,8 @@ class _Study:
             ]
         return [
             *self._compared("delta_nll", deltas, self._bootstrap(deltas, tokens), band_over=tokens),
-            *self._estimated("nll", statistics.student_interval(nll, tokens)),
-            *self._estimated("token_accuracy", statistics.student_interval(hits, tokens)),
+            *self._estimated("nll", statistics.student_interval(nll, tokens, strata=self.strata)),
+            *self._estimated("token_accuracy", statistics.student_interval(hits, tokens, strata=self.strata)),
         ]
 
     def answers(self) -> list[Score]:
@@ -139,10 +144,9 @@ class _Study:
         if not others:
             return []
         flips = max(self.resamples, _FLIPS_PER_PLAN * len(others))
-        test = statistics.sign_flips(changes[others], seed=self.seed, flips=flips)
+        test = statistics.sign_flips(changes[others], seed=self.seed, flips=flips, strata=self.strata)
         adjusted = statistics.holm(test.p)
-        units = changes.shape[1]
-        errors = estimate.standard_error[others]
+        errors, units = estimate.standard_error[others], estimate.freedom[others] + 1
         mde = statistics.minimum_detectable_effect(errors, units, comparisons=len(others))
         scores = [
             self._score(
@@ -158,7 +162,7 @@ class _Study:
             for index, plan in enumerate(others)
         ]
         if band_over is not None and np.isfinite(test.critical):
-            scores += self._bare("null_band", statistics.null_band(test, changes, band_over), others)
+            scores += self._bare("null_band", statistics.null_band(test, changes, band_over, self.strata), others)
         return scores
 
     def _estimated(self, metric: str, estimate: Estimate) -> list[Score]:
@@ -187,4 +191,6 @@ class _Study:
         return [plan for plan in range(len(self.grid.plans)) if plan != self.baseline]
 
     def _bootstrap(self, numerators: Numbers, denominators: Numbers) -> Estimate:
-        return statistics.paired_bootstrap(numerators, denominators, seed=self.seed, resamples=self.resamples)
+        return statistics.paired_bootstrap(
+            numerators, denominators, seed=self.seed, resamples=self.resamples, strata=self.strata
+        )

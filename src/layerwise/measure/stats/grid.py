@@ -19,9 +19,13 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Loss
 from layerwise.results.units import FEWEST_UNITS, resampling_unit
 
-__all__ = ["FEWEST_UNITS", "Cell", "Grid", "arrange", "complete", "resampling_unit"]
+__all__ = ["FEWEST_UNITS", "WHOLE", "Cell", "Grid", "Piece", "arrange", "complete", "resampling_unit"]
 
 Cell = tuple[str, str, int]
+
+# A piece of text: task, document, and the window of it; or `WHOLE` for the whole document.
+Piece = tuple[str, str, int]
+WHOLE = -1
 
 
 @dataclass(frozen=True, slots=True)

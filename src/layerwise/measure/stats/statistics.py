@@ -6,9 +6,15 @@ token, because tokens of one document err together. An effect is a ratio of sums
     effect[p] = sum_u numerator[p, u] / sum_u denominator[u]        e.g. extra nats of plan p per scored token
 
 and every plan is resampled with the same units, so that what makes a document hard cancels out of the difference.
+A text of several tasks is a fixed mix: with `strata`, one label a unit, units are drawn afresh within each stratum, and
+the strata keep their shares of the denominators, w_h = sum_{u in h} denominator[u] / sum_u denominator[u],
+
+    effect = sum_h w_h effect_h       se^2 = sum_h w_h^2 se_h^2       degrees of freedom: Satterthwaite's
+
+(Cochran 1977, sections 5.3 and 5.4), where effect_h is the ratio of the stratum. The effect is the same number.
 
     interval     expanded percentile bootstrap over units (`paired_bootstrap`), or Student's (`student_interval`)
-    p            sign flips over units (`sign_flips`), corrected over plans (`holm`, `benjamini_hochberg`)
+    p            sign flips over units (`sign_flips`), corrected over plans (`holm`)
     null band    how far plans without any effect would stray, all of them at once (`null_band`)
     mde          the effect that would have been found in 80 of 100 studies (`minimum_detectable_effect`)
     proportions  `wilson` for one, `paired_proportions` for the difference of two on the same questions
@@ -39,6 +45,8 @@ from layerwise.errors import MeasureError
 Numbers = NDArray[np.float64]
 Seed = int | Sequence[int]
 Key = TypeVar("Key", bound=Hashable)
+StratumLabels = NDArray[np.intp]
+"""The number of the stratum of every unit, shape (units,)."""
 
 _CELLS = 1 << 20
 """Entries of a block of resamples: 8 MiB as float64."""
@@ -49,12 +57,16 @@ _COLUMNS = 256
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One ratio for each plan, shape (plans,): its value, interval and standard error, in the ratio's units."""
+    """One ratio for each plan, shape (plans,): its value, interval and standard error, in the ratio's units.
+
+    `freedom` holds the degrees of freedom of each standard error.
+    """
 
     value: Numbers
     low: Numbers
     high: Numbers
     standard_error: Numbers
+    freedom: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,31 +92,30 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
     return np.asarray(above.sum(axis=1) / below.sum())
 
 
-def standard_error(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
+def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: StratumLabels | None = None) -> Numbers:
     """The standard error of `ratio` over units, linearised: shape (plans,).
 
-        se[p] = sqrt(n / (n - 1) * sum_u (numerator[p, u] - ratio[p] * denominator[u])^2) / sum_u
-        denominator[u]
+        se[p] = sqrt(sum_h n_h / (n_h - 1) sum_{u in h} (numerator[p, u] - ratio_h[p] * denominator[u])^2)
+                / sum_u denominator[u]
 
-    (Cochran 1977, section 2.11.) With equal denominators this is the usual standard error of a mean.
+    (Cochran 1977, sections 2.11 and 5.3), without `strata` of all n units together. With equal denominators this is
+    the usual standard error of a mean.
     """
-    above, below = _checked(numerators, denominators)
-    units = below.size
-    residuals = above - ratio(above, below)[:, None] * below
-    squares = np.square(residuals).sum(axis=1)
-    return np.asarray(np.sqrt(squares * units / (units - 1)) / below.sum())
+    return _Spread.of(*_checked(numerators, denominators), strata).error
 
 
-def student_interval(numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95) -> Estimate:
-    """Ratios with the interval value +- t * standard error, t of units - 1 degrees of freedom.
+def student_interval(
+    numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95, strata: StratumLabels | None = None
+) -> Estimate:
+    """Ratios with the interval value +- t * standard error, t of units - 1 degrees of freedom, or Satterthwaite's.
 
     In the simulations of the module its coverage is within a point of the bootstrap's, at no cost: it is for
     numbers that describe one plan, where nothing is decided.
     """
     above, below = _checked(numerators, denominators)
-    value, error = ratio(above, below), standard_error(above, below)
-    reach = special.stdtrit(below.size - 1, 0.5 + level / 2) * error
-    return Estimate(value, value - reach, value + reach, error)
+    value, spread = ratio(above, below), _Spread.of(above, below, strata)
+    reach = special.stdtrit(spread.freedom, 0.5 + level / 2) * spread.error
+    return Estimate(value, value - reach, value + reach, spread.error, spread.freedom)
 
 
 def paired_bootstrap(
@@ -114,58 +125,79 @@ def paired_bootstrap(
     seed: Seed,
     resamples: int = 10_000,
     level: float = 0.95,
+    strata: StratumLabels | None = None,
 ) -> Estimate:
     """Ratios with intervals from resampling units with replacement, the same units for every plan.
 
-    Takes (plans, units) and (units,); see the module for the kind of interval and its measured coverage. A
-    plan whose numerators are proportional to the denominators gets an interval of no width.
+    Takes (plans, units) and (units,); see the module for the kind of interval and its measured coverage. With
+    `strata` each is resampled by itself. A plan whose numerators are proportional to the denominators, in every
+    stratum, gets an interval of no width.
     """
     above, below = _checked(numerators, denominators)
-    widened = expanded_levels(level, below.size)
+    spread = _Spread.of(above, below, strata)
+    tails = _tail(level, spread.freedom, spread.shortfall)
     bounds = np.empty((2, len(above)))
     for start in range(0, len(above), _COLUMNS):
-        columns = above[start : start + _COLUMNS].T
-        draws = resampled_counts(below.size, resamples, seed)
-        blocks = [counts @ columns / (counts @ below)[:, None] for counts in draws]
-        bounds[:, start : start + _COLUMNS] = np.quantile(np.concatenate(blocks), widened, axis=0)
-    return Estimate(ratio(above, below), bounds[0], bounds[1], standard_error(above, below))
+        drawn = resampled_ratios(above[start : start + _COLUMNS], below, resamples, seed, strata)
+        for plan, column in enumerate(drawn.T, start):
+            bounds[:, plan] = np.quantile(column, [tails[plan], 1 - tails[plan]])
+    return Estimate(ratio(above, below), bounds[0], bounds[1], spread.error, spread.freedom)
 
 
-def sign_flips(differences: ArrayLike, *, seed: Seed, flips: int = 10_000, level: float = 0.95) -> SignFlips:
+def resampled_ratios(
+    numerators: Numbers, denominators: Numbers, resamples: int, seed: Seed, strata: StratumLabels | None = None
+) -> Numbers:
+    """`ratio` of every resample of the units, within each of the `strata`: shape (resamples, plans)."""
+    generator = np.random.default_rng(seed)
+    drawn = np.zeros((resamples, len(numerators)))
+    for own in _members(strata, denominators.size):
+        above, below = numerators[:, own].T, denominators[own]
+        draws = resampled_counts(below.size, resamples, generator)
+        ratios = np.concatenate([counts @ above / (counts @ below)[:, None] for counts in draws])
+        drawn += ratios * (below.sum() / denominators.sum())
+    return drawn
+
+
+def sign_flips(
+    differences: ArrayLike, *, seed: Seed, flips: int = 10_000, level: float = 0.95, strata: StratumLabels | None = None
+) -> SignFlips:
     """Test each plan's summed differences, (plans, units), against flips of whole units' signs.
 
     Without an effect a unit's difference is as likely to have either sign. The two-sided p of plan p is
 
-        p = (1 + #{flips with |sum_u s_u d[p, u]| >= |sum_u d[p, u]|}) / (1 + flips)
+        p = (1 + #{flips with T(s d[p]) >= T(d[p])}) / (1 + flips)        T(d) = |sum_u d[u]| / its standard error
 
-    so the smallest p is 1 / (1 + flips), and with n units none can be smaller than 2^(1 - n). All plans share
-    the signs, and the critical value is that of the largest statistic (Westfall and Young 1993, section 2.5).
+    so the smallest p is 1 / (1 + flips), and with n units none can be smaller than 2^(1 - n). Without `strata` this
+    orders flips as their sums alone; with them the error is that of the strata, so that tasks which are unlike do not
+    hide a difference of their mix, and the test is exact as before. All plans share the signs, and the critical value
+    is that of the largest statistic (Westfall and Young 1993, section 2.5).
     """
     values = np.atleast_2d(np.asarray(differences, dtype=np.float64))
     plans, units = values.shape
-    sums = np.abs(values.sum(axis=1))
-    norms = np.sqrt(np.square(values).sum(axis=1))
+    members = _members(strata, units)
     reached = np.zeros(plans)
     largest = np.zeros(flips)
     for start in range(0, plans, _COLUMNS):
         chosen = slice(start, start + _COLUMNS)
+        own = [values[chosen, stratum] for stratum in members]
         # Rounding must not decide whether a flip that reproduces the observed sum reaches it.
-        threshold = sums[chosen] - 1e-12 * norms[chosen]
-        scale = np.where(norms[chosen] > 0, norms[chosen], 1.0)
+        threshold = _normalised(own, np.ones((1, units)), members)[0] - 1e-12
         done = 0
         for signs in _signs(units, flips, seed):
-            flipped = np.abs(signs @ values[chosen].T)
+            flipped = _normalised(own, signs, members)
             reached[chosen] += (flipped >= threshold).sum(axis=0)
             rows = slice(done, done + len(signs))
-            largest[rows] = np.maximum(largest[rows], (flipped / scale).max(axis=1))
+            largest[rows] = np.maximum(largest[rows], flipped.max(axis=1))
             done += len(signs)
     return SignFlips((1 + reached) / (1 + flips), _studentised(float(np.quantile(largest, level)), units))
 
 
-def null_band(flips: SignFlips, differences: ArrayLike, denominators: ArrayLike) -> Numbers:
+def null_band(
+    flips: SignFlips, differences: ArrayLike, denominators: ArrayLike, strata: StratumLabels | None = None
+) -> Numbers:
     """Half-widths around zero, in the units of `ratio` and of shape (plans,), that hold all plans without an effect.
 
-        band[p] = critical * sqrt(n / (n - 1) * sum_u (d[p, u] - mean_u d[p, u])^2) / sum_u denominator[u]
+        band[p] = critical * sqrt(sum_h n_h / (n_h - 1) sum_{u in h} (d[p, u] - mean_h d[p])^2) / sum_u denominator[u]
 
     Without any effect, all plans lie inside their bands in 95 of 100 studies, so a picture that draws this band needs
     no further correction for the number of plans in it. Takes what `sign_flips` took, and the denominators of the
@@ -173,21 +205,23 @@ def null_band(flips: SignFlips, differences: ArrayLike, denominators: ArrayLike)
     very different lengths only this keeps the promise.
     """
     above, below = _checked(differences, denominators)
-    spread = np.std(above, axis=1, ddof=1) * np.sqrt(below.size)
-    return np.asarray(flips.critical * spread / below.sum())
+    summed = standard_error(above, np.ones(below.size), strata) * below.size
+    return np.asarray(flips.critical * summed / below.sum())
 
 
 def holm(p: ArrayLike) -> Numbers:
     """Adjusted p-values that control the chance of any false discovery (Holm 1979), under any dependence.
 
-    >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
-    [0.03, 0.06, 0.06]
+    Not-a-number is no test: it stays, and is not counted.
+
+    >>> holm([0.01, np.nan, 0.04, 0.03]).round(2).tolist()
+    [0.03, nan, 0.06, 0.06]
     """
     values = np.asarray(p, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
-    steps = values[order] * np.arange(values.size, 0, -1)
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    tested = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]
+    adjusted = np.full_like(values, np.nan)
+    steps = values[tested] * np.arange(tested.size, 0, -1)
+    adjusted[tested] = np.minimum(1.0, np.maximum.accumulate(steps))
     return adjusted
 
 
@@ -201,38 +235,25 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
     return dict(zip(tested, holm(list(tested.values())).tolist(), strict=True))
 
 
-def benjamini_hochberg(p: ArrayLike) -> Numbers:
-    """Adjusted p-values for the expected share of false discoveries (Benjamini and Hochberg 1995)."""
-    return np.asarray(stats.false_discovery_control(np.asarray(p, dtype=np.float64)))
-
-
 def minimum_detectable_effect(
-    errors: ArrayLike, units: int, *, comparisons: float = 1, alpha: float = 0.05, power: float = 0.8
+    errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1, alpha: float = 0.05, power: float = 0.8
 ) -> Numbers:
     """The true effect that a two-sided test at `alpha / comparisons` finds with probability `power`.
 
         (t[1 - alpha / (2 comparisons)] + t[power]) * standard error        t of units - 1 degrees of freedom
 
-    For many units and one comparison this is the textbook 2.8 standard errors. With `comparisons` set to the
-    number of plans it is the mde of Holm's first and hardest step.
+    `units` is one number, or one for each error: its degrees of freedom + 1. For many units and one comparison this is
+    the textbook 2.8 standard errors. With `comparisons` set to the number of plans it is the mde of Holm's first and
+    hardest step.
     """
-    if units < 2:
-        raise MeasureError(f"A minimum detectable effect of {units} units was asked for; it needs at least 2.")
+    freedom = np.asarray(units, dtype=np.float64) - 1
+    if (freedom < 1).any():
+        raise MeasureError(
+            f"A minimum detectable effect of {freedom.min() + 1:g} units was asked for; it needs at least 2."
+        )
     # stdtrit is the quantile of Student's t; scipy.stats.t gives the same bits in a hundred times the time.
-    factor = special.stdtrit(units - 1, 1 - alpha / (2 * comparisons)) + special.stdtrit(units - 1, power)
+    factor = special.stdtrit(freedom, 1 - alpha / (2 * comparisons)) + special.stdtrit(freedom, power)
     return np.asarray(factor * np.asarray(errors, dtype=np.float64))
-
-
-def deviation_bias(degrees: float) -> float:
-    """What share of the true standard deviation that of a normal sample is on the mean: c4, for degrees of freedom.
-
-    sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2): 0.8 of two numbers, 0.97 of nine. An mde that is printed from
-    the spread of few seeds is too fine by this factor unless it is divided by it.
-
-    >>> round(deviation_bias(1), 3), round(deviation_bias(8), 3)
-    (0.798, 0.969)
-    """
-    return float(np.sqrt(2 / degrees) * np.exp(special.gammaln((degrees + 1) / 2) - special.gammaln(degrees / 2)))
 
 
 def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate:
@@ -244,7 +265,8 @@ def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate:
     share = np.asarray(successes, dtype=np.float64) / trials
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     error = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
-    return Estimate(share, np.maximum(0.0, centre - z * error), np.minimum(1.0, centre + z * error), error)
+    low, high = np.maximum(0.0, centre - z * error), np.minimum(1.0, centre + z * error)
+    return Estimate(share, low, high, error, np.full(share.shape, trials - 1.0))
 
 
 def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int, level: float = 0.95) -> Estimate:
@@ -260,7 +282,7 @@ def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int, level: f
     error = np.sqrt((up + down - (up - down) ** 2) / (trials + 2))
     reach = stats.norm.ppf(0.5 + level / 2) * error
     low, high = np.maximum(-1.0, up - down - reach), np.minimum(1.0, up - down + reach)
-    return Estimate((more - less) / trials, low, high, error)
+    return Estimate((more - less) / trials, low, high, error, np.full(error.shape, trials - 1.0))
 
 
 def _checked(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Numbers, Numbers]:
@@ -278,25 +300,85 @@ def _checked(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Numbers, N
     return above, below
 
 
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """How ratios vary over units drawn within strata, arrays of shape (plans,).
+
+    `freedom` is n - 1, of several strata Satterthwaite's (sum_h v_h)^2 / sum_h (v_h^2 / (n_h - 1)), v_h what the
+    stratum adds to the variance. `shortfall` is the variance by that of a bootstrap within the strata, which is
+    v_h (n_h - 1) / n_h in each.
+    """
+
+    error: Numbers
+    freedom: Numbers
+    shortfall: Numbers
+
+    @classmethod
+    def of(cls, above: Numbers, below: Numbers, strata: StratumLabels | None) -> _Spread:
+        squares, counts = [], []
+        for own in _members(strata, below.size):
+            residuals = above[:, own] - ratio(above[:, own], below[own])[:, None] * below[own]
+            counts.append(residuals.shape[1])
+            squares.append(np.square(residuals).sum(axis=1) * counts[-1] / (counts[-1] - 1))
+        units = np.array(counts, dtype=np.float64)
+        variances = np.sum(squares, axis=0)
+        # Without any variance the strata share it as they share the units.
+        shares = np.where(
+            variances > 0, squares / np.where(variances > 0, variances, 1.0), (units / units.sum())[:, None]
+        )
+        freedom = (units[0] - 1) * np.ones(len(above))
+        if len(counts) > 1:
+            freedom = 1 / (np.square(shares) / (units - 1)[:, None]).sum(axis=0)
+        shortfall = 1 / (shares * ((units - 1) / units)[:, None]).sum(axis=0)
+        return cls(np.asarray(np.sqrt(variances) / below.sum()), freedom, shortfall)
+
+
 def expanded_levels(level: float, units: int) -> tuple[float, float]:
     """The percentile levels of the expanded interval (Hesterberg 2015).
 
     The tail is the normal one at Student's quantile times sqrt(n / (n - 1)).
     """
-    student = special.stdtrit(units - 1, 0.5 + level / 2)
-    tail = float(stats.norm.cdf(-student * np.sqrt(units / (units - 1))))
+    tail = float(_tail(level, np.array(units - 1.0), np.array(units / (units - 1))))
     return tail, 1 - tail
 
 
-def _studentised(normalised: float, units: int) -> float:
-    """Turn |sum d| / sqrt(sum d^2), which is bounded by sqrt(units), into the t statistic of the same
-    differences.
+def _tail(level: float, freedom: Numbers, shortfall: Numbers) -> Numbers:
+    return np.asarray(special.ndtr(-special.stdtrit(freedom, 0.5 + level / 2) * np.sqrt(shortfall)))
+
+
+def _members(strata: StratumLabels | None, units: int) -> list[NDArray[np.intp] | slice]:
+    """The units of each stratum; all of them without strata."""
+    if strata is None:
+        return [slice(None)]
+    labels = np.asarray(strata)
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    if labels.shape != (units,) or min(each.size for each in members) < 2:
+        raise MeasureError(f"Strata of {units} units are one label for each, of 2 units at least; {labels} were given.")
+    return [slice(None)] if len(members) == 1 else list(members)
+
+
+def _normalised(values: Sequence[Numbers], signs: Numbers, members: Sequence[NDArray[np.intp] | slice]) -> Numbers:
+    """T of `sign_flips` as z, which is bounded: z^2 = n T^2 / (n - 1 + T^2), of shape (flips, plans).
+
+    Of one stratum this is |sum_u s_u d_u| / sqrt(sum_u d_u^2).
     """
+    total, spread = np.zeros((len(signs), len(values[0]))), np.zeros((len(signs), len(values[0])))
+    for own, part in zip(members, values, strict=True):
+        flipped, count = signs[:, own] @ part.T, part.shape[1]
+        total += flipped
+        spread += (count * np.square(part).sum(axis=1) - np.square(flipped)) / (count - 1)
+    units = signs.shape[1]
+    below = np.maximum((units - 1) * spread + np.square(total), 0.0) / units
+    return np.asarray(np.abs(total) / np.sqrt(np.where(below > 0, below, 1.0)))
+
+
+def _studentised(normalised: float, units: int) -> float:
+    """Turn z of `_normalised`, which is bounded by sqrt(units), into the T of the same differences."""
     left = units - normalised**2
     return normalised * float(np.sqrt((units - 1) / left)) if left > 1e-9 * units else float("inf")
 
 
-def resampled_counts(units: int, resamples: int, seed: Seed) -> Iterator[Numbers]:
+def resampled_counts(units: int, resamples: int, seed: Seed | np.random.Generator) -> Iterator[Numbers]:
     """Resamples of units with replacement, in blocks (some, units) of how often each was drawn: rows sum to `units`."""
     generator = np.random.default_rng(seed)
     for some in _blocks(units, resamples):

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from layerwise.measure.language.evaluation_data import Piece
-from layerwise.measure.stats.grid import FEWEST_UNITS, Grid
-from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
+from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece
+from layerwise.measure.stats.statistics import Numbers, StratumLabels, ratio, standard_error
 
 REST = "the rest"
 
@@ -53,6 +52,18 @@ class Strata:
             weight[of_task[task]] += tokens / total
         return cls(of_task, weight)
 
+    @classmethod
+    def labels(cls, grid: Grid) -> StratumLabels:
+        """The stratum of each unit of a grid that holds the whole text, in the order of `Grid.by_unit`."""
+        return cls.labels_of(unit_pieces(grid))
+
+    @classmethod
+    def labels_of(cls, units: Mapping[Piece, int]) -> StratumLabels:
+        """The stratum of each of these units, which are given with their tokens."""
+        strata = cls.of(units)
+        names = list(strata.weight)
+        return np.array([names.index(strata.of_task[task]) for task, _, _ in units], dtype=np.intp)
+
     def at_most(self, count: int) -> Strata:
         """The same text with no more than `count` strata: the smallest are taken together with the rest.
 
@@ -67,6 +78,14 @@ class Strata:
         for name, share in self.weight.items():
             weight[names[name]] += share
         return Strata({task: names[name] for task, name in self.of_task.items()}, weight)
+
+
+def unit_pieces(grid: Grid) -> dict[Piece, int]:
+    """The units of a grid, in the order of `Grid.by_unit`, with their tokens."""
+    whole = grid.unit() == "document"
+    tokens = grid.by_unit(grid.tokens).tolist()
+    names = dict.fromkeys((task, document, WHOLE if whole else window) for task, document, window in grid.cells)
+    return {name: round(own) for name, own in zip(names, tokens, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)

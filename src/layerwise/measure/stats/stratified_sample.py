@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from layerwise.measure.language.evaluation_data import Piece
+from layerwise.measure.stats.grid import Piece
 from layerwise.measure.stats.strata import Strata
 
 

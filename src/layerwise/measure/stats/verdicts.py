@@ -31,8 +31,8 @@ from scipy import optimize
 from scipy.special import stdtr, stdtrit  # Student's t: the bits of scipy.stats.t, in a hundredth of its time
 
 from layerwise.errors import MeasureError
-from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, WHOLE, Piece, shuffled
-from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
+from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, shuffled
+from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
 from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
 from layerwise.measure.stats.strata import Effect, Strata, stratified
 from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion

@@ -12,7 +12,7 @@ from layerwise.stack import Stack
 from layerwise.swarm.messages import Done, RemoteLayer, UnloadLayers
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.blocks import byte_count, load_message
-from layerwise.swarm.placement.placement import assign, rebalance
+from layerwise.swarm.placement.placement import Placement, assign, rebalance
 from layerwise.swarm.placement.replication import Capacity
 from layerwise.swarm.routing.deadlines import DeadlineRule
 from layerwise.swarm.routing.live_plan import layers_of
@@ -55,6 +55,11 @@ class Supply:
     def held(self, node: str) -> tuple[RemoteLayer, ...]:
         """The layers that a node is to hold, those of other models among them."""
         return self._with_others(self.placement.layers[node])
+
+    def forget(self, node: str) -> None:
+        """A node was started again: it holds no layer."""
+        others = {name: held for name, held in self.placement.layers.items() if name != node}
+        self.placement = Placement(others)
 
     async def fill(self, transport: Transport, members: NodeRecords, rule: DeadlineRule) -> None:
         """Send every node its layers. Raises `SwarmError` where one cannot take them."""

@@ -28,6 +28,8 @@ class ReplicaComparison:
         self.calling = calling
         self.members = members
         self.trust = Trust(SpotCheck(share, seed)) if share else None
+        if self.trust is not None:
+            members.when_joined.append(self.trust.readmit)
         self._numbers = count()
 
     def reason(self, node: str, hop: Hop, reply: Reply, *, begins: bool) -> str | None:

@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from fractions import Fraction
+from math import ceil, floor, sqrt
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.trust.norm_bounds import NormBounds, Norms
@@ -39,7 +40,8 @@ def tolerance(width: int, visits: int, eps: float) -> float:
 class SpotCheck:
     """Which hops are compared with a replica's answer; the same hops for the same seed.
 
-    Of every node: the `first` hops, one drawn from each run of 1 / `share` hops, and the first hop of every
+    Of every node: the `first` hops, one drawn from each run of 1 / `share` hops (on the mean, where that is
+    no whole number), and the first hop of every
     `requests`-th request, at which a replica needs no history.
     """
 
@@ -58,9 +60,11 @@ class SpotCheck:
         """Whether the node's hop of this number is compared; `request` is the request's number if it begins here."""
         if hop < self.first or (request is not None and request % self.requests == self.requests - 1):
             return True
-        run = int(1 / self.share)
-        text = f"{self.seed} {node} {hop // run}".encode()
-        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) % run == hop % run
+        share = Fraction(str(self.share))
+        run = floor(hop * share)
+        first, until = (ceil(number / share) for number in (run, run + 1))
+        text = f"{self.seed} {node} {run}".encode()
+        return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) % (until - first) == hop - first
 
 
 @dataclass(frozen=True, slots=True)

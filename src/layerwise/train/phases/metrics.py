@@ -158,7 +158,7 @@ def arm_rows(rows: Iterable[Score]) -> list[Score]:
     for arm, group in groupby(models, key=_arm):
         own = list(group)
         values = [row.value for row in own]
-        low, high = over_seeds(values) if len(values) > 1 else (own[0].low, own[0].high)
+        low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
         mean = float(np.mean(values))
         scores.append(
             Score(HELD_OUT, arm, "test", "nll", mean, low, high, documents=own[0].documents, tokens=own[0].tokens)
@@ -173,7 +173,7 @@ def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], what: str = "")
     """
     rows = []
     for rate, tried in sorted(losses.items()):
-        low, high = over_seeds(tried) if len(tried) > 1 else (None, None)
+        low, high = over_seeds(tried)
         rows.append(Score(RATES, arm, f"{rate:g}", f"{what}nll", float(np.mean(tried)), low, high))
     return [*rows, Score(RATES, arm, f"{best_rate(means(losses)):g}", f"{what}chosen", 1.0)]
 

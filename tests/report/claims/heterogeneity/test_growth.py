@@ -119,9 +119,11 @@ def test_one_seed_decides_nothing() -> None:
 
 
 def test_a_ratio_is_paired_by_seed() -> None:
-    row = loss_ratio_row("published", {0: 1.0, 1: 2.0}, {0: 4.7, 1: 9.4}, "uniform", "tokens")
-    assert (row.value, row.low, row.high) == pytest.approx((4.7, 4.7, 4.7))
-    assert log(row.value) == pytest.approx(log(4.7))
+    row = loss_ratio_row("published", {0: 1.0, 1: 2.0}, {0: 4.0, 1: 12.5}, "uniform", "tokens")
+    reach = 12.7062 * log(6.25 / 4) / 2  # Student's quantile of one degree of freedom
+    assert (log(row.value), log(row.low or 1), log(row.high or 1)) == pytest.approx(
+        (log(5), log(5) - reach, log(5) + reach), rel=1e-5
+    )
 
 
 def test_without_a_schedule_beside_uniform_nothing_is_measured() -> None:

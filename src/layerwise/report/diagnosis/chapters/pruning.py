@@ -39,8 +39,9 @@ def pruning(evidence: Evidence) -> Chapter:
         picture.controls(),
         card(None, picture.html()),
         note(
-            "Grey: random sets of as many layers, their mean (dashed) and where 95 % of them fall. A score that does"
-            " not leave this band, or does no better than dropping the deepest layers but the last, has chosen nothing."
+            "Grey: random sets of as many layers, their mean (dashed), the least and the most of them; where 20 are"
+            " drawn, another falls between in 90 of 100 cases. A score that does not leave this band, or does no better"
+            " than dropping the deepest layers but the last, has chosen nothing."
         ),
     )
     return HEADING.chapter(body, (picture,))

@@ -37,7 +37,7 @@ def differences(evidence: Evidence) -> Chapter:
         note(
             "The dotted line is no difference: the null. Differences are paired by seed and their intervals are over"
             " seeds, each its arm's own; verdicts go by p corrected over the arms that have the same metric. Small dots"
-            " are seeds; an arm's own loss has an interval over seeds where there are several, else over documents. The"
+            " are seeds; an arm's own loss has an interval over documents, and over seeds where there are several. The"
             " dotted line beside the losses is a table of token pairs, counted on the same text: what needs no layers."
         ),
         *((folded("Every difference", table),) if rows.body else ()),

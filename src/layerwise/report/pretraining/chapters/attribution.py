@@ -30,7 +30,7 @@ def attribution(evidence: Evidence) -> Chapter:
             " token (Sundararajan et al. 2017), of the difference of the two logits. The share of the tokens is what a"
             " model has whose decision comes from all of them alike; with shuffled labels there was nothing to learn."
             " Preference is linguistic minus surface, each beyond its share of the tokens, in points. Intervals are"
-            " over seeds, of a single seed over sentences."
+            " over sentences, and over seeds where there are several."
             + ("" if gap is None else f" At most {fixed(100 * gap, 2)} % is missing from completeness.")
         ),
     )

@@ -24,7 +24,7 @@ def fine_tuning(evidence: Evidence) -> Chapter:
         answers(tuple(fine_tuning_findings(run))),
         four.html(),
         note(
-            "The score is of test examples, its interval over seeds of pretraining. Steps and seconds are those to one"
+            "The score is of test examples, its interval over them and over seeds. Steps and seconds are those to one"
             " score on the selection set, by default the highest that every fine-tuning of the backbone reaches; beside"
             " them the ratio to the backbone's, paired by seed. With ≥ a fine-tuning never reached it, and"
             " the number is a lower bound. Seconds are the steps times the median time of one, without evaluations."

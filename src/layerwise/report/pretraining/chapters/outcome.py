@@ -30,8 +30,8 @@ def outcome(evidence: Evidence) -> Chapter:
         answers(outcome_findings(run)),
         cards(pictures, "grid pair"),
         note(
-            "Large marks are arms with their interval, over seeds where there are several, else over documents or"
-            " pairs; small dots are seeds. The dotted line is chance."
+            "Large marks are arms with their interval, over documents or pairs, and over seeds where there are"
+            " several; small dots are seeds. The dotted line is chance."
         ),
         folded("Every number", rows.html()),
     )

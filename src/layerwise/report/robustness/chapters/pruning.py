@@ -51,7 +51,7 @@ def pruning(evidence: Evidence) -> Chapter:
             "The arm “retrained” is refined anew at every number of layers, with evenly spaced layers alone: what can"
             " be had for the price of training again."
             if "retrained" in arms
-            else "Ribbons are intervals over seeds where there are several, else over examples.",
+            else "Ribbons are intervals over examples, and over seeds where there are several.",
             "" if run.reference is None else " The dotted line is chance.",
         ),
     )

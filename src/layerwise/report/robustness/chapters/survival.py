@@ -93,7 +93,7 @@ def _key(run: RobustnessScores) -> Safe:
         element("span", class_="tone ramp-tone"),
         f" the best arm in order. The colour is the share of that way that is left, in {scale}. An arm survives when"
         " even the low end of its interval keeps three quarters of it, and is lost when even the high end keeps less"
-        " than one quarter. Intervals are over seeds where there are several, else over examples. Of layers left out,"
+        " than one quarter. Intervals are over examples, and over seeds where there are several. Of layers left out,"
         " those kept are evenly spaced; merged models take any layer from any model; an ensemble runs in random order.",
     )
 
