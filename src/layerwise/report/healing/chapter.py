@@ -7,7 +7,7 @@ from layerwise.report.figures.dot_plot import Dots, dots
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.healing.lookup import ALL, HEALING, PRUNED, RANDOM, WHOLE, HealingScores
-from layerwise.report.healing.tables import cost_table, healing_sentences, rate_table, task_table
+from layerwise.report.healing.tables import cost_table, healing_markdown, healing_sentences, rate_table, task_table
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note, spaced
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.group import ChapterGroup
@@ -103,6 +103,7 @@ def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 HEALED = ChapterGroup(
     HEALING,
     (healing,),
+    (healing_markdown,),
     present=lambda evidence: any(score.measure == HEALING for score in evidence.data.scores),
     tiles=_tiles,
 )
