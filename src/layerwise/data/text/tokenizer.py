@@ -18,6 +18,7 @@ from tokenizers import decoders, models, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from layerwise.bounded import SETTINGS_SIZE, Unreadable, kind_of, read_bytes, shortened
+from layerwise.data.hub import asked_once
 from layerwise.errors import DataError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
@@ -48,9 +49,10 @@ def load_tokenizer(
         if len(candidates) == 1:
             return read_llama2c(candidates[0])
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            source, revision=revision, trust_remote_code=trust_remote_code
-        )
+        with asked_once(source):
+            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                source, revision=revision, trust_remote_code=trust_remote_code
+            )
     # The Hub client, the tokenizers library and the model classes raise nearly every built-in error here.
     except Exception as error:
         reason = shortened(str(error).strip().split("\n")[0], 200)
