@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Action
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
@@ -32,7 +33,7 @@ class Verification(ModelOptions, Action):
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read."""
         if self.plan is not None:
-            Plan.parse(self.plan)
+            given_plan(self.plan)
 
     def act(self, reporter: Reporter) -> int:
         """Report which laws hold; returns 1 if one does not."""
