@@ -84,7 +84,7 @@ UNREACHED = (getattr(_http, "httpx2", None) or _http.httpx).ConnectError
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("tyni", "no folder tyni here, and the hub cannot"), ("dmeo", "mean demo?")]
+    ("name", "said"), [("tyni", "no folder tyni here, and the hub"), ("dmeo", "mean demo?")]
 )
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
     client = NoNetwork()

@@ -46,9 +46,9 @@ def _unknown(error: UnknownOptionError) -> str:
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
         text = f"{verb} has no {flag}, which is an option of {', '.join(known[:_NAMED])}{more}."
         lengths = [f"--{name}" for name in LENGTHS if verb in verbs and f"--{name}" in _flags(verb)]
-        return (
-            f"{text} How long it trains is said by {' or '.join(lengths)}." if flag == "--tokens" and lengths else text
-        )
+        if flag == "--tokens" and lengths:
+            text += f" How long it trains is said by {' or '.join(lengths)}."
+        return text
     names = {name.lstrip("-"): name for each in error.argument_collection if each.parse for name in each.names}
     harmless = [name for name in names if name.replace("-", "_") not in CONSEQUENTIAL]
     near = get_close_matches(flag.lstrip("-"), harmless, n=1)
