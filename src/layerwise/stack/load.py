@@ -60,8 +60,8 @@ def load(
     *,
     layers: str | None = None,
     tokenizer: Any | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
     adding: tuple[str, ...] = (),
@@ -103,7 +103,15 @@ def load(
         name = str(model)
         location = location_of(name)
         opening = _Opening(
-            location, device, dtype, revision, trust_remote_code, adding, layers, resident_layers, device_map
+            location,
+            str(device),
+            str(dtype).removeprefix("torch."),
+            revision,
+            trust_remote_code,
+            adding,
+            layers,
+            resident_layers,
+            device_map,
         )
         with asked_once(location):
             module, resident = opening.open()
