@@ -83,9 +83,7 @@ UNREACHED = (getattr(_http, "httpx2", None) or _http.httpx).ConnectError
 """What the client of huggingface_hub raises without a network; which client that is depends on its version."""
 
 
-@pytest.mark.parametrize(
-    ("name", "said"), [("tyni", "no folder tyni here, and the hub"), ("dmeo", "mean demo?")]
-)
+@pytest.mark.parametrize(("name", "said"), [("tyni", "no folder tyni here, and the hub"), ("dmeo", "mean demo?")])
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
     client = NoNetwork()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)

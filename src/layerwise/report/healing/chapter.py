@@ -42,7 +42,8 @@ def healing(evidence: Evidence) -> Chapter:
         note(
             "pruned: before healing, its interval over documents. whole: the whole model trained on the same tokens by "
             "their labels; what it gains is what the text gives, and is taken off the net share. random: random plans "
-            "of the same size, healed as long; all shares are of what the plan that was asked for loses. Intervals of what was trained are over seeds, each a faint dot."
+            "of the same size, healed as long; all shares are of what the plan that was asked for loses. Intervals of "
+            "what was trained are over seeds, each a faint dot."
         ),
         element("ul", *(element("li", text) for text in healing_sentences(run)), class_="fates"),
         element("h3", "By task"),
