@@ -20,7 +20,7 @@ prints the message alone; in Python a caller distinguishes them by their classes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 
@@ -97,14 +97,14 @@ _LISTED = 60
 """Names of an "unknown name" message: more than there are of anything that layerwise itself names."""
 
 
-def near_matches(word: str, known: Iterable[str]) -> str:
-    """The tail of an "unknown name" message: the close spellings first, else everything there is.
+def near_matches(word: str, known: Iterable[str], unsuggested: Collection[str] = ()) -> str:
+    """The tail of an "unknown name" message: the close spellings first, but for those `unsuggested`; else all there is.
 
     >>> near_matches("painter", ["painters", "leave_one_out"])
     'did you mean painters? Known: leave_one_out, painters'
     """
     names = sorted(known)
-    close = get_close_matches(word, names, n=3, cutoff=0.6)
+    close = get_close_matches(word, [name for name in names if name not in unsuggested], n=3, cutoff=0.6)
     more = f", ... ({len(names):,} in all)" if len(names) > _LISTED else ""
     listing = f"Known: {', '.join(names[:_LISTED])}{more}"
     return f"did you mean {' or '.join(close)}? {listing}" if close else listing

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM
 
 import layerwise
 from cli.command import layerwise as command
 from cli.conftest import save_llama, save_texts
-from layerwise.errors import OptionError
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments import verbs
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.sweep.config import Sweep
+from layerwise.plan import Plan
 from layerwise.results import Run
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
@@ -147,3 +152,37 @@ def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
     for module in (layerwise.train, layerwise.study):
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             module.nothing  # noqa: B018
+
+
+def test_a_table_that_is_not_there_is_refused_with_those_that_are(result: layerwise.Result) -> None:
+    with pytest.raises(LayerwiseError, match=r"has no rows of 'efect'; did you mean effect\? Known: effect, "):
+        result.table("efect")
+
+
+def test_a_module_and_a_list_of_texts_are_opened(result: layerwise.Result, model: Path, tmp_path: Path) -> None:
+    stack = layerwise.load(model, dtype=torch.float64, device=torch.device("cpu"))
+    assert stack.dtype == torch.float64
+    module = AutoModelForCausalLM.from_pretrained(model, trust_remote_code=False).eval()
+    texts = [f"the text of the number {number}, " * 8 for number in range(9)]
+    options = {"families": (), "plan": [Plan.parse("0-2")], "similarity": False, "reporter": Silent()}
+    opened = layerwise.sweep(module, texts, run=tmp_path / "module", **options)
+    named = layerwise.sweep(layerwise.load(model), Corpus.of(texts), run=tmp_path / "named", **options)
+    assert opened.table("effect").equals(named.table("effect"))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: layerwise.sweep(12, ["a"], reporter=Silent()), "a model is a name, a folder, .* found int"),
+        (lambda: layerwise.sweep("demo", {"a": 1}, reporter=Silent()), "a list of strings; found dict"),
+        (lambda: layerwise.sweep("demo", ["a", 1], reporter=Silent()), "a list of strings; found list"),
+        (lambda: layerwise.search("demo", [], "layers=9", reporter=Silent()), "holds no document"),
+        (lambda: layerwise.diagnose("demo", dtype=torch.int8, reporter=Silent()), "--dtype takes .* found 'int8'"),
+        (lambda: layerwise.load("demo", dtype=torch.int8), "dtype 'int8' is not known"),
+        (lambda: Corpus(["a"]), "Corpus.of"),
+        (lambda: Corpus("texts", ("a",)), "Corpus.of"),
+    ],
+)
+def test_what_is_no_model_or_text_is_refused(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(LayerwiseError, match=said):
+        call()

@@ -76,8 +76,8 @@ def test_edits(edited: Plan, text: str) -> None:
         (lambda: edits.shuffle(WHOLE, 0, 8, None), "a seed is a whole number"),  # type: ignore[arg-type]
         (lambda: edits.repeat(WHOLE, 0, 8, 0), "from 1 up"),
         (lambda: edits.repeat(WHOLE, 0, 8, 2_000), "more than 10,000"),
-        (lambda: edits.parallel(WHOLE, 0, 2, "sum"), "is a Merge"),  # type: ignore[arg-type]
-        (lambda: edits.parallel(WHOLE, 0, 1, "sum"), "is a Merge"),  # type: ignore[arg-type]
+        (lambda: edits.parallel(WHOLE, 0, 2, "sum"), "is a Reduction"),  # type: ignore[arg-type]
+        (lambda: edits.parallel(WHOLE, 0, 1, "sum"), "is a Reduction"),  # type: ignore[arg-type]
         (lambda: edits.compose(), "one plan or more"),
     ],
 )

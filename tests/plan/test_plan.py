@@ -89,7 +89,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Group(()), "at least one layer"),
     (lambda: Group([ONE]), "a tuple of Plan"),  # type: ignore[arg-type]
     (lambda: Group((Visit(0),)), "a tuple of Plan"),  # type: ignore[arg-type]
-    (lambda: Group((ONE,), "sum"), "such as Merge"),  # type: ignore[arg-type]
+    (lambda: Group((ONE,), "sum"), "such as Reduction"),  # type: ignore[arg-type]
     (lambda: Group((ONE,), times=-1), "from 1 up"),
     (lambda: Group((Plan((Visit(0, 6_000),)),) * 2), "more than 10,000"),
     (lambda: Block(Visit(0)), "holds a Plan"),  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Plan((Visit(0, 6_000), Visit(0, 6_000))), "more than 10,000"),
     (lambda: Reduction("meen"), "did you mean mean"),  # type: ignore[arg-type]
     (lambda: Reduction(None), "unknown merge rule"),  # type: ignore[arg-type]
-    (lambda: Reduction("mean", 1.0), "takes no gain"),
+    (lambda: Reduction("mean", 1.0), r"takes no gain.*write Reduction\('gain'"),
     (lambda: Reduction("gain"), "a gain is a number"),
     (lambda: Reduction("gain", True), "a gain is a number"),
     (lambda: Reduction("gain", "2"), "a gain is a number"),  # type: ignore[arg-type]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
+from huggingface_hub import constants
+from huggingface_hub.utils import _http
 from safetensors.torch import load_file, save_file
 from transformers import AlbertConfig, AlbertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
@@ -63,6 +65,37 @@ def test_a_hub_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(CheckpointError, match=r"nobody/no-such-model could not be loaded"):
         load("nobody/no-such-model")
+
+
+class NoNetwork:
+    """A client of the hub whose every request fails, as without a network; it counts them."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def request(self, **what: object) -> NoReturn:
+        self.asked += 1
+        raise UNREACHED("no network")
+
+    def head(self, *what: object, **more: object) -> NoReturn:
+        self.request()
+
+
+UNREACHED = (getattr(_http, "httpx2", None) or _http.httpx).ConnectError
+"""What the client of huggingface_hub raises without a network; which client that is depends on its version."""
+
+
+@pytest.mark.parametrize(("name", "said"), [("tyni", "no folder tyni here, and the hub"), ("dmeo", "mean demo?")])
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
+    client = NoNetwork()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(_http, "_GLOBAL_CLIENT", client)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with pytest.raises(CheckpointError) as caught:
+        load(name)
+    assert client.asked == 1
+    assert said in str(caught.value)
+    assert not constants.HF_HUB_OFFLINE
 
 
 def test_a_file_instead_of_a_folder(folder: Path) -> None:

@@ -91,3 +91,11 @@ def test_methods_kept_as_attributes_follow_the_twin() -> None:
     with stack.under(Plan.parse("5 0")):
         assert model.model.layers[1].own_slot() == 1
     assert block.own_slot() == 0
+
+
+def test_the_share_of_the_laws_that_are_tested_rises_to_one() -> None:
+    shares: list[float] = []
+    laws = verify(load(tiny_llama()), "0-1 3.attn 4-5", progress=shares.append)
+    assert shares == sorted(shares)
+    assert (len(shares), shares[-1]) == (6, 1.0)
+    assert all(law.holds is not False for law in laws)

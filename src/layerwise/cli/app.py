@@ -20,6 +20,7 @@ from layerwise.cli.export import export
 from layerwise.cli.plan import plan
 from layerwise.cli.report import report
 from layerwise.cli.run import run
+from layerwise.cli.unread import unread
 from layerwise.errors import LayerwiseError
 from layerwise.experiments.catalogue import CATALOGUE, configuration
 from layerwise.experiments.terminal import errors, write
@@ -92,9 +93,7 @@ def main() -> None:
         refuse(str(error))
     except CycloptsError as error:
         chain = " ".join(error.command_chain or ())
-        # The list of all commands is left out: the near match is named, and the help has the list.
-        what = str(error).partition(" Available commands:")[0]
-        refuse(f"{what}\nlayerwise {chain}{' ' if chain else ''}--help lists the options")
+        refuse(f"{unread(error, sys.argv[1:])}\nlayerwise {chain}{' ' if chain else ''}--help lists the options")
 
 
 def refuse(message: str) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from layerwise.bounded import named
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.results import Run
@@ -14,6 +15,20 @@ SEARCH = "search"
 
 CHOSEN = "chosen"
 """The metric of the row, one of a run, whose subject is the plan that the search chose; the task is its budget."""
+
+
+def given_plan(text: str) -> Plan:
+    """The plan whose text is `text`. Raises `PlanError`, which tells the name of a run from a plan with a mistake."""
+    try:
+        return Plan.parse(text)
+    except PlanError as error:
+        if error.position != 0 or not text[0].isalpha() or " " in text.strip():
+            raise
+        found = "a run, and no plan" if is_run(Path(text)) else "no plan, and there is no run of that name here"
+        raise PlanError(
+            f'{named(text)} is {found}; a plan is written as the numbers of layers, as in "0-13 18-31", and only '
+            "`layerwise heal` and `layerwise save` take a run: of `layerwise search`, for the plan that it chose"
+        ) from error
 
 
 def chosen_plan(text: str) -> Plan:
@@ -27,7 +42,7 @@ def chosen_plan(text: str) -> Plan:
     """
     folder = Path(text).expanduser()
     if not is_run(folder):
-        return Plan.parse(text)
+        return given_plan(text)
     with Run.open(folder) as run:
         chosen = run.store.scores(SEARCH, metric=CHOSEN)
     if not chosen:

@@ -22,6 +22,9 @@ from layerwise.experiments.preset import PRESET, with_preset
 LARGEST = 2**53
 """The largest whole number that an option takes: floats count no further."""
 
+CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
+"""Options that discard results, run what others wrote, or publish: no near match of a misspelt name suggests them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -125,7 +128,9 @@ def check_names(kind: type, names: Iterable[str], where: str = "") -> None:
     options = options_of(kind)
     for name in names:
         if name not in options:
-            raise OptionError(f"{where}there is no option {named(name)!r}; {near_matches(name, options)}")
+            raise OptionError(
+                f"{where}there is no option {named(name)!r}; {near_matches(name, options, CONSEQUENTIAL)}"
+            )
 
 
 def plain(config: object) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -32,3 +34,14 @@ class Silent:
 
     def result(self, text: str | Text) -> None:
         """Drop a result."""
+
+
+@contextmanager
+def waiting(reporter: Reporter, what: str) -> Iterator[None]:
+    """Within the context `what` is done, which nobody can say the share of: it is said, and a bar shows the time."""
+    reporter.log(what)
+    reporter.progress(what, 0.0)
+    try:
+        yield
+    finally:
+        reporter.progress(what, 1.0)

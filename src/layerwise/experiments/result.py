@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerwise.errors import MeasureError, near_matches
 from layerwise.results import Run
 from layerwise.results.rows import Loss, Score
 
@@ -45,10 +46,18 @@ class Result:
             return summary(report_data(run))
 
     def table(self, measure: str | None = None) -> pandas.DataFrame:
-        """The scores as a data frame with the columns of `Score`; `measure` keeps the rows of one measure."""
+        """The scores as a data frame with the columns of `Score`; `measure` keeps the rows of one measure.
+
+        Raises `MeasureError`, which names the measures of the run, for one that has no rows.
+        """
         import pandas
 
-        rows = [row for row in self.rows if measure in (None, row.measure)]
+        rows = self.rows
+        if measure is not None:
+            measures = {row.measure for row in rows}
+            if measure not in measures:
+                raise MeasureError(f"{self.folder} has no rows of {measure!r}; {near_matches(measure, measures)}")
+            rows = [row for row in rows if row.measure == measure]
         columns = list(Score.__dataclass_fields__)
         return pandas.DataFrame([[getattr(row, name) for name in columns] for row in rows], columns=columns)
 

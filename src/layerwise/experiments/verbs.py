@@ -3,7 +3,8 @@
     result = layerwise.sweep(stack, corpus, families=("painters",))
     result.rows, result.table(), result.report("page.html")
 
-A model and a text are opened objects, or what the command line takes: a name, a path. `options` are the fields of the
+A model is a `Stack`, a model of transformers or any torch module, a text a `Corpus` or a list of strings; or either is
+what the command line takes: a name, a path. `options` are the fields of the
 experiment's configuration; a path may be given as a text, and a tuple as a list. Without a `reporter` the terminal or
 the notebook shows the progress; `Silent()` shows nothing. Rows go into a run folder (option `run`), and the same call
 resumes.
@@ -11,10 +12,11 @@ resumes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from layerwise.errors import DataError, ModelError
 from layerwise.experiments.catalogue import configuration, experiment
 from layerwise.experiments.comparison.result import ComparisonResult
 from layerwise.experiments.experiment import Inputs
@@ -25,14 +27,19 @@ from layerwise.experiments.routing.result import RoutingResult
 from layerwise.experiments.search.result import SearchResult
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from layerwise.data.text.corpus import Corpus
     from layerwise.plan import Plan
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack
 
+    Model = Stack | nn.Module
+    Text = Corpus | Sequence[str]
+
 
 def sweep(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
     **options: Any,
 ) -> Result:  # fmt: skip
     """Measure many plans on one model and text, with intervals; `options` are the fields of `Sweep`.
@@ -44,7 +51,7 @@ def sweep(
 
 
 def diagnose(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
     **options: Any,
 ) -> Result:  # fmt: skip
     """Measure which layers of a model matter, with an interval and a null beside every score.
@@ -56,7 +63,7 @@ def diagnose(
 
 
 def search(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, budget: Budget | str | None = None, *,
+    model: Model | str | Path, text: Text | str | Path | None = None, budget: Budget | str | None = None, *,
     reporter: Reporter | None = None, **options: Any,
 ) -> SearchResult:  # fmt: skip
     """Search the plan within `budget` that loses least, and confirm it on text that chose nothing.
@@ -68,7 +75,7 @@ def search(
     return SearchResult(perform_verb("search", model, text, reporter, {**given, **options}).folder)
 
 
-def route(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> RoutingResult:
+def route(model: Model | str | Path, *, reporter: Reporter | None = None, **options: Any) -> RoutingResult:
     """Fit a router that chooses a plan for each prompt, and compare it with fixed plans at the same mean layers.
 
     `options` are the fields of `Routing`. The result has `.router` and `.verdicts`; scores are shares of right answers,
@@ -78,7 +85,7 @@ def route(model: Stack | str | Path, *, reporter: Reporter | None = None, **opti
 
 
 def time(
-    model: Stack | str | Path, *, plans: str | Iterable[str], reporter: Reporter | None = None, **options: Any
+    model: Model | str | Path, *, plans: str | Iterable[str], reporter: Reporter | None = None, **options: Any
 ) -> Result:  # fmt: skip
     """Time passes of a model under `plans`, in turns; `options` are the fields of `Timing`.
 
@@ -90,7 +97,7 @@ def time(
 
 
 def frontier(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
     **options: Any,
 ) -> Result:  # fmt: skip
     """Measure what a model loses for the milliseconds that it saves, and whether parallel layers are ever the best way.
@@ -103,7 +110,7 @@ def frontier(
 
 
 def speculate(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, draft: Plan | str | None = None,
+    model: Model | str | Path, text: Text | str | Path | None = None, *, draft: Plan | str | None = None,
     reporter: Reporter | None = None, **options: Any,
 ) -> Result:  # fmt: skip
     """Measure what a model gains by drafting with some of its own layers: with `draft`, or with `search=True`.
@@ -117,7 +124,7 @@ def speculate(
     return perform_verb("speculate", model, text, reporter, {**given, **options})
 
 
-def evaluate(model: Stack | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:
+def evaluate(model: Model | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:
     """Evaluate a language model, or every model of a run, on minimal pairs and on tasks that it is fine-tuned on.
 
     `options` are the fields of `Evaluation`. Accuracy on pairs has chance 0.5. Raises a `LayerwiseError` for options,
@@ -127,7 +134,7 @@ def evaluate(model: Stack | str | Path, *, reporter: Reporter | None = None, **o
 
 
 def layer_weights(
-    model: str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
+    model: str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
 ) -> Result:
     """Measure what each edge of a model's learned layer weights does, and cut those that do little.
 
@@ -138,7 +145,7 @@ def layer_weights(
     return perform_verb("layer-weights", model, text, reporter, options)
 
 
-def train_elc(text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any) -> Result:
+def train_elc(text: Text | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any) -> Result:
     """Pretrain ELC-BERT and its backbone on a text; `options` are the fields of `ElcPretraining`.
 
     The rows are held-out losses in nats per masked token, layer weights, and accuracies on minimal pairs. Raises a
@@ -148,7 +155,7 @@ def train_elc(text: Corpus | str | Path | None = None, *, reporter: Reporter | N
 
 
 def train_growth(
-    model: Stack | str | Path | None = None, text: Corpus | str | Path | None = None, *,
+    model: Model | str | Path | None = None, text: Text | str | Path | None = None, *,
     reporter: Reporter | None = None, **options: Any,
 ) -> Result:  # fmt: skip
     """Train a model in phases, and uniformly beside it; `options` are the fields of `GrowthTraining`.
@@ -161,7 +168,7 @@ def train_growth(
 
 
 def study_layer_weights(
-    text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
+    text: Text | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
 ) -> Result:
     """Compare learned layer weights with their controls; `options` are the fields of `LayerWeightsStudy`.
 
@@ -172,7 +179,7 @@ def study_layer_weights(
 
 
 def study_growth(
-    model: Stack | str | Path | None = None, text: Corpus | str | Path | None = None, *,
+    model: Model | str | Path | None = None, text: Text | str | Path | None = None, *,
     reporter: Reporter | None = None, **options: Any,
 ) -> Result:  # fmt: skip
     """Compare growth schedules, their controls and uniform training; `options` are the fields of `GrowthStudy`.
@@ -184,7 +191,7 @@ def study_growth(
 
 
 def robustness(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, reporter: Reporter | None = None,
+    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
     **options: Any,
 ) -> Result:  # fmt: skip
     """Measure what a model, or every model of a run of trainings, survives; `options` are the fields of `Robustness`.
@@ -196,7 +203,7 @@ def robustness(
 
 
 def train_robust(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, methods: str | Iterable[str],
+    model: Model | str | Path, text: Text | str | Path | None = None, *, methods: str | Iterable[str],
     reporter: Reporter | None = None, **options: Any,
 ) -> Result:  # fmt: skip
     """Train a model by each of `methods`, to work in other layer orders; `options` are the fields of `RobustTraining`.
@@ -209,7 +216,7 @@ def train_robust(
 
 
 def heal(
-    model: Stack | str | Path, text: Corpus | str | Path | None = None, *, plan: str, reporter: Reporter | None = None,
+    model: Model | str | Path, text: Text | str | Path | None = None, *, plan: str, reporter: Reporter | None = None,
     **options: Any,
 ) -> Result:  # fmt: skip
     """Train a model under `plan` to make up for the layers that it leaves out; `options` are the fields of `Healing`.
@@ -222,7 +229,7 @@ def heal(
 
 
 def merge(
-    models: str | Path | Iterable[str | Path], text: Corpus | str | Path | None = None, *,
+    models: str | Path | Iterable[str | Path], text: Text | str | Path | None = None, *,
     reporter: Reporter | None = None, **options: Any,
 ) -> Result:  # fmt: skip
     """Compare models that are merged layer by layer with those they are made of; `options` are those of `Merging`.
@@ -251,8 +258,8 @@ def compare(*runs: Path | str) -> ComparisonResult:
 
 def perform_verb(
     verb: str,
-    model: Stack | str | Path | None,
-    text: Corpus | str | Path | None,
+    model: Model | str | Path | None,
+    text: Text | str | Path | None,
     reporter: Reporter | None,
     options: dict[str, Any],
 ) -> Result:
@@ -261,8 +268,9 @@ def perform_verb(
     from layerwise.experiments.terminal import Terminal
 
     kind = experiment(verb)
-    stack = None if model is None or isinstance(model, str | Path) else model
-    corpus = None if text is None or isinstance(text, str | Path) else text
+    options = {name: _plain(value) for name, value in options.items()}
+    stack = None if model is None or isinstance(model, str | Path) else _stack(model, options.get("tokenizer"))
+    corpus = None if text is None or isinstance(text, str | Path) else _corpus(text)
     if model is not None:
         options = {"model": stack.source.name if stack is not None else str(model), **options}
     if text is not None and corpus is None:
@@ -272,3 +280,51 @@ def perform_verb(
         return perform(config, reporter, Inputs(stack, corpus))
     with Terminal() as terminal:
         return perform(config, terminal, Inputs(stack, corpus))
+
+
+def _stack(model: object, tokenizer: object) -> Stack:
+    """A stack as it is, or that of a module, with the tokenizer that is named or stands beside what it was loaded from.
+
+    Raises `ModelError` for anything else.
+    """
+    from torch import nn
+
+    from layerwise.data.text.tokenizer import load_tokenizer
+    from layerwise.stack import Stack, load
+
+    if isinstance(model, Stack):
+        return model
+    if not isinstance(model, nn.Module):
+        raise ModelError(
+            f"a model is a name, a folder, what layerwise.load returns or a torch module; found {type(model).__name__}"
+        )
+    source = tokenizer or getattr(getattr(model, "config", None), "_name_or_path", None)
+    try:
+        beside = load_tokenizer(str(source)) if source else None
+    except DataError:
+        if tokenizer:
+            raise
+        beside = None
+    return load(model, tokenizer=beside)
+
+
+def _corpus(text: object) -> Corpus:
+    """A corpus as it is, or that of a list of strings. Raises `DataError` for anything else."""
+    from layerwise.data.text.corpus import Corpus
+
+    if isinstance(text, Corpus):
+        return text
+    if isinstance(text, list | tuple) and all(isinstance(each, str) for each in text):
+        return Corpus.of(text)
+    raise DataError(f"a text is a file, a folder, a Corpus or a list of strings; found {type(text).__name__}")
+
+
+def _plain(value: Any) -> Any:
+    """An option as the command line has it: plans as texts, and torch's data types and devices as their names."""
+    from layerwise.plan import Plan
+
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Plan) or type(value).__module__ == "torch":
+        return str(value).removeprefix("torch.")
+    return value

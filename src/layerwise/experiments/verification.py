@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Action
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.plan import Plan
 
 WORDS = {True: "holds", False: "FAILS", None: "n/a"}
@@ -32,7 +33,7 @@ class Verification(ModelOptions, Action):
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read."""
         if self.plan is not None:
-            Plan.parse(self.plan)
+            given_plan(self.plan)
 
     def act(self, reporter: Reporter) -> int:
         """Report which laws hold; returns 1 if one does not."""
@@ -41,7 +42,8 @@ class Verification(ModelOptions, Action):
         from layerwise.stack import verify
 
         plan = Plan.parse(self.plan) if self.plan is not None else Plan.identity(stack.depth)
-        laws = verify(stack, plan)
+        with waiting(reporter, f"verifying {plan}"):
+            laws = verify(stack, plan, progress=lambda share: reporter.progress(f"verifying {plan}", share))
         reporter.result(f"{model_name(stack.source.name)} under {plan}")
         width = max(len(law.name) for law in laws)
         reporter.result("\n".join(f"{WORDS[law.holds]:5}  {law.name:{width}}  {law.detail}" for law in laws))

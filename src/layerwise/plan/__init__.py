@@ -1,6 +1,6 @@
 """The algebra of plans: values, their text, their cost, their wiring, edits of them and families of them.
 
-    plan            Plan, Visit, Group, Block, Merge: the value
+    plan            Plan, Visit, Group, Block, Reduction: the value
     sublayer        Part: the two halves of a layer
     source          the names of models, where a plan takes layers from several
     checks          what no plan may be, of any model

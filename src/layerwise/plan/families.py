@@ -219,7 +219,7 @@ def kendall(
     """
     check_depth(depth, least=3)
     most = most_inversions(depth - 1)
-    eighths = {1, *(round(most * sublayer / 8) for sublayer in range(1, 9))} - {0}
+    eighths = {1, *(round(most * part / 8) for part in range(1, 9))} - {0}
     chosen = eighths if distances is None else set(distances)
     draws = tuple(seeds)
     return tuple(

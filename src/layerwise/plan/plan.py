@@ -59,7 +59,9 @@ class Reduction:
             raise PlanError(f"unknown merge rule {shown(self.rule)}; {near_matches(str(self.rule), rules)}")
         if self.rule != "gain":
             if self.gain is not None:
-                raise PlanError(f"the rule {self.rule} takes no gain, not {shown(self.gain)}; write Merge('gain', ...)")
+                raise PlanError(
+                    f"the rule {self.rule} takes no gain, not {shown(self.gain)}; write Reduction('gain', ...)"
+                )
             return
         if type(self.gain) not in (int, float):
             raise PlanError(f"a gain is a number such as 0.5, not {shown(self.gain)}")
@@ -131,7 +133,7 @@ class Group:
     def __post_init__(self) -> None:
         check_tuple("a group's branches", self.branches, (Plan,))
         if not isinstance(self.merge, Reduction):
-            raise PlanError(f"a group's merge is a Merge, such as Merge('sum'), not {shown(self.merge)}")
+            raise PlanError(f"a group's merge is a Reduction, such as Reduction('sum'), not {shown(self.merge)}")
         check_times(self.times)
         check_size(self.evaluations, self.nesting)
 

@@ -38,7 +38,7 @@ _LAYERS = ("trains", "present", "redraw")
 
 
 def to_plain(schedule: GrowthSchedule) -> dict[str, Any]:
-    """A schedule in plain values; `from_plain(written(schedule)) == schedule`."""
+    """A schedule in plain values; `from_plain(to_plain(schedule)) == schedule`."""
     return {"name": schedule.name, "depth": schedule.depth, "phases": [_written(phase) for phase in schedule.phases]}
 
 

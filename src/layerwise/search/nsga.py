@@ -65,9 +65,9 @@ def nsga(
     sampler = optuna.samplers.NSGAIISampler(population_size=population, seed=seed)
     study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
     for plan in starts:
-        study.enqueue_trial({
-            name: "whole" if int(name) in plan.layers() else "none" for name in distributions
-        })  # fmt: skip
+        choices = {name: "whole" if int(name) in plan.layers() else "none" for name in distributions}
+        if set(choices.values()) <= set(names):  # without the move `drop` no layer can be left out
+            study.enqueue_trial(choices)
     rungs = range(max(1, len(evaluator.tokens) - 1))
     means: dict[Plan, float] = {}
     for _ in range(generations):

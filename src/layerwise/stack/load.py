@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +22,8 @@ from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import shortened, shown
 from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes
-from layerwise.data.model_location import location_of
+from layerwise.data.hub import asked_once
+from layerwise.data.model_location import EMBEDDED, location_of
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.plan import Plan
@@ -59,8 +61,8 @@ def load(
     *,
     layers: str | None = None,
     tokenizer: Any | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "auto",
     revision: str | None = None,
     trust_remote_code: bool = False,
     adding: tuple[str, ...] = (),
@@ -102,11 +104,20 @@ def load(
         name = str(model)
         location = location_of(name)
         opening = _Opening(
-            location, device, dtype, revision, trust_remote_code, adding, layers, resident_layers, device_map
+            location,
+            str(device),
+            str(dtype).removeprefix("torch."),
+            revision,
+            trust_remote_code,
+            adding,
+            layers,
+            resident_layers,
+            device_map,
         )
-        module, resident = opening.open()
+        with asked_once(location):
+            module, resident = opening.open()
+            tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
-        tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
     _refuse_by_name(module)
     stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source, resident=resident)
     inputs = example_inputs(module)
@@ -332,6 +343,13 @@ def _explained(location: str, error: Exception) -> ModelError:
         )
     if "safetensors" in str(error):
         return CheckpointError(f"{location} has no safetensors weights ({reason}); pickled weights are refused")
+    if "cached files" in reason:
+        meant = get_close_matches(location, EMBEDDED, n=1)
+        return CheckpointError(
+            f"{location} could not be loaded: there is no folder {location} here, and the hub cannot be reached; "
+            + (f"did you mean {meant[0]}? If not, " if meant else "")
+            + "give a folder with config.json and model.safetensors, a hub id that this machine can reach, or `demo`"
+        )
     return CheckpointError(
         f"{location} could not be loaded: {reason}\n"
         "give a folder with config.json and model.safetensors, a hub id that this machine can reach, or `demo`"

@@ -28,6 +28,15 @@ from layerwise.stack.stack import Stack
 NEW_TOKENS = 8
 
 
+DECODINGS: Mapping[str, dict[str, Any]] = {
+    "greedy": {},
+    "left-padded": {},
+    "static cache": {"cache_implementation": "static", "disable_compile": True},
+    "beam search": {"num_beams": 3},
+}
+"""The ways of decoding whose cache is verified, each with its arguments of `generate`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Law:
     """One law and whether it holds; `holds` is `None` where it does not apply, and `detail` says why."""
@@ -37,8 +46,15 @@ class Law:
     detail: str
 
 
-def verify(stack: Stack, plan: Plan | str, inputs: dict[str, Tensor] | None = None) -> list[Law]:
-    """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch.
+def verify(
+    stack: Stack,
+    plan: Plan | str,
+    inputs: dict[str, Tensor] | None = None,
+    *,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[Law]:
+    """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch. `progress` receives the share of
+    the laws that are tested.
 
     The laws: the identity plan in place is the untouched model, bit for bit; the plan in place equals the plan step by
     step, up to rounding; no weight is copied; the model is untouched afterwards; every layer that the plan halves is
@@ -60,7 +76,7 @@ def verify(stack: Stack, plan: Plan | str, inputs: dict[str, Tensor] | None = No
         before = main_tensor(stack.model(**inputs))
         with stack.under(Plan.identity(stack.depth)):
             identity = main_tensor(stack.model(**inputs))
-        near, *others = in_float32(stack, inputs, lambda inputs: list(_laws_up_to_rounding(stack, plan, inputs)))
+        near, *others = in_float32(stack, inputs, lambda inputs: _counted(stack, plan, inputs, progress))
         return [
             _bitwise("identity plan in place = untouched model", identity, before),
             near,
@@ -68,6 +84,21 @@ def verify(stack: Stack, plan: Plan | str, inputs: dict[str, Tensor] | None = No
             _bitwise("untouched afterwards", main_tensor(stack.model(**inputs)), before),
             *others,
         ]
+
+
+def _counted(stack: Stack, plan: Plan, inputs: Mapping[str, Any], progress: Callable[[float], None]) -> list[Law]:
+    """The laws that are computed in float32, whose number is known before."""
+    laws: list[Law] = []
+    total = 1 + len(_halved(plan)) + len(DECODINGS)
+    for law in _laws_up_to_rounding(stack, plan, inputs):
+        laws.append(law)
+        progress(len(laws) / total)
+    return laws
+
+
+def _halved(plan: Plan) -> list[tuple[int, str | None]]:
+    """The layers that the plan halves, each once."""
+    return list(dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.sublayer is not None))
 
 
 def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Iterator[Law]:
@@ -97,7 +128,7 @@ def _stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
     """For every layer that the plan halves: its halves in turn, or side by side and summed, are the layer."""
-    halved = dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.sublayer is not None)
+    halved = _halved(plan)
     states = list(stack.states(Plan.identity(stack.depth), captured)) if halved else []
     for layer, source in halved:
         state, name = states[layer], named(layer, None, source)
@@ -113,23 +144,17 @@ def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
 
 def _decoding_laws(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Iterator[Law]:
     ids = inputs.get("input_ids")
-    names = ("greedy", "left-padded", "static cache", "beam search")
     can_generate = getattr(stack.model, "can_generate", None)
     if ids is None or can_generate is None or not can_generate():
         yield from (
-            Law(f"cached decoding = recomputation ({name})", None, "the model does not generate") for name in names
+            Law(f"cached decoding = recomputation ({name})", None, "the model does not generate") for name in DECODINGS
         )
         return
     whole = torch.ones_like(ids)
     padded = whole.clone()
     padded[0, : ids.shape[1] // 3] = 0
-    settings: dict[str, tuple[Tensor, dict[str, Any]]] = {
-        "greedy": (whole, {}),
-        "left-padded": (padded, {}),
-        "static cache": (whole, {"cache_implementation": "static", "disable_compile": True}),
-        "beam search": (whole, {"num_beams": 3}),
-    }
-    for name, (mask, options) in settings.items():
+    for name, options in DECODINGS.items():
+        mask = padded if name == "left-padded" else whole
         yield _decoding_law(f"cached decoding = recomputation ({name})", stack, plan, ids, mask, options)
 
 

@@ -1,11 +1,13 @@
-"""Crossings of curves that are planted."""
+"""Crossings of curves that are planted, and shares of planted losses."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import pytest
 
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
-from layerwise.experiments.healing.rows import Trainings, crossing, window_rows
+from layerwise.experiments.healing.rows import Trainings, crossing, regained, window_rows
 from layerwise.plan import Plan
 from layerwise.train.heal.options import HealingOptions
 
@@ -60,3 +62,33 @@ def test_a_random_plan_has_the_size_and_is_another() -> None:
     assert str(plan) not in drawn
     assert len(drawn) > 5
     assert all(len(Plan.parse(text).steps()) == 4 for text in drawn)
+
+
+class Planted:
+    """Losses by the name of a model, on one text."""
+
+    LOSSES: ClassVar = {
+        "untouched": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0, "random/0": 3.2, "whole/0": 1.9,
+    }  # fmt: skip
+
+    def nll(self, name: str, task: str) -> float:
+        return self.LOSSES[name]
+
+    def difference(self, first: str, second: str, task: str) -> tuple[float, float, float]:
+        value = self.LOSSES[first] - self.LOSSES[second]
+        return value, value - 0.1, value + 0.1
+
+    def documents(self, task: str) -> int:
+        return 9
+
+
+def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
+    """A random plan that lost 4 nats and kept 1.2 had regained 70 % of its own loss, beside 40 % of the healed plan."""
+    arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random"))
+    rows = regained(Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), Planted(), "all")  # type: ignore[arg-type]
+    values = {(row.subject, row.metric): row.value for row in rows}
+    assert values["pruned", "lost"] == pytest.approx(1.0)
+    for arm, share in {"lora": 0.4, "random": -0.2}.items():
+        assert values[arm, "regained"] == pytest.approx(share)
+        assert values[arm, "regained_share"] == pytest.approx(share)
+        assert values[arm, "net_share"] == pytest.approx(share - 0.1)

@@ -3,12 +3,52 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
-from layerwise.report import ReportData, markdown
-from report import robust, synthetic
+from layerwise.experiments.summary import summary
+from layerwise.report import Evidence, ReportData, markdown
+from layerwise.report.page.groups import GROUPS, present_groups
+from layerwise.results.rows import Score
+from report import diagnosed, grown, pretrained, robust, synthetic
+from report.frontier import test_frontier_page as frontier
+from report.healing import test_healing_report as healing
+from report.routing import test_routing_page as routing
+from report.search import test_search_page as search
+from report.speculation import test_speculation_page as speculation
+from report.timing import test_times_page as timing
+
+
+def of_rows(rows: Iterable[Score]) -> ReportData:
+    return ReportData({"model": "tiny", "corpus": "texts", "depth": 6}, (), tuple(rows))
+
+
+def rehearsed() -> ReportData:
+    tasks = ("0 of 4 dead, 2 replicas", "2 of 4 dead, 2 replicas")
+    return of_rows(Score("rehearsal", "baseline", task, "accuracy", 0.5) for task in tasks)
+
+
+KINDS: dict[str, Callable[[], ReportData]] = {
+    "sweep": lambda: synthetic.run(6, ("painters",)),
+    "diagnosis": lambda: diagnosed.diagnosis(6),
+    "robustness": lambda: robust.run(6),
+    "training": robust.trained,
+    "growth": grown.run,
+    "study": lambda: pretrained.only(pretrained.run(), "study"),
+    "pretraining": lambda: pretrained.only(pretrained.run(), "masked_lm", "training"),
+    "evaluation": lambda: pretrained.only(pretrained.run(), "blimp", "glue"),
+    "wiring": lambda: pretrained.only(pretrained.run(), "edges", "edge_phenomena", "alpha"),
+    "rehearsal": rehearsed,
+    "search": lambda: of_rows(search.rows()),
+    "route": lambda: of_rows(routing.rows()),
+    "healing": lambda: of_rows(healing.rows()),
+    "speculation": lambda: of_rows(speculation.rows()),
+    "frontier": lambda: of_rows(frontier.rows()),
+    "time": lambda: of_rows(timing.rows()),
+}
+"""A run of every kind that the page knows."""
 
 
 def rows(text: str, title: str) -> list[list[str]]:
@@ -71,3 +111,15 @@ def test_what_others_named_is_text_and_nothing_else(kind: str) -> None:
 
 def test_an_empty_run_says_so() -> None:
     assert "No finding" in markdown(ReportData({}, (), ()))
+
+
+@pytest.mark.parametrize("kind", [group.name for group in GROUPS])
+def test_no_kind_of_run_is_forgotten(kind: str) -> None:
+    """What the page has chapters for has a table in Markdown too, and results in the terminal."""
+    data = KINDS[kind]()
+    (group,) = (each for each in present_groups(Evidence.of(data)) if each.name == kind)
+    sections = [text for write in group.markdown for text in write(Evidence.of(data)) if text]
+    written = markdown(data)
+    assert sections
+    assert all(text in written for text in sections)
+    assert summary(data).strip()

@@ -23,6 +23,7 @@ import hashlib
 import os
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -58,13 +59,26 @@ TITLE = re.compile(r"^ = (?!=)[^\n]*(?<!=) = *$", re.MULTILINE)
 class Corpus:
     """Documents under a name. Two corpora with equal `digest` score the same text.
 
-    Raises `DataError` when there is no document, or when two share an id.
+    Raises `DataError` when there is no document, or when two share an id; `Corpus.of` makes one of plain texts.
     """
 
     name: str
-    documents: tuple[Document, ...]
+    documents: tuple[Document, ...] = ()
+
+    @classmethod
+    def of(cls, texts: Iterable[str], name: str = "texts") -> Corpus:
+        """A corpus of texts, each a document whose id is its number.
+
+        >>> [document.id for document in Corpus.of(["a text", "another"]).documents]
+        ['0', '1']
+        """
+        return cls(name, tuple(Document(str(number), text) for number, text in enumerate(texts)))
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not all(isinstance(each, Document) for each in self.documents):
+            raise DataError(
+                "a corpus is a name and documents; of texts alone it is made by Corpus.of, as in Corpus.of(['a text'])"
+            )
         if not self.documents:
             raise DataError(f"corpus {self.name!r} holds no document: give it at least one text")
         repeated = [id for id, count in Counter(each.id for each in self.documents).items() if count > 1]

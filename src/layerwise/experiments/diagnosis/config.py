@@ -11,7 +11,7 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.results.run import is_run
 from layerwise.schedule.allocation import MIN_EFFECT
 
@@ -159,4 +159,6 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
         from layerwise.experiments.diagnosis.run import PreparedDiagnosis
 
         corpus = inputs.corpus or self.corpus(self.model)
-        return PreparedDiagnosis.of_corpus(self, inputs.stack or self.open_model(reporter), corpus)
+        stack = inputs.stack or self.open_model(reporter)
+        with waiting(reporter, f"tokenizing {corpus.name}"):
+            return PreparedDiagnosis.of_corpus(self, stack, corpus)

@@ -10,7 +10,7 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.options.timing import TimingOptions
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, waiting
 
 if TYPE_CHECKING:
     from layerwise.experiments.frontier.run import PreparedFrontier
@@ -50,4 +50,6 @@ class LatencyFrontier(ModelOptions, TextOptions, TimingOptions, Experiment):
         from layerwise.experiments.frontier.run import PreparedFrontier
 
         corpus = inputs.corpus or self.corpus(self.model)
-        return PreparedFrontier(self, inputs.stack or self.open_model(reporter), corpus, reporter)
+        stack = inputs.stack or self.open_model(reporter)
+        with waiting(reporter, f"tokenizing {corpus.name}"):
+            return PreparedFrontier(self, stack, corpus, reporter)

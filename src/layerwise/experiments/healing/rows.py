@@ -5,6 +5,8 @@ healed one of a seed, and C the whole model trained on the same tokens with the 
 
     lost = L(P) - L(W)      regained = L(P) - L(H)      net = regained - (L(W) - L(C))      share = net / lost
 
+P is the plan that was asked for also where H is healed under a random one: then shares can be compared, and are below 0
+where H is worse than P before healing.
 Intervals of `lost` are over documents, those of the others over seeds (Student's).
 """
 
@@ -74,7 +76,7 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
     """Every row of the run."""
     return [
         *_models(trainings, outcomes),
-        *(row for task in outcomes.tasks for row in _regained(trainings, outcomes, task)),
+        *(row for task in outcomes.tasks for row in regained(trainings, outcomes, task)),
         *_contrasts(trainings, outcomes),
         *window_rows(trainings, outcomes),
         *_sweep(trainings),
@@ -96,7 +98,7 @@ def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
                 yield _over("healing", arm, task, metric, values)
 
 
-def _regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
+def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
     """What was lost, what came back, and the share of it that the control does not gain."""
     value, low, high = outcomes.difference(PRUNED, UNTOUCHED, task)
     yield Score("healing", PRUNED, task, "lost", value, low, high, documents=outcomes.documents(task))
@@ -104,19 +106,20 @@ def _regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[S
     whole = outcomes.nll(UNTOUCHED, task)
     gained = [whole - outcomes.nll(f"{WHOLE}/{seed}", task) if WHOLE in trainings.names else 0.0 for seed in seeds]
     for arm in trainings.names:
-        starts = [outcomes.nll(before(arm, seed), task) for seed in seeds]
-        regained = [start - outcomes.nll(f"{arm}/{seed}", task) for seed, start in zip(seeds, starts, strict=True)]
+        # A random plan is measured from where the plan that was asked for begins: all shares have one denominator.
+        origin = PRUNED if arm == RANDOM else before(arm, 0)
+        start = outcomes.nll(origin, task)
+        nats = [start - outcomes.nll(f"{arm}/{seed}", task) for seed in seeds]
         above = [outcomes.nll(f"{arm}/{seed}", task) - whole for seed in seeds]
         yield _over("healing", arm, task, "above_whole", above)
-        yield _over("healing", arm, task, "regained", regained)
-        lost = [start - whole for start in starts]
+        yield _over("healing", arm, task, "regained", nats)
+        lost = start - whole
         # A share of what was not resolvably lost is a ratio of two noises.
-        if arm == WHOLE or min(lost) <= 0 or (before(arm, 0) == PRUNED and (low is None or low <= 0)):
+        if arm == WHOLE or lost <= 0 or (origin == PRUNED and (low is None or low <= 0)):
             continue
-        shares = [own / of for own, of in zip(regained, lost, strict=True)]
-        yield _over("healing", arm, task, "regained_share", shares)
+        yield _over("healing", arm, task, "regained_share", [own / lost for own in nats])
         if WHOLE in trainings.names:
-            net = [(own - other) / of for own, other, of in zip(regained, gained, lost, strict=True)]
+            net = [(own - other) / lost for own, other in zip(nats, gained, strict=True)]
             yield _over("healing", arm, task, "net_share", net)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from layerwise.experiments.option import option
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, waiting
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
@@ -48,10 +48,10 @@ class ModelOptions(LoadingOptions):
         """The model as these options say. transformers stays quiet. Raises `ModelError` where it cannot be opened."""
         from layerwise.experiments.opening import open_model
 
-        reporter.log(f"loading {self.model}")
-        return open_model(
-            self, model=self.model, dtype=self.dtype, trust_remote_code=self.trust_remote_code, **self._further()
-        )
+        with waiting(reporter, f"loading {self.model}"):
+            return open_model(
+                self, model=self.model, dtype=self.dtype, trust_remote_code=self.trust_remote_code, **self._further()
+            )
 
     def _further(self) -> dict[str, Any]:
         """What else `layerwise.load` is told."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from layerwise.errors import PlanError, near_matches
+from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.number_ranges import whole_numbers, whole_range
@@ -54,7 +55,7 @@ class PlanOptions:
             if name not in FAMILIES:
                 raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")
         for text in self.plan:
-            Plan.parse(text)
+            given_plan(text)
         self.windows()
         self.loop_counts()
         self.repeat_counts()

@@ -36,4 +36,7 @@ class TextOptions:
             return read_corpus(self.text)
         if model == "demo":
             return demo_corpus()
-        raise DataError("a text to score is needed: --text FILE_OR_FOLDER (only demo has its own)")
+        raise DataError(
+            "a text to score is needed: --text FILE_OR_FOLDER (only demo has its own); a model of images is measured "
+            "by layerwise robustness MODEL --images FOLDER"
+        )

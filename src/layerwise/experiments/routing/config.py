@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from layerwise.errors import OptionError
+from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.plan import Plan
 from layerwise.search.budget import Budget
 from layerwise.search.moves import Move, check_moves
 
@@ -67,7 +67,7 @@ class Routing(ModelOptions, Experiment):
         if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat"}:
             raise OptionError("--moves takes drop and repeat; give other candidates with --plan")
         for text in self.plan:
-            Plan.parse(text)
+            given_plan(text)
         RoutingCriterion(self.margin)
         if not self.tasks and self.model != "demo":
             raise OptionError("task sets are needed: --tasks NAMES, such as arc_easy,piqa (only demo has its own)")

@@ -11,7 +11,7 @@ from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, MOVES, check_moves
 
@@ -81,4 +81,6 @@ class Search(ModelOptions, TextOptions, Experiment):
         from layerwise.experiments.search.run import PreparedSearch
 
         corpus = inputs.corpus or self.corpus(self.model)
-        return PreparedSearch(self, inputs.stack or self.open_model(reporter), corpus)
+        stack = inputs.stack or self.open_model(reporter)
+        with waiting(reporter, f"tokenizing {corpus.name}"):
+            return PreparedSearch(self, stack, corpus)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Action, Alternatives, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ class Serving(ModelOptions, Action):
         from layerwise.swarm.routing.quorum import Quorum
 
         if self.plan is not None:
-            Plan.parse(self.plan)
+            given_plan(self.plan)
         if self.quorum is not None:
             Quorum.parse(self.quorum)
 

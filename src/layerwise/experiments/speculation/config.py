@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import DataError, OptionError
+from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.reporter import Reporter
-from layerwise.plan import Plan
+from layerwise.experiments.reporter import Reporter, waiting
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus
@@ -47,7 +47,7 @@ class SpeculativeDecoding(ModelOptions, Experiment):
     def check(self) -> None:
         """Raise `PlanError` for a draft that cannot be read, and `OptionError` without a draft or a search."""
         if self.draft is not None:
-            Plan.parse(self.draft)
+            given_plan(self.draft)
         elif not self.search:
             raise OptionError('say which layers draft: --draft PLAN, such as --draft "0-7 9-11", or --search')
 
@@ -55,7 +55,9 @@ class SpeculativeDecoding(ModelOptions, Experiment):
         """Open the model, tokenize and divide the text, and refuse what cannot draft."""
         from layerwise.experiments.speculation.run import PreparedSpeculation
 
-        return PreparedSpeculation(self, inputs.stack or self.open_model(reporter), inputs.corpus or self._corpus())
+        stack, corpus = inputs.stack or self.open_model(reporter), inputs.corpus or self._corpus()
+        with waiting(reporter, f"tokenizing {corpus.name}"):
+            return PreparedSpeculation(self, stack, corpus)
 
     def _corpus(self) -> Corpus:
         from layerwise.data.text.corpus import read_corpus

@@ -12,7 +12,7 @@ from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
 from layerwise.experiments.options.plans import PlanOptions, families_option
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, waiting
 
 if TYPE_CHECKING:
     from layerwise.experiments.sweep.run import PreparedSweep
@@ -87,4 +87,6 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOption
         from layerwise.experiments.sweep.run import PreparedSweep
 
         corpus = inputs.corpus or self.corpus(self.model)
-        return PreparedSweep(self, inputs.stack or self.open_model(reporter), corpus)
+        stack = inputs.stack or self.open_model(reporter)
+        with waiting(reporter, f"tokenizing {corpus.name}"):
+            return PreparedSweep(self, stack, corpus)

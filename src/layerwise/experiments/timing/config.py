@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import OptionError
+from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.timing import TimingOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.plan import Plan
 
 if TYPE_CHECKING:
     from layerwise.experiments.timing.run import PreparedTiming
@@ -41,7 +41,7 @@ class Timing(ModelOptions, TimingOptions, Experiment):
         if not self.plans:
             raise OptionError('a plan is needed: layerwise time MODEL --plan "0-11" --plan "0-3 6-11"')
         for plan in self.plans:
-            Plan.parse(plan)
+            given_plan(plan)
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedTiming:
         """Open the model, and see that it has the layers of every plan."""

@@ -111,7 +111,7 @@ class ResultCache:
     """What is known already and where news goes: it makes a long measurement resumable and watched.
 
     `known` rows are not computed again. `sink` receives new rows as soon as they exist, `progress` the share that is
-    done, `say` a sentence about an intervention that had to be left out.
+    done, `log` a sentence about an intervention that had to be left out.
     """
 
     known: tuple[Loss, ...] = ()

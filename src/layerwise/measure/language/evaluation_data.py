@@ -250,10 +250,14 @@ def objective_of(stack: Stack) -> Objective:
         return "next_token"
     if name.endswith("ForMaskedLM"):
         return "masked_token"
+    if getattr(stack.model, "main_input_name", None) == "pixel_values":
+        raise MeasureError(
+            f"{name} is not a language model: it reads images, and text has no loss under it; what it loses under "
+            "other plans is measured by layerwise robustness MODEL --images FOLDER"
+        )
     raise MeasureError(
-        f"{name} is not a language model with a head, so text has no loss under it; load a "
-        "...ForCausalLM or ...ForMaskedLM "
-        "checkpoint, or pass your own batches in Python"
+        f"{name} is not a language model with a head, so text has no loss under it; load a ...ForCausalLM or "
+        "...ForMaskedLM checkpoint, or pass your own batches in Python"
     )
 
 

@@ -119,7 +119,7 @@ def log_likelihoods(
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
 ) -> Likelihoods:
-    """The (pseudo-)log-likelihood in nats of every passage under `speaker`; see the module for the formula.
+    """The (pseudo-)log-likelihood in nats of every passage under `scorer`; see the module for the formula.
 
     `too_long="skip"` leaves out passages that are longer than the model's positions. `progress` receives the share that
     is done.

@@ -76,7 +76,7 @@ class RecoveryCache:
 
     `known` are rows of measure `recovery_run` from an earlier call with the same arguments; runs that are complete in
     them are not computed again. `sink` receives the rows of one run as soon as it ends, `progress` the share that is
-    done, `say` a sentence about what had to be left out.
+    done, `log` a sentence about what had to be left out.
     """
 
     known: tuple[Score, ...] = ()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from layerwise.plan import SUBLAYERS
 from layerwise.report.claims.contrasts import CONTRAST
 from layerwise.report.claims.power import needed
 from layerwise.report.diagnosis.lookup import DiagnosisScores
+from layerwise.report.evidence import Evidence
 from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.page.number_format import between, probability, tidy
 from layerwise.report.page.table import Table
+from layerwise.report.page.wording import label
 from layerwise.results.rows import Score
 
 LEAST_DAMAGE = 0.05
@@ -70,3 +73,26 @@ def joint_rows(run: DiagnosisScores, claim: str, tasks: Iterable[str], what: str
         body.append((task, *shown))
     head = (what, "together (nats)", "one by one, added up", "more together", "share that single costs leave")
     return Table(head, tuple(body))
+
+
+def diagnosis_markdown(evidence: Evidence) -> Iterator[str]:
+    """The verdicts, and what each intervention costs."""
+    yield verdict_rows(evidence.diagnosis).section("Verdicts")
+    yield ablation_rows(evidence.diagnosis).section("Ablation")
+
+
+def ablation_rows(run: DiagnosisScores) -> Table:
+    """A row a layer: what each intervention costs, the halves of the layer last."""
+    columns: dict[str, dict[int, Score]] = {
+        label(metric) if part is None else f"{label(metric)}, {part}": run.layers("ablation", metric, part=part)
+        for part in (None, *SUBLAYERS)
+        for metric in run.metrics("ablation")
+    }
+    shown = {name: rows for name, rows in columns.items() if rows}
+    layers = sorted({layer for rows in shown.values() for layer in rows})
+    body = tuple((str(layer), *(_effect(rows.get(layer)) for rows in shown.values())) for layer in layers)
+    return Table(("layer", *shown), body)
+
+
+def _effect(score: Score | None) -> str:
+    return "–" if score is None else between(score.value, score.low, score.high, signed=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.finetuned.lookup import ALL, MEAN, NORMALISED, FineTunedPlans
-from layerwise.report.finetuned.tables import Column, columns, heading, strategy_curves
+from layerwise.report.finetuned.tables import Column, columns, heading, plan_rows, strategy_curves
 from layerwise.report.page.number_format import between
+from layerwise.report.page.plain_markdown import answered
 from layerwise.report.page.wording import label
+from layerwise.report.pretraining.lookup import suite_name
 from layerwise.report.sweep.curves import Point
 from layerwise.report.sweep.window import distinct
 
@@ -72,3 +75,12 @@ def _listing(ranked: list[tuple[str, Point]]) -> Iterator[str]:
     for number, (strategy, point) in enumerate(ranked):
         yield f"{', ' if number else ''}{label(strategy)} "
         yield Number(between(point.value, point.low, point.high))
+
+
+def finetuned_markdown(evidence: Evidence) -> Iterator[str]:
+    """What models can be taught under plans: the findings, and a table for each suite and arm."""
+    run = evidence.finetuned
+    yield answered(finetuned_findings(run, evidence.depth))
+    for suite in run.suites:
+        for arm in run.arms:
+            yield plan_rows(run, suite, arm).section(f"{suite_name(suite)} under plans, {arm}")

@@ -9,7 +9,7 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import DELTA_AXIS, framed, interval, series_style, whiskers
 from layerwise.report.frontier.lookup import ARMS, FRONTIER, FrontierScores, TimedPoint
-from layerwise.report.frontier.tables import WORDS, frontier_table, headline, verdict_sentences
+from layerwise.report.frontier.tables import WORDS, frontier_markdown, frontier_table, headline, verdict_sentences
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note
 from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.page.group import STOPPED, ChapterGroup
@@ -120,6 +120,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 FRONTIERS = ChapterGroup(
     FRONTIER,
     (frontier_chapter,),
+    (frontier_markdown,),
     present=lambda evidence: any(
         score.measure == FRONTIER or score.measure == "frontier_draft" for score in evidence.data.scores
     ),

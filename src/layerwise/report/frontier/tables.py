@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.frontier.lookup import (
     ABOVE_CLOSEST,
     ABOVE_RIVAL,
@@ -15,6 +16,7 @@ from layerwise.report.frontier.lookup import (
     TimedPoint,
 )
 from layerwise.report.page.number_format import between, fixed, probability, tidy
+from layerwise.report.page.plain_markdown import bullets
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import counted
 from layerwise.results.rows import Score
@@ -106,6 +108,14 @@ def frontier_lines(run: FrontierScores) -> list[str]:
         lines += [f"- {text}" for text in _unresolved(run, setting)]
         lines += frontier_table(run, setting).lines()
     return lines
+
+
+def frontier_markdown(evidence: Evidence) -> Iterator[str]:
+    """The answer and the table of every setting."""
+    run = FrontierScores.of(evidence.data.scores)
+    yield bullets(headline(run, setting) for setting in run.settings)
+    for setting in run.settings:
+        yield frontier_table(run, setting).section(f"Frontier, {setting}")
 
 
 def _what_would_resolve(run: FrontierScores, point: TimedPoint, setting: str) -> str:

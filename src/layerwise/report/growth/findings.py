@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.growth.comparison_checks import baseline, fairness
 from layerwise.report.growth.learning_rates import tunings
 from layerwise.report.growth.lookup import DIFFERENCE, GROWTH, TERMS, UNIFORM, GrowthScores
-from layerwise.report.growth.tables import arm_rows
+from layerwise.report.growth.tables import arm_rows, cost_rows, difference_rows, phase_rows, rate_rows
 from layerwise.report.page.number_format import between, is_resolved, probability, tidy
+from layerwise.report.page.plain_markdown import answered
 from layerwise.report.page.wording import counted, listed
 from layerwise.results.rows import Score
 
@@ -237,3 +239,14 @@ def _signed(score: Score) -> str:
 
 def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def growth_markdown(evidence: Evidence) -> Iterator[str]:
+    """The findings, the schedules and their differences, and what they cost."""
+    run = evidence.growth
+    yield answered(growth_findings(run))
+    yield arm_rows(run).section("Schedules compared")
+    yield difference_rows(run).section("Every difference")
+    yield phase_rows(run).section("Phases")
+    yield rate_rows(run).section("Learning rates")
+    yield cost_rows(run).section("Cost")

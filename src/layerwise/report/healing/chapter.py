@@ -7,7 +7,7 @@ from layerwise.report.figures.dot_plot import Dots, dots
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.healing.lookup import ALL, HEALING, PRUNED, RANDOM, WHOLE, HealingScores
-from layerwise.report.healing.tables import cost_table, healing_sentences, rate_table, task_table
+from layerwise.report.healing.tables import cost_table, healing_markdown, healing_sentences, rate_table, task_table
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note, spaced
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.group import ChapterGroup
@@ -42,7 +42,8 @@ def healing(evidence: Evidence) -> Chapter:
         note(
             "pruned: before healing, its interval over documents. whole: the whole model trained on the same tokens by "
             "their labels; what it gains is what the text gives, and is taken off the net share. random: random plans "
-            "of the same size, healed as long. Intervals of what was trained are over seeds, each a faint dot."
+            "of the same size, healed as long; all shares are of what the plan that was asked for loses. Intervals of "
+            "what was trained are over seeds, each a faint dot."
         ),
         element("ul", *(element("li", text) for text in healing_sentences(run)), class_="fates"),
         element("h3", "By task"),
@@ -103,6 +104,7 @@ def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 HEALED = ChapterGroup(
     HEALING,
     (healing,),
+    (healing_markdown,),
     present=lambda evidence: any(score.measure == HEALING for score in evidence.data.scores),
     tiles=_tiles,
 )

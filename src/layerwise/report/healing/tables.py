@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.healing.lookup import (
     ALL,
     CONTRAST,
@@ -17,6 +18,7 @@ from layerwise.report.healing.lookup import (
     HealingScores,
 )
 from layerwise.report.page.number_format import between, is_resolved, probability, tidy
+from layerwise.report.page.plain_markdown import bullets
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import listed
 from layerwise.report.quantity import scaled
@@ -100,6 +102,15 @@ def healing_lines(run: HealingScores) -> list[str]:
         return []
     sentences = (f"- {text}" for text in healing_sentences(run))
     return [*task_table(run).lines(), *sentences]
+
+
+def healing_markdown(evidence: Evidence) -> Iterator[str]:
+    """The sentences and every table."""
+    run = HealingScores.of(evidence.data.scores)
+    yield bullets(healing_sentences(run))
+    yield task_table(run).section("Healing by task")
+    yield rate_table(run).section("Learning rates")
+    yield cost_table(run).section("Cost")
 
 
 def _contrast(main: str, other: str, row: Score) -> str:

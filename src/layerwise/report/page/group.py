@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from layerwise.report.evidence import Evidence
@@ -10,6 +10,7 @@ from layerwise.report.page.chapter import Chapter
 from layerwise.report.page.wording import counted, listed
 
 Writer = Callable[[Evidence], Chapter]
+TextWriter = Callable[[Evidence], Iterable[str]]
 STOPPED = "the run was interrupted, or is still going. Resume it and write the report again."
 
 
@@ -22,10 +23,12 @@ class ChapterGroup:
     numbers and their names for the masthead; `unfinished` is the sentence of the banner when the run was stopped
     half-way, else `None`. `counts` are the numbers of the manifest that the masthead shows too; a group whose tiles say
     what was measured on needs none.
+    `markdown` writes the same results as text and tables, a paragraph, a list or a table under its heading at a time.
     """
 
     name: str
     chapters: tuple[Writer, ...]
+    markdown: tuple[TextWriter, ...]
     present: Callable[[Evidence], bool]
     tiles: Callable[[Evidence], tuple[tuple[str, str], ...]]
     unfinished: Callable[[Evidence], str | None] = lambda evidence: None

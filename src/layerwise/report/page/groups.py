@@ -2,7 +2,8 @@
 
 A run may be of several kinds at once, a sweep and a diagnosis. The page writes every group that the run belongs to and
 then the provenance. A chapter whose rows are missing is left out; the provenance lists what those chapters had to say,
-so that a reader learns what was not measured. A new kind of run is a new group in this list; no other group changes.
+so that a reader learns what was not measured. A new kind of run is a new group in this list; no other group changes,
+and the Markdown reads the same list.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from layerwise.report.finding import Finding
 
 _INERT = tuple(
     (re.compile(pattern), instead)
@@ -29,3 +32,15 @@ def escaped(text: str) -> str:
     for pattern, instead in _INERT:
         plain = pattern.sub(instead, plain)
     return plain
+
+
+def bullets(sentences: Iterable[str]) -> str:
+    """Sentences as a list."""
+    return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
+
+
+def answered(findings: Iterable[Finding]) -> str:
+    """Findings as a list: the question, how firm its answer is, and the answer."""
+    return "\n".join(
+        f"- **{escaped(finding.question)}** ({finding.state}) {escaped(finding.text)}" for finding in findings
+    )

@@ -45,6 +45,10 @@ class Table:
         head, *body = [[escaped(cell) for cell in row] for row in (self.head, *self.body)]
         return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
 
+    def section(self, title: str) -> str:
+        """The table as Markdown under a heading, or nothing when it has no rows."""
+        return f"## {escaped(title)}\n\n{self.markdown()}" if self.body else ""
+
     def lines(self) -> tuple[str, ...]:
         """The table in the terminal, its columns aligned; nothing where it has no rows."""
         if not self.body:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between, is_resolved, probability
+from layerwise.report.page.plain_markdown import answered
 from layerwise.report.page.wording import counted, listed
 from layerwise.report.pretraining.attribution import attribution_findings
 from layerwise.report.pretraining.dynamics import dynamics_findings
@@ -17,7 +19,19 @@ from layerwise.report.pretraining.fine_tuning import fine_tuning_findings
 from layerwise.report.pretraining.lookup import EDGES, HELD_OUT, SEED_AGREEMENT, STUDY, PretrainingScores, suite_name
 from layerwise.report.pretraining.phenomena import phenomenon_findings
 from layerwise.report.pretraining.stability import stability_findings
-from layerwise.report.pretraining.tables import TEST, difference, in_nats, outcome_rows, studied
+from layerwise.report.pretraining.tables import (
+    PARADIGM,
+    PHENOMENON,
+    TEST,
+    benchmark_rows,
+    cost_rows,
+    difference,
+    in_nats,
+    outcome_rows,
+    studied,
+    study_rows,
+    suite_rows,
+)
 from layerwise.report.quantity import ACCURACY
 from layerwise.results.rows import Score
 
@@ -190,3 +204,17 @@ def _pruned(run: PretrainingScores, lost: Score, kept: Score | None) -> Finding:
         pieces.append(f"; {gain} than by size" if is_resolved(spared, run.level) else f"; {alike}")
     state: State = "described" if lost.low is None else "resolved" if is_resolved(lost, run.level) else "unresolved"
     return Finding("What does the sparse wiring lose?", (*pieces, "."), state)
+
+
+def pretraining_markdown(evidence: Evidence) -> Iterator[str]:
+    """The findings, the arms and their differences, what they cost, and every suite."""
+    run = evidence.pretraining
+    yield answered(pretraining_findings(run))
+    yield outcome_rows(run).section("Arms")
+    yield study_rows(run).section("Differences")
+    yield cost_rows(run).section("Cost")
+    for suite in run.suites:
+        for prefix in (PHENOMENON, PARADIGM):
+            yield suite_rows(run, suite, prefix).section(f"{suite_name(suite)} by {prefix.removesuffix(':')}")
+    for suite in run.tasks:
+        yield benchmark_rows(run, suite).section(suite_name(suite))

@@ -12,7 +12,7 @@ from layerwise.report.page.group import ChapterGroup
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.quantity import scaled
 from layerwise.report.rehearsal.lookup import LATENCY, QUALITY, REHEARSAL, RehearsalScores
-from layerwise.report.rehearsal.tables import MILLISECONDS, rehearsal_sentences, rehearsal_table
+from layerwise.report.rehearsal.tables import MILLISECONDS, rehearsal_markdown, rehearsal_sentences, rehearsal_table
 from layerwise.report.series import Line
 
 HEADING = Heading(REHEARSAL, "What is left when nodes die", "Dead nodes")
@@ -100,6 +100,7 @@ def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 REHEARSED = ChapterGroup(
     REHEARSAL,
     (dead_nodes,),
+    (rehearsal_markdown,),
     present=lambda evidence: any(score.measure == REHEARSAL for score in evidence.data.scores),
     tiles=_tiles,
 )

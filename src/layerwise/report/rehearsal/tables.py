@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import fixed
+from layerwise.report.page.plain_markdown import bullets
 from layerwise.report.page.table import Table
 from layerwise.report.quantity import scaled
 from layerwise.report.rehearsal.lookup import BASELINE, LATENCY, QUALITY, RehearsalScores
@@ -49,6 +51,13 @@ def rehearsal_sentences(run: RehearsalScores) -> Iterator[str]:
 def rehearsal_lines(run: RehearsalScores) -> list[str]:
     """The table and the sentences, for a terminal."""
     return [*rehearsal_table(run).lines(), *rehearsal_sentences(run)] if run.rows else []
+
+
+def rehearsal_markdown(evidence: Evidence) -> Iterator[str]:
+    """The sentences and the table."""
+    run = RehearsalScores.of(evidence.data.scores)
+    yield bullets(rehearsal_sentences(run))
+    yield rehearsal_table(run).section("What is left when nodes die")
 
 
 def _sentence(run: RehearsalScores, arm: str, replicas: int, dead: int) -> Iterator[str]:

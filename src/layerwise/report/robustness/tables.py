@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import tidy
+from layerwise.report.page.plain_markdown import escaped
 from layerwise.report.page.table import Table
 from layerwise.report.quantity import ACCURACY, TOP_5, Quantity
-from layerwise.report.robustness.findings import Survival, SurvivalCondition, survival
-from layerwise.report.robustness.lookup import CONDITIONS, RANDOM_ORDER, TRAINING, RobustnessScores
+from layerwise.report.robustness.findings import Survival, SurvivalCondition, sentence, summary, survival
+from layerwise.report.robustness.lookup import CONDITIONS, RANDOM_ORDER, RULES, TRAINING, RobustnessScores
 from layerwise.report.robustness.lookup import Rows as Scores
 from layerwise.results.rows import Score
 
@@ -144,3 +147,19 @@ def _shown(run: RobustnessScores, quantity: Quantity, condition: SurvivalConditi
 
 def _spread(quantity: Quantity, score: Score | None) -> str:
     return "–" if score is None else f"± {quantity.bare(score)}"
+
+
+def robustness_markdown(evidence: Evidence) -> Iterator[str]:
+    """What each arm survives, in sentences and tables, and what the trainings took."""
+    run = evidence.robustness
+    matrix = survival(run)
+    yield matrix_rows(run).section("Who survives what")
+    if matrix.cells:
+        yield escaped(summary(matrix))
+        yield "\n".join(f"- **{escaped(arm)}** {escaped(''.join(sentence(run, matrix, arm)))}" for arm in matrix.cells)
+    yield order_rows(run).section("Order")
+    for rule, words in RULES.items():
+        for condition, name in CONDITIONS.items():
+            yield kept_rows(run, rule, condition).section(f"Layers kept, {words}, {name}")
+    yield merging_rows(run).section("Merging")
+    yield training_rows(run).section("Training")

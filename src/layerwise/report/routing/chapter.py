@@ -15,7 +15,7 @@ from layerwise.report.page.group import STOPPED, ChapterGroup
 from layerwise.report.page.markup import element
 from layerwise.report.page.palette import faded, light
 from layerwise.report.routing.lookup import ARMS, ROUTE, ROUTER, SCORES, RoutingScores
-from layerwise.report.routing.tables import arm_table, sentences, share_table, verdict_table
+from layerwise.report.routing.tables import arm_table, routing_markdown, sentences, share_table, verdict_table
 from layerwise.results.rows import Score
 
 ROUTED = Heading(ROUTE, "A plan for each prompt, or one for all", "Routing")
@@ -136,6 +136,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 ROUTING = ChapterGroup(
     ROUTE,
     (routing_chapter, share_chapter),
+    (routing_markdown,),
     present=lambda evidence: any(score.measure.startswith(ROUTE) for score in evidence.data.scores),
     tiles=_tiles,
     unfinished=_unfinished,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import between, percent, probability, tidy
+from layerwise.report.page.plain_markdown import bullets
 from layerwise.report.page.table import Table
 from layerwise.report.routing.lookup import ARMS, BETWEEN, DECISIONS, ROUTER, SCORES, RoutingScores
 from layerwise.results.rows import Score
@@ -18,6 +20,19 @@ def routing_lines(run: RoutingScores) -> list[str]:
     if not run.verdicts:
         return []
     return [*sentences(run), *(line for task in run.sets for line in arm_table(run, task).lines())]
+
+
+def routing_markdown(evidence: Evidence) -> Iterator[str]:
+    """The results in sentences, the verdicts, and for every task set the arms and which prompts get which plan."""
+    run = RoutingScores.of(evidence.data.scores)
+    if not run.verdicts:
+        return
+    yield bullets(sentences(run))
+    yield verdict_table(run).section("Verdicts")
+    for task in dict.fromkeys([*run.sets, *run.verdicts]):
+        yield arm_table(run, task).section(f"Arms, {task}")
+    for task in run.sets:
+        yield share_table(run, task).section(f"Which prompts get which plan, {task}")
 
 
 def sentences(run: RoutingScores) -> Iterator[str]:

@@ -16,7 +16,7 @@ from layerwise.report.page.palette import faded, light
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import NATS
 from layerwise.report.search.lookup import ARMS, LATENCY, SEARCH, UNITS, SearchScores
-from layerwise.report.search.tables import confirmed_table, front_table, price, sentences
+from layerwise.report.search.tables import confirmed_table, front_table, main_unit, price, search_markdown, sentences
 from layerwise.results.rows import Score
 
 FRONT = Heading(SEARCH, "What was reached, and what it loses", "Search")
@@ -36,7 +36,6 @@ def front_chapter(evidence: Evidence) -> Chapter:
         "search-front", "Quality against price", {(at,): _front(run, unit) for at, unit in enumerate(run.units)},
         (Choice("Price", tuple(UNITS[unit] for unit in run.units)),),
     )  # fmt: skip
-    unit = run.budget.partition("=")[0]
     body = (
         lead("Every point is a plan. The line is the front: no other plan that was searched is as cheap and as good."),
         element("ul", *(element("li", text) for text in sentences(run, evidence.data.level)), class_="fates"),
@@ -47,7 +46,7 @@ def front_chapter(evidence: Evidence) -> Chapter:
             " back there, because it was the best of many on another text."
         ),
         element("h3", "The front, to copy"),
-        _with_plans(front_table(run, unit if unit in run.units else "layers")),
+        _with_plans(front_table(run, main_unit(run))),
     )
     return FRONT.chapter(body, (picture,))
 
@@ -169,6 +168,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 SEARCHED = ChapterGroup(
     SEARCH,
     (front_chapter, confirmed_chapter, times_chapter),
+    (search_markdown,),
     present=lambda evidence: any(score.measure in (SEARCH, "search_round", LATENCY) for score in evidence.data.scores),
     tiles=_tiles,
     unfinished=_unfinished,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import between, is_resolved, probability, tidy
+from layerwise.report.page.plain_markdown import bullets
 from layerwise.report.page.table import Table
 from layerwise.report.search.lookup import ARMS, RANDOM, TEXTS, SearchScores
 from layerwise.results.rows import Score
@@ -61,8 +63,22 @@ def search_lines(run: SearchScores, level: float) -> list[str]:
     """The results in sentences, one a line, and the plans of the front."""
     if run.chosen is None:
         return []
+    return [*sentences(run, level), *front_table(run, main_unit(run)).lines()]
+
+
+def search_markdown(evidence: Evidence) -> Iterator[str]:
+    """The results in sentences, the chosen plan beside its controls, and the front."""
+    run, level = SearchScores.of(evidence.data.scores), evidence.data.level
+    if run.chosen is not None:
+        yield bullets(sentences(run, level))
+        yield confirmed_table(run, level).section("Beside what costs no search")
+        yield front_table(run, main_unit(run)).section("The front")
+
+
+def main_unit(run: SearchScores) -> str:
+    """The unit of the budget, where plans have a price in it."""
     unit = run.budget.partition("=")[0]
-    return [*sentences(run, level), *front_table(run, unit if unit in run.units else "layers").lines()]
+    return unit if unit in run.units else "layers"
 
 
 def sentences(run: SearchScores, level: float) -> Iterator[str]:

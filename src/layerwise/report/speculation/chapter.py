@@ -11,6 +11,7 @@ from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.group import ChapterGroup
 from layerwise.report.page.markup import element
 from layerwise.report.page.number_format import fixed, percent
+from layerwise.report.page.plain_markdown import bullets
 from layerwise.report.page.table import Table
 from layerwise.report.speculation.lookup import ALL, DRAFTED, PLAIN, RATE, SPECULATION, SpeculationScores
 from layerwise.results.rows import Score
@@ -79,6 +80,13 @@ def speculation_lines(run: SpeculationScores) -> Iterator[str]:
     yield f"equal to generate: {run.count('equal')} of {texts} texts, {run.count('tie')} up to a tie"
 
 
+def speculation_markdown(evidence: Evidence) -> Iterator[str]:
+    """The sentences, and what was expected of every draft."""
+    run = SpeculationScores.of(evidence.data.scores)
+    yield bullets(speculation_lines(run))
+    yield candidate_table(run).section("Drafts that were compared")
+
+
 def _times(score: Score) -> str:
     if score.low is None or score.high is None:
         return f"{fixed(score.value, 2)} x"
@@ -94,6 +102,7 @@ def _share(score: Score) -> str:
 SPECULATED = ChapterGroup(
     SPECULATION,
     (speculation,),
+    (speculation_markdown,),
     present=lambda evidence: SpeculationScores.of(evidence.data.scores).chosen is not None,
     tiles=lambda evidence: _tiles(SpeculationScores.of(evidence.data.scores)),
 )

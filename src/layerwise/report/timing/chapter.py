@@ -59,6 +59,13 @@ def time_lines(run: TimeScores) -> Iterator[str]:
         yield from times_table(run, setting).lines()
 
 
+def times_markdown(evidence: Evidence) -> Iterator[str]:
+    """The table of every setting."""
+    run = TimeScores.of(evidence.data.scores)
+    for setting in run.settings:
+        yield times_table(run, setting).section(f"How long a pass takes, {setting}")
+
+
 def _text(score: Score | None) -> str:
     """Three decimals: microseconds, and thousandths of a ratio."""
     if score is None or score.low is None or score.high is None:
@@ -78,6 +85,7 @@ def _rounds(evidence: Evidence) -> int:
 TIMED = ChapterGroup(
     TIME,
     (times_chapter,),
+    (times_markdown,),
     present=lambda evidence: bool(TimeScores.of(evidence.data.scores).rows),
     tiles=lambda evidence: ((f"{_rounds(evidence):,}", "rounds"),),
 )

@@ -88,7 +88,7 @@ def _inside(model: Any, name: str) -> bool:
     prefix = f"{model.base_model_prefix}."
     if model.base_model is not model and name.startswith(prefix):
         return True
-    parts = {sublayer for sublayer, _ in model.base_model.named_children()}
+    parts = {child for child, _ in model.base_model.named_children()}
     return name.removeprefix(prefix).partition(".")[0] in parts
 
 

@@ -16,6 +16,7 @@ from layerwise.report.diagnosis.chapters.recovery import recovery
 from layerwise.report.diagnosis.chapters.structure import structure
 from layerwise.report.diagnosis.chapters.verdicts import verdicts
 from layerwise.report.diagnosis.lookup import MEASURES, ORDER, WHOLE
+from layerwise.report.diagnosis.tables import diagnosis_markdown
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.group import STOPPED, ChapterGroup
 from layerwise.report.page.wording import NATS, counted, listed
@@ -71,6 +72,7 @@ DIAGNOSIS = ChapterGroup(
         agreement,
         pruning,
     ),
+    (diagnosis_markdown,),
     present=lambda evidence: evidence.is_diagnosis,
     tiles=_tiles,
     unfinished=_unfinished,

@@ -15,6 +15,7 @@ from layerwise.report.growth.chapters.learning_rates import rates
 from layerwise.report.growth.chapters.loss_vs_cost import loss_vs_cost
 from layerwise.report.growth.chapters.schedules import schedules
 from layerwise.report.growth.chapters.verdict import verdict
+from layerwise.report.growth.findings import growth_markdown
 from layerwise.report.growth.lookup import TRAINING
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 
@@ -29,6 +30,7 @@ def _unfinished(evidence: Evidence) -> str | None:
 GROWN = ChapterGroup(
     "growth",
     (verdict, claims, headline, loss_vs_cost, differences, schedules, rates, accounting),
+    (growth_markdown,),
     present=lambda evidence: bool(evidence.growth.measures),
     tiles=lambda evidence: arm_tiles(evidence.growth.arms, evidence.growth.seeds),
     unfinished=_unfinished,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
 from layerwise.report.finetuned.chapter import fine_tuned_plans
+from layerwise.report.finetuned.findings import finetuned_markdown
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 from layerwise.report.pretraining.chapters.attribution import attribution
 from layerwise.report.pretraining.chapters.benchmarks import benchmarks
@@ -24,6 +25,7 @@ from layerwise.report.pretraining.chapters.phenomena import phenomena
 from layerwise.report.pretraining.chapters.seed_agreement import seed_agreement
 from layerwise.report.pretraining.chapters.stability import stability
 from layerwise.report.pretraining.chapters.study import study
+from layerwise.report.pretraining.findings import pretraining_markdown
 from layerwise.report.robustness.chapters.training import training
 
 
@@ -39,12 +41,14 @@ def _unfinished(evidence: Evidence) -> str | None:
 STUDIED = ChapterGroup(
     "study",
     (study, fine_tuning, attribution, dynamics, claims),
+    (pretraining_markdown,),
     present=lambda evidence: evidence.pretraining.is_studied,
     tiles=_tiles,
 )
 PRETRAINED = ChapterGroup(
     "pretraining",
     (outcome, claims, weights, seed_agreement, stability, training, costs),
+    (pretraining_markdown,),
     present=lambda evidence: evidence.pretraining.is_pretrained,
     tiles=_tiles,
     unfinished=_unfinished,
@@ -52,12 +56,14 @@ PRETRAINED = ChapterGroup(
 EVALUATED = ChapterGroup(
     "evaluation",
     (pairs, benchmarks, fine_tuned_plans),
+    (pretraining_markdown, finetuned_markdown),
     present=lambda evidence: evidence.pretraining.is_evaluated,
     tiles=_tiles,
 )
 WIRED = ChapterGroup(
     "wiring",
     (weights, edges, phenomena),
+    (pretraining_markdown,),
     present=lambda evidence: evidence.pretraining.is_wired,
     tiles=_tiles,
 )

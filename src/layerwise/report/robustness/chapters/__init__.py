@@ -18,6 +18,7 @@ from layerwise.report.robustness.chapters.pruning import pruning
 from layerwise.report.robustness.chapters.survival import survival
 from layerwise.report.robustness.chapters.training import training
 from layerwise.report.robustness.lookup import MEASURES
+from layerwise.report.robustness.tables import robustness_markdown
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
@@ -43,6 +44,7 @@ _TESTED = (survival, claims, orders, pruning, nodes, merging, position, inside)
 ROBUSTNESS = ChapterGroup(
     "robustness",
     (*_TESTED, training),
+    (robustness_markdown,),
     present=lambda evidence: bool(evidence.robustness.measures) and not evidence.robustness.only_trained,
     tiles=_tiles,
     unfinished=_unfinished,
@@ -51,6 +53,7 @@ ROBUSTNESS = ChapterGroup(
 TRAINED = ChapterGroup(
     "training",
     (training, *_TESTED),
+    (robustness_markdown,),
     present=lambda evidence: (
         evidence.robustness.only_trained and not evidence.pretraining.is_pretrained and not evidence.growth.measures
     ),

@@ -19,6 +19,7 @@ from layerwise.report.sweep.chapters.plans import plans
 from layerwise.report.sweep.chapters.similarity import similarity
 from layerwise.report.sweep.chapters.tasks import tasks
 from layerwise.report.sweep.chapters.zones import zones
+from layerwise.report.sweep.tables import sweep_markdown
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
@@ -66,6 +67,7 @@ SWEEP = ChapterGroup(
         continuations,
         plans,
     ),
+    (sweep_markdown,),
     present=_present,
     tiles=_tiles,
     unfinished=_unfinished,

@@ -8,7 +8,7 @@ from layerwise.report.page.chapter import Chapter, Heading, card, lead, note
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.sweep.findings import ABSENCE
-from layerwise.report.sweep.task_tables import benchmark_rows, task_rows
+from layerwise.report.sweep.tables import benchmark_rows, task_rows
 from layerwise.report.sweep.window import half_window, on_tasks, order_strategy
 
 HEADING = Heading("tasks", "Task by task", "Tasks")
