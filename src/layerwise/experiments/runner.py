@@ -61,7 +61,7 @@ def _performed(config: Experiment, prepared: Prepared, reporter: Reporter) -> Re
             prepared.discard(folder)
         _announce(prepared, run, reporter)
         with _interruptible(run, reporter):
-            expected = _forecast(config, prepared, folder, run, reporter.log)
+            expected = _forecast(config, prepared, folder, run, reporter, reporter.log)
             with held_against(expected, run, reporter):
                 try:
                     prepared.train(folder, reporter)
@@ -93,7 +93,7 @@ def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = Non
         with _stored(config, folder) as run:
             # Of what is to be discarded nothing is finished: as in a folder that there is not.
             new = folder / "new" if config.overwrite else folder
-            _forecast(config, prepared, new, run, reporter.result)
+            _forecast(config, prepared, new, run, reporter, reporter.result)
     reporter.result(f"run folder: {folder}")
 
 
@@ -103,8 +103,9 @@ def folder_for(config: Experiment, prepared: Prepared) -> Path:
 
 
 def _forecast(
-    config: Experiment, prepared: Prepared, folder: Path, run: Run | None, say: Callable[[str], None]
-) -> Forecast | None:
+    config: Experiment, prepared: Prepared, folder: Path, run: Run | None, reporter: Reporter,
+    say: Callable[[str], None],
+) -> Forecast | None:  # fmt: skip
     """What is left to do will take this; `None` where that is short. What several processes do is not forecast.
 
     What a piece of the work refuses is left to the work itself to refuse: other rows may be stored before it.
@@ -114,7 +115,7 @@ def _forecast(
         say("no forecast: the work is shared by several processes, and one alone does not know their pace")
         return None
     try:
-        expected = forecast(works)
+        expected = forecast(works, reporter.progress)
     except LayerwiseError as refusal:
         say(f"no forecast: {refusal}")
         return None
