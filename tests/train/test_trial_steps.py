@@ -55,8 +55,8 @@ def test_a_trial_is_a_sample_of_all_phases(tmp_path: Path, monkeypatch: pytest.M
     assert times.checkpoint_bytes > 3 * 4 * weights * 0.9, "the weights and two moments"
     assert not list(tmp_path.iterdir())
     seen.steps.clear()
-    training_times(make, 0.0)
-    assert len(seen.steps) == 1
+    assert training_times(make, 0.0).timed == 1
+    assert len(seen.steps) == 2, "a step that warms up has no price"
 
 
 def test_batches_of_a_sample_are_those_of_their_steps() -> None:

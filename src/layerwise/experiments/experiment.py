@@ -130,8 +130,8 @@ class Prepared(ABC):
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The kinds of work that are left to do, each of which can measure a piece of itself; none if that is short.
 
-        `run` holds the rows that are stored, if there is one in `folder`. The longest work comes last: what the others
-        leave of the time of the measurement is its.
+        `run` holds the rows that are stored, if there is one in `folder`. Work whose price tells that another cannot be
+        measured comes before it (`Work.least`).
         """
         return iter(())
 

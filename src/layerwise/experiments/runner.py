@@ -22,7 +22,7 @@ from layerwise.experiments.forecast.forecast import Forecast, forecast, held_aga
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.option import plain
 from layerwise.experiments.provenance import folder_of
-from layerwise.experiments.reporter import Reporter, Silent, waiting
+from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary
 from layerwise.results import Manifest, Run
@@ -117,8 +117,7 @@ def _forecast(
         say("no forecast: the work is shared by several processes, and one alone does not know their pace")
         return None
     try:
-        with waiting(reporter, "forecasting: a piece of each kind of work is measured"):
-            expected = forecast(works)
+        expected = forecast(works, reporter.progress)
     except LayerwiseError as refusal:
         say(f"no forecast: {refusal}")
         return None

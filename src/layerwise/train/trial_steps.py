@@ -1,8 +1,9 @@
 """What a training will take, by a few of its steps, a piece of its validation and one checkpoint.
 
 The Trainer is the training's own, on a model of its own and in a folder that is removed. Its steps are those of a
-sample from all over the training, so that every phase of a schedule is among them; the first only warms up, where
-there are others. Nothing else of the process changes but the random generators, which the caller keeps.
+sample from all over the training, so that every phase of a schedule is among them; the first only warms up, so there
+is another where a training has more. Nothing else of the process changes but the random generators, which the caller
+keeps.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MOST_WRITTEN, _PIECE = 2**30, 2**28
 class TrainingTimes:
     """How often a training does what, the seconds of each, and the bytes of a checkpoint and of the finished model.
 
-    `opening` are the seconds before its first step.
+    `opening` are the seconds before its first step, `timed` the steps that were timed.
     """
 
     steps: int
@@ -58,11 +59,12 @@ class TrainingTimes:
     checkpoint: float
     checkpoint_bytes: int
     model_bytes: int
+    timed: int
 
     def seconds(self, done: int = 0) -> float:
         """Those of what is left behind `done` steps; writing the finished model takes what a checkpoint does.
 
-        >>> TrainingTimes(100, 4, 2, 1.0, 0.1, 0.5, 0.25, 0, 0).seconds(50)
+        >>> TrainingTimes(100, 4, 2, 1.0, 0.1, 0.5, 0.25, 0, 0, 3).seconds(50)
         7.5
         """
         left = (self.steps - done) / self.steps
@@ -101,7 +103,7 @@ def mean_over(steps: Sequence[int], values: Sequence[float]) -> float:
 
 
 def training_times(make: Callable[[Path, Mapping[str, Any]], Any], seconds: float) -> TrainingTimes:
-    """Time a training for at most so many seconds, or as long as a step takes.
+    """Time a training for at most so many seconds, or as long as two steps take.
 
     `make(folder, arguments)` gives its Trainer, with further `TrainingArguments` that win over its own.
     """
@@ -126,6 +128,7 @@ def training_times(make: Callable[[Path, Mapping[str, Any]], Any], seconds: floa
             checkpoint=checkpoint,
             checkpoint_bytes=checkpoint_bytes,
             model_bytes=model_bytes,
+            timed=max(1, len(steps.taken) - 1),
         )
         del trainer, steps
     gc.collect()  # a Trainer and its model refer to each other
@@ -159,7 +162,8 @@ class _Steps(TrainerCallback):
         self.before = now
         count = len(self.taken)
         whole = self.mean() * state.max_steps
-        if now > min(self.until, self.opened + _SHARE * whole) or count >= state.max_steps:
+        is_enough = count > 1 and now > min(self.until, self.opened + _SHARE * whole)
+        if is_enough or count >= state.max_steps:
             control.should_training_stop = True
         else:
             # The Trainer adds one at the end of a step, and ends at the last.

@@ -62,8 +62,45 @@ def test_costs_are_added_and_the_time_is_divided(monkeypatch: pytest.MonkeyPatch
     assert expected.measured_seconds == 5.0
     assert given == [LIMIT / 2, LIMIT - 1.0], "what the first leaves is the second's"
     assert "this will take about 50 s" in str(expected)
+    given.clear()
+    assert forecast([measuring(3 * LIMIT, WorkCost(20.0)), measuring(0.0, WorkCost(30.0))]) is not None
+    assert given == [LIMIT / 2, LIMIT / 2], "what the first takes too much is not taken from the second"
     assert forecast([measuring(0.1, WorkCost(work.SHORT - 1))]) is None
     assert forecast([]) is None
+
+
+def test_what_has_no_time_is_named_and_the_rest_says_what_it_was_measured_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(module.time, "perf_counter", lambda: 0.0)
+    price: list[float] = []
+
+    def losses(seconds: float) -> WorkCost:
+        price.append(LIMIT / 2 + 0.01)
+        return WorkCost(50.0, measured_on="1 of 9 batches")
+
+    def never(seconds: float) -> WorkCost:
+        raise AssertionError("it takes longer than its share")
+
+    told: list[tuple[str, float]] = []
+    works = [Work("losses", losses), Work("states", never, least=lambda: price[0])]
+    expected = forecast(works, lambda label, share: told.append((label, share)))
+    assert str(expected).startswith("this will take about 50 s; beside states, too long to be measured, ")
+    assert str(expected).endswith("measured in 0.0 s (losses: 1 of 9 batches in 0.0 s)")
+    assert told == [("forecast: losses", 0.0), ("forecast: states", 0.5), ("forecast", 1.0)]
+
+
+def test_a_first_time_has_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, takes = 0.0, iter([90.0, 4.0, 5.0])
+    monkeypatch.setattr(work.time, "perf_counter", lambda: now)
+
+    def once() -> float:
+        nonlocal now
+        now += next(takes)
+        return 100.0
+
+    cost = work.repeated(once, "of 100 batches")(0.0)
+    assert (cost.seconds, cost.measured_on) == (400.0, "1 of 100 batches")
 
 
 def test_the_generators_are_set_back() -> None:
@@ -154,7 +191,7 @@ def test_a_sweep_has_the_same_rows_with_a_forecast(
     prepared = config.prepare(Recorder(), Inputs())
     with Run.open(tmp_path / "foretold") as run:
         assert list(prepared.works(run.folder, run)) == [], "nothing is left"
-    assert [work.name for work in prepared.works(tmp_path, None)][-1] == "losses"
+    assert [work.name for work in prepared.works(tmp_path, None)] == ["losses", "intervals", "similarity", "states"]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from layerwise.experiments.sweep.works import is_short_due, priced_work
 from layerwise.measure.interventions import ablation, perturbation_curves
 from layerwise.measure.interventions.intervention import Intervention, intervention_losses
 from layerwise.measure.interventions.order import members as reordered
-from layerwise.measure.interventions.sweep import CostEstimate
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
 from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
@@ -62,7 +62,9 @@ def diagnosis_works(
     for part, (of_layer, data) in sampled.items():
         if part in due:
             yield _interventions_work(part, stack, of_layer, data, due.pop(part)[0])
-    yield from priced_work("variants", stack, plans, text, _in_layers(config, stack, text, due, finished), rows)
+    yield from priced_work(
+        "variants", stack, plans, text, _in_layers(config, stack, text, due, finished), rows, CostMeter()
+    )
 
 
 def _in_layers(
@@ -108,7 +110,7 @@ def _interventions_work(name: str, stack: Stack, of_layer: _OfLayer, data: EvalD
             measured += len(chosen) * price[layer]
             estimate = clean + number * mean(price) * spent / measured
             if is_enough(begun, seconds, estimate):
-                return WorkCost(estimate)
+                return WorkCost(estimate, measured_on=f"{turn} x interventions of a kind on a layer")
         raise AssertionError("some measurement is enough")
 
     return Work(name, measure)

@@ -4,8 +4,9 @@
     memory      the most that the process holds at once (`layerwise.measure.cost.peak_memory`)
     disk        what is in the run folder at the end, and the checkpoints of a training while it lasts
 
-It is measured for `LIMIT` seconds, or as long as the least piece of each kind of work takes; work that is short for
-any processor is not measured. What is measured leaves no trace: the random generators are set back.
+It is measured for `LIMIT` seconds, of which each kind of work has its share, or as long as the least piece of each
+takes; work that is short for any processor is not measured. What could not be measured in its share, as far as the
+works before it have told, is left out and named. What is measured leaves no trace: the random generators are set back.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ import numpy as np
 import torch
 
 from layerwise.experiments.forecast.work import SHORT, Work, total
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.sentences import duration, size
 from layerwise.measure.cost.peak_memory import PeakMemory
 from layerwise.results import Run
@@ -39,7 +40,8 @@ ABOUT_RUN, FORECAST = "run", "forecast"
 class Forecast:
     """What is left of an experiment will take this; it was measured in `measured_seconds`.
 
-    `passing_bytes` are those on disk that are gone at its end.
+    `passing_bytes` are those on disk that are gone at its end. `measured_on` says of each work on what it was measured
+    and for how long; the works `left_out` are not in any of the figures.
     """
 
     seconds: float
@@ -47,25 +49,42 @@ class Forecast:
     disk_bytes: int
     passing_bytes: int
     measured_seconds: float
+    measured_on: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         passing = f" ({size(self.passing_bytes)} more of checkpoints meanwhile)" if self.passing_bytes else ""
+        by_work = f" ({'; '.join(self.measured_on)})" if self.measured_on else ""
+        beside = f"; beside {' and '.join(self.left_out)}, too long to be measured" if self.left_out else ""
         return (
-            f"this will take about {duration(self.seconds)}, {size(self.memory_bytes)} of memory, "
-            f"{size(self.disk_bytes)} on disk{passing}; measured in {duration(self.measured_seconds)}"
+            f"this will take about {duration(self.seconds)}{beside}, {size(self.memory_bytes)} of memory, "
+            f"{size(self.disk_bytes)} on disk{passing}; measured in {duration(self.measured_seconds)}{by_work}"
         )
 
 
-def forecast(works: Sequence[Work]) -> Forecast | None:
-    """What `works` will take together; `None` where there are none, or all of it is short."""
+def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | None = None) -> Forecast | None:
+    """What `works` will take together; `None` where there are none, or all of it is short.
+
+    `progress(label, share)` hears which of them is being measured.
+    """
     if not works:
         return None
+    progress = progress or Silent().progress
     begun = time.perf_counter()
-    costs = []
+    costs, measured_on, left_out = [], [], []
     with _undisturbed(), PeakMemory() as memory:
         for number, work in enumerate(works):
-            left = LIMIT - (time.perf_counter() - begun)
-            costs.append(work.measure(max(0.0, left / (len(works) - number))))
+            progress(f"forecast: {work.name}", number / len(works))
+            started = time.perf_counter()
+            # What the works before it took too much is not taken from its share.
+            seconds = max(LIMIT / len(works), (LIMIT - (started - begun)) / (len(works) - number))
+            if work.least() > seconds:
+                left_out.append(work.name)
+                continue
+            costs.append(cost := work.measure(seconds))
+            on = f": {cost.measured_on}" if cost.measured_on else ""
+            measured_on.append(f"{work.name}{on} in {duration(time.perf_counter() - started)}")
+        progress("forecast", 1.0)
         most = memory.most
     gc.collect()
     cost = total(costs)
@@ -73,7 +92,8 @@ def forecast(works: Sequence[Work]) -> Forecast | None:
         return None
     beyond = max(work.memory_bytes for work in works)
     return Forecast(
-        cost.seconds, most + beyond, cost.disk_bytes, cost.passing_bytes, time.perf_counter() - begun
+        cost.seconds, most + beyond, cost.disk_bytes, cost.passing_bytes, time.perf_counter() - begun,
+        tuple(measured_on), tuple(left_out),
     )  # fmt: skip
 
 

@@ -39,8 +39,9 @@ def training_work(name: str, make: Callable[[Path, Mapping[str, Any]], Any], beh
     def measure(seconds: float) -> WorkCost:
         times = training_times(make, seconds)
         return WorkCost(
-            sum(times.seconds(done) for done in behind), len(behind) * times.model_bytes, _KEPT * times.checkpoint_bytes
-        )
+            sum(times.seconds(done) for done in behind), len(behind) * times.model_bytes,
+            _KEPT * times.checkpoint_bytes, f"{times.timed} of {times.steps:,} steps",
+        )  # fmt: skip
 
     return Work(name, measure)
 
@@ -90,7 +91,8 @@ def evaluation_work(name: str, stack: Stack, splits: Splits, count: float, *, fi
         each = timed(min(examples, FEW), 1)
         # As many more as there is time for, up to a batch: those of a whole batch take less each.
         more = min(examples, BATCH, int((end - time.perf_counter()) / each))
-        return WorkCost(count * examples * (timed(more, 2) if more > FEW else each))
+        each = timed(more, 2) if more > FEW else each
+        return WorkCost(count * examples * each, measured_on=f"{max(more, FEW)} of {examples:,} examples")
 
     return Work(name, measure)
 

@@ -26,11 +26,15 @@ SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class WorkCost:
-    """What work takes: seconds, bytes that stay on disk, and bytes on disk that are gone when it is done."""
+    """What work takes: seconds, bytes that stay on disk, and bytes on disk that are gone when it is done.
+
+    `measured_on` says what the seconds were told from: "2 batches".
+    """
 
     seconds: float
     disk_bytes: int = 0
     passing_bytes: int = 0
+    measured_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,31 +42,36 @@ class Work:
     """One kind of work that an experiment has to do.
 
     `measure(seconds)` does a piece of it, for about so long, and says what all of it will take; it changes neither the
-    model nor the run. `memory_bytes` is what the whole of it holds beyond what the piece does.
+    model nor the run. `memory_bytes` is what the whole of it holds beyond what the piece does. `least()` are the
+    seconds that the least piece takes at least, as far as the works before it have told: a work that has less than
+    that is not measured.
     """
 
     name: str
     measure: Callable[[float], WorkCost]
     memory_bytes: int = 0
+    least: Callable[[], float] = lambda: 0.0
 
 
-def repeated(once: Callable[[], float]) -> Callable[[float], WorkCost]:
-    """A measurement that is repeated while there is time.
+def repeated(once: Callable[[], float], pieces: str) -> Callable[[float], WorkCost]:
+    """A measurement that is repeated while there is time, and at least once.
 
-    `once()` does a piece and returns how many of them there are. The first time warms up, where there are others.
+    `once()` does a piece and returns how many of them there are. Before all others it warms up, and does not count.
+    `pieces` says what it is repeated on: "of 148 batches", where the number of those that counted stands before it.
     """
 
     def measure(seconds: float) -> WorkCost:
         first = time.perf_counter()
+        once()
         totals: list[float] = []
         while True:
             begun = time.perf_counter()
-            pieces = once()
+            count = once()
             taken = time.perf_counter() - begun
-            totals.append(taken * pieces)
-            estimate = mean(totals[1:] or totals)
+            totals.append(taken * count)
+            estimate = mean(totals)
             if is_enough(first, seconds - taken, estimate):
-                return WorkCost(estimate)
+                return WorkCost(estimate, measured_on=f"{len(totals)} {pieces}")
 
     return measure
 
@@ -85,7 +94,7 @@ def total(costs: Iterable[WorkCost]) -> WorkCost:
     """The sum; what is gone when its work is done counts once, where it is most.
 
     >>> total([WorkCost(1.0, 5, 100), WorkCost(2.0, 5, 70)])
-    WorkCost(seconds=3.0, disk_bytes=10, passing_bytes=100)
+    WorkCost(seconds=3.0, disk_bytes=10, passing_bytes=100, measured_on='')
     """
     costs = list(costs)
     return WorkCost(

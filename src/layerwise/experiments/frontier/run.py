@@ -169,20 +169,24 @@ class PreparedFrontier(Prepared):
         yield from rounds_works({"": self.stack, **self.healed}, timed, self.settings, left, graphs=self.config.graphs)
 
     def _losses_cost(self, plans: Sequence[Plan], kept: int, seconds: float) -> WorkCost:
-        """Some of the plans on the first batch, as a share of all that is computed on both parts.
+        """Some of the plans on the typical batch, once the model has warmed up, as a share of all that is computed on
+        both parts.
 
         The plans that removals lead to, and the drafts, are as many again as depth squared.
         """
         part = self.parts[CHOOSE]
-        first = replace(part, batches=part.batches[:1])
+        by_size = sorted(part.batches, key=lambda batch: batch.size)
+        smallest, typical = (replace(part, batches=(by_size[at],)) for at in (0, len(by_size) // 2))
         some = plans[:: max(1, len(plans) // 12)]
-        evaluator = GraphEvaluator(self.stack, [first])
+        GraphEvaluator(self.stack, [smallest]).evaluate([self.whole], 0, self.whole)
+        evaluator = GraphEvaluator(self.stack, [typical])
         evaluator.evaluate(some, 0, self.whole)
-        tokens = sum(batch.size for batch in first.batches)
+        tokens = typical.batches[0].size
         removals = self.stack.depth**2
         work = (len(plans) + removals) * sum(batch.size for batch in part.batches)
         work += kept * sum(batch.size for batch in self.parts[REPORT].batches)
-        return WorkCost(evaluator.spent.seconds * work / (len(some) * tokens))
+        on = f"{len(some)} of {len(plans):,} plans, on 1 of {len(part.batches):,} batches"
+        return WorkCost(evaluator.spent.seconds * work / (len(some) * tokens), measured_on=on)
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Choose, measure on fresh text, time, and judge; what is stored is not computed again."""

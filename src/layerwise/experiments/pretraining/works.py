@@ -66,7 +66,7 @@ def _of_given_seconds(work: Work, seconds: float) -> Work:
 
     def measure(limit: float) -> WorkCost:
         measured = work.measure(limit)
-        return WorkCost(seconds, measured.disk_bytes, measured.passing_bytes)
+        return replace(measured, seconds=seconds)
 
     return Work(work.name, measure)
 
@@ -82,7 +82,7 @@ def _held_out(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, mo
             masked_loss(model, "trial/0", few, Padding(int(tokenizer.pad_token_id)))
         return models * len(whole) / len(few)
 
-    return Work("held-out text", repeated(once))
+    return Work("held-out text", repeated(once, f"x {len(few)} of {len(whole):,} segments"))
 
 
 def _pairs(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, each: int) -> Work:
@@ -98,12 +98,12 @@ def _pairs(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, each:
 
     def measure(seconds: float) -> WorkCost:
         begun = time.perf_counter()
-        few = repeated(partial(once, min(_FEW_PAIRS, len(every))))(0.0)
+        few = repeated(partial(once, min(_FEW_PAIRS, len(every))), f"x {_FEW_PAIRS} of {len(every):,} pairs")(0.0)
         left = seconds - (time.perf_counter() - begun)
         most = min(_PAIRS, len(every))
         if few.seconds * most / (models * len(every)) > left:
             return few
-        return repeated(partial(once, most))(left)
+        return repeated(partial(once, most), f"x {most} of {len(every):,} pairs")(left)
 
     return Work("minimal pairs", measure)
 

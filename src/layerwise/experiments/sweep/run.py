@@ -32,7 +32,7 @@ from layerwise.experiments.sentences import (
 from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.experiments.sweep.works import loss_works, state_works
+from layerwise.experiments.sweep.works import sweep_works
 from layerwise.measure.activations.plan_states import (
     STATES,
     ZONES,
@@ -160,10 +160,8 @@ class PreparedSweep(Prepared):
         """Losses and intervals, and the comparison of hidden states; benchmarks are not among them."""
         finished = None if run is None else run.store.finished
         due = cost_estimate(self.stack, self.plans, self.text, finished)
-        losses = list(loss_works(self.stack, self.plans, self.text, due))
-        if losses and self.config.similarity:
-            yield from state_works(self.stack, self.text, compared_plans(self.members, self.stack.depth))
-        yield from losses
+        compared = compared_plans(self.members, self.stack.depth) if self.config.similarity else ()
+        yield from sweep_works(self.stack, self.plans, self.text, due, compared)
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Losses, effects, similarity and benchmarks; what is stored is not computed again.

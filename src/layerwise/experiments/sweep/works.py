@@ -1,6 +1,6 @@
 """The work of a sweep: layers and heads on all tokens, intervals, and the passes that compare hidden states.
 
-Layers and heads are timed under a few of the plans on a few of the batches; how many there are is counted.
+A few layers and a head are timed on a few of the batches, the typical one first; how many there are is counted.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import count
 
 import torch
 
@@ -17,8 +18,9 @@ from layerwise.experiments.forecast.work import Work, WorkCost, is_enough, is_sh
 from layerwise.measure.activations.plan_states import plan_states
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
-from layerwise.measure.interventions.sweep_pieces import final_states, head_in_layers
+from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.loss import window_losses
 from layerwise.measure.stats.effects import effects
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
@@ -28,8 +30,8 @@ from layerwise.stack.executors.graph import build, most_live
 from layerwise.stack.inputs import evaluating
 from layerwise.train.trial_steps import spread
 
-_PLANS = 4
-"""Plans under which layers and heads are timed, spread over all of them."""
+_LAYERS = 4
+"""Layers that are timed on a batch, with one head."""
 
 _PLANS_OF_INTERVALS = 8
 
@@ -40,11 +42,16 @@ BYTES_OF_REPORT = 1_700_000
 """Of the page, most of which is what draws its figures."""
 
 
-def loss_works(stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate) -> Iterator[Work]:
-    """The losses of `plans` on `data` of which `due` is left, and their intervals; none if that is short."""
+def sweep_works(
+    stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, compared: Sequence[Plan] = ()
+) -> Iterator[Work]:
+    """The losses of `plans` on `data` of which `due` is left, their intervals, and the passes that compare hidden
+    states, under the plans `compared`; none if the losses are short."""
     if is_short_due(stack, due, data):
         return
+    meter = CostMeter()
     windows = [window for batch in data.batches for window in batch.windows]
+    yield from priced_work("losses", stack, plans, data, due, len(plans) * len(windows), meter)
     intervals = min(_PLANS_OF_INTERVALS, len(plans))
     rows = _invented(plans[:intervals], windows)
 
@@ -52,24 +59,25 @@ def loss_works(stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEst
         effects(rows, str(plans[0]))
         return (len(plans) - 1) / max(1, intervals - 1)
 
-    yield Work("intervals", repeated(once))
-    yield from priced_work("losses", stack, plans, data, due, len(plans) * sum(map(_windows, data.batches)))
+    yield Work("intervals", repeated(once, f"x {intervals} of {len(plans)} plans"))
+    if compared:
+        yield _state_work("similarity", stack, data, meter, 1, lambda batch: similarity_sums(stack, [batch]))
+        passes, first = len(compared), compared[0]
+        yield _state_work("states", stack, data, meter, passes, lambda batch: plan_states(stack, first, [batch]))
 
 
 def priced_work(
-    name: str, stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, rows: int
+    name: str, stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, rows: int, meter: CostMeter
 ) -> Iterator[Work]:
-    """The layer evaluations and heads of `due`, priced under a few of `plans`; none where nothing is due.
+    """The layer evaluations and heads of `due`, as `plans` need them; none where nothing is due.
 
-    At the end there are `rows` in the store.
+    `meter` holds what was measured. At the end there are `rows` in the store.
     """
     if not due.head_tokens:
         return
     largest = max(batch.size for batch in data.batches)
-    count = min(_PLANS, len(plans))
-    chosen = [plans[number * len(plans) // count] for number in range(count)]
-    beyond = most_live(build(plans)) - most_live(build(chosen))
-    measure = partial(_layers_and_heads, stack, chosen, data, due, BYTES_A_LOSS * rows + BYTES_OF_REPORT)
+    beyond = most_live(build(plans)) - 1
+    measure = partial(_layers_and_heads, stack, data, due, meter, BYTES_A_LOSS * rows + BYTES_OF_REPORT)
     yield Work(name, measure, memory_bytes=max(0, beyond * largest * _width(stack) * stack.dtype.itemsize))
 
 
@@ -80,62 +88,72 @@ def is_short_due(stack: Stack, due: CostEstimate, data: EvalData) -> bool:
     return not due.head_tokens or is_short(_operations(stack, due), due.head_tokens / largest)
 
 
-def state_works(stack: Stack, data: EvalData, plans: Sequence[Plan]) -> Iterator[Work]:
-    """The similarity of hidden states, and the states under `plans`."""
-    yield Work("similarity", by_batch(data.batches, lambda batch: similarity_sums(stack, [batch])))
-    if plans:
-        yield Work("states", by_batch(data.batches, lambda batch: plan_states(stack, plans[0], [batch]), len(plans)))
+def _state_work(
+    name: str, stack: Stack, data: EvalData, meter: CostMeter, passes: int, on: Callable[[AnyBatch], object]
+) -> Work:
+    """`passes` over the text that look at every hidden state, by the typical batch: twice, since once warms up.
 
-
-def by_batch(
-    batches: Sequence[AnyBatch], on: Callable[[AnyBatch], object], times: float = 1.0
-) -> Callable[[float], WorkCost]:
-    """The measurement of what is done with every batch, `times` times: with some of them, by their tokens."""
-    tokens = sum(batch.size for batch in batches)
-    order = iter(range(2**31))
+    Where `meter` says that two passes of its layers have no time, they are not measured.
+    """
+    batch = _by_size(data)[len(data.batches) // 2]
+    pieces = passes * sum(each.size for each in data.batches) / batch.size
 
     def once() -> float:
-        batch = batches[spread(next(order), len(batches))]
         on(batch)
-        return times * tokens / batch.size
+        return pieces
 
-    return repeated(once)
+    def least() -> float:
+        return 2 * stack.depth * batch.size * meter.layer_seconds / max(1, meter.layer_tokens)
+
+    return Work(name, repeated(once, f"of {len(data.batches):,} batches"), least=least)
 
 
 def _layers_and_heads(
-    stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, disk: int, seconds: float
+    stack: Stack, data: EvalData, due: CostEstimate, meter: CostMeter, disk: int, seconds: float
 ) -> WorkCost:
-    """The cost of what is due, at the measured price of a layer and of a head.
+    """The cost of what is due, at the price of a layer and of a head, which `meter` takes down.
 
-    The smallest batch warms up; the largest, which holds the most memory, comes next, then any.
+    The smallest batch warms up, and has no price: what a call takes, whatever its size, is most of it. The median one
+    comes first, then the largest, which holds the most memory, then any.
     """
-    begun = time.perf_counter()
-    graph = build(plans)
-    meter, sized = CostMeter(), sorted(data.batches, key=lambda batch: batch.size)
+    begun, sized = time.perf_counter(), _by_size(data)
     with evaluating(stack.model), torch.inference_mode():
-        for number in range(2 * len(data.batches) + 1):
-            batch = sized[-number] if number < 2 else data.batches[spread(number - 1, len(data.batches))]
-            walked = CostMeter()
-            for each in final_states(stack, batch, graph, None):
-                walked.add(batch.size, each.evaluations, each.layer_seconds, each.head_seconds)
-                if not number or is_enough(begun, seconds, _seconds(due, _sum(meter, walked))):
-                    break
-            meter = walked if number <= 1 else _sum(meter, walked)
+        _walk(stack, sized[0], 0, CostMeter())
+        for number in count():
+            batch = (sized[len(sized) // 2], sized[-1])[number] if number < 2 else sized[spread(number, len(sized))]
+            _walk(stack, batch, number, meter)
             if is_enough(begun, seconds, _seconds(due, meter)):
-                break
-    return WorkCost(_seconds(due, meter), disk)
+                on = f"{number + 1} of {len(sized):,} batches"
+                return WorkCost(_seconds(due, meter), disk, measured_on=on)
+    raise AssertionError("some measurement is enough")
+
+
+def _walk(stack: Stack, batch: AnyBatch, number: int, meter: CostMeter) -> None:
+    """Some layers from all over the model, in their order, and the head behind them; others for each `number`."""
+    captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+    layers = sorted({spread(_LAYERS * number + turn, stack.depth) for turn in range(_LAYERS)})
+    state, begun = captured.state, _now(stack)
+    for layer in layers:
+        state = stack.apply(layer, state, captured)
+    there = _now(stack)
+    window_losses(stack, state, batch)
+    meter.add(batch.size, len(layers), there - begun, _now(stack) - there)
+
+
+def _now(stack: Stack) -> float:
+    """The time at which the device is done with all that it was given."""
+    if stack.device.type != "cpu":
+        torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
+def _by_size(data: EvalData) -> list[AnyBatch]:
+    return sorted(data.batches, key=lambda batch: batch.size)
 
 
 def _seconds(due: CostEstimate, meter: CostMeter) -> float:
     layers = due.layer_tokens * meter.layer_seconds / meter.layer_tokens
     return layers + due.head_tokens * meter.head_seconds / meter.head_tokens
-
-
-def _sum(one: CostMeter, other: CostMeter) -> CostMeter:
-    return CostMeter(
-        one.layer_tokens + other.layer_tokens, one.head_tokens + other.head_tokens,
-        one.layer_seconds + other.layer_seconds, one.head_seconds + other.head_seconds,
-    )  # fmt: skip
 
 
 def _invented(plans: Sequence[Plan], windows: Sequence[Window]) -> list[Loss]:
@@ -152,10 +170,6 @@ def _operations(stack: Stack, due: CostEstimate) -> float:
     blocks = block_list(stack.model, stack.path)
     weights = sum(each.numel() for block in blocks for each in block.parameters())
     return 2 * weights / stack.depth * (due.layer_tokens + head_in_layers(stack) * due.head_tokens)
-
-
-def _windows(batch: AnyBatch) -> int:
-    return len(batch.windows)
 
 
 def _width(stack: Stack) -> int:

@@ -97,7 +97,7 @@ def rounds_works(
 ) -> Iterator[Work]:
     """What so many rounds will take, and one that warms up; nothing where that is short.
 
-    One plan after another is timed, as long as there is time.
+    One plan after another is timed, as long as there is time, once the first has warmed up.
     """
     passes = (rounds + 1) * len(plans) * len(settings) * (PASSES + 2)
     operations = 2.0 * numbers_of(stacks[""].model) * settings[0].batch * settings[0].context
@@ -105,11 +105,14 @@ def rounds_works(
         return
 
     def measure(seconds: float) -> WorkCost:
+        end = time.perf_counter() + seconds
+        round_times(stacks, plans[:1], settings, 0, graphs=graphs)
         began, done = time.perf_counter(), 0
-        while done < len(plans) and (not done or time.perf_counter() - began < seconds):
+        while done < len(plans) and (not done or time.perf_counter() < end):
             round_times(stacks, plans[done : done + 1], settings, 0, graphs=graphs)
             done += 1
-        return WorkCost((time.perf_counter() - began) / done * len(plans) * (rounds + 1))
+        a_plan = (time.perf_counter() - began) / done
+        return WorkCost(a_plan * len(plans) * (rounds + 1), measured_on=f"{done} of {len(plans):,} plans")
 
     yield Work("rounds", measure)
 
