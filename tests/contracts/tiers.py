@@ -11,7 +11,7 @@ import pytest
 from contracts.specimen import Specimen
 from contracts.zoo import SUPPORTED
 
-NIGHTLY = EXHAUSTIVE = pytest.mark.nightly  # the second name is that of the tests of swarms
+NIGHTLY = pytest.mark.nightly
 
 REPRESENTATIVE = frozenset(
     one.model_type for one in {(one.kind, one.tags): one for one in reversed(SUPPORTED)}.values()

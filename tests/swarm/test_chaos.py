@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from contracts.tiers import EXHAUSTIVE
+from contracts.tiers import NIGHTLY
 from layerwise.swarm.messages import Hop, Message, Reply, Response
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.nodes.node import Node
@@ -15,7 +15,7 @@ from swarm.chaos import SETTINGS, Trial, undisturbed, violations
 from tier import by_tier
 
 RUNS = 40
-"""Schedules of one test; the fast tier has one such test, a night ten, and the exhaustive tier twenty-five."""
+"""Schedules of one test; the fast tier has one such test, a night ten, and the nightly tier twenty-five."""
 
 ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", requests=1, new=4, health_seconds=3.0)
 
@@ -25,7 +25,7 @@ ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", request
     [
         0,
         *(pytest.param(first, marks=(pytest.mark.slow, pytest.mark.nightly)) for first in range(RUNS, 400, RUNS)),
-        *(pytest.param(first, marks=EXHAUSTIVE) for first in range(400, 1000, RUNS)),
+        *(pytest.param(first, marks=NIGHTLY) for first in range(400, 1000, RUNS)),
     ],
 )
 def test_no_request_is_lost_and_no_token_is_wrong(first: int) -> None:

@@ -9,7 +9,7 @@ import transformers
 from contracts import specimen
 from contracts.decoders import DECODERS
 from contracts.specimen import Specimen
-from contracts.tiers import EVERY_TAG, EXHAUSTIVE, REPRESENTATIVE, TENTH
+from contracts.tiers import EVERY_TAG, NIGHTLY, REPRESENTATIVE, TENTH
 from layerwise.swarm.nodes import node
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.settings import SwarmSettings
@@ -26,7 +26,7 @@ NIGHTLY = (REPRESENTATIVE | TENTH | {"minimax", "mpt", "bloom"}) - FAST - SLOW
 def _tier(name: str) -> tuple[pytest.MarkDecorator, ...]:
     if name in NIGHTLY:
         return (pytest.mark.slow, pytest.mark.nightly)
-    return () if name in FAST else (pytest.mark.slow,) if name in SLOW else EXHAUSTIVE
+    return () if name in FAST else (pytest.mark.slow,) if name in SLOW else NIGHTLY
 
 
 EVERY_DECODER = pytest.mark.parametrize(
