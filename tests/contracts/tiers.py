@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -13,25 +12,13 @@ from contracts.zoo import SUPPORTED
 
 NIGHTLY = pytest.mark.nightly
 
-REPRESENTATIVE = frozenset(
-    one.model_type for one in {(one.kind, one.tags): one for one in reversed(SUPPORTED)}.values()
-)
-"""The first type of each kind with its tags: decoders with experts, with sliding windows, encoders, and so on."""
-
-
 EVERY_TAG = frozenset(
     (
         *("llama", "llama4_text", "lfm2", "recurrent_gemma", "minicpm3", "bert", "modernbert", "aimv2_vision_model"),
         "audio-spectrogram-transformer",
     )
 )
-"""A type of each kind and of each tag that a kind has, which CI asks: fewer than `REPRESENTATIVE`, the combinations."""
-
-LONG = frozenset({"axk1", "bailing_hybrid"})
-"""The representatives that take more than two seconds; each of their tags has another type that represents it."""
-
-TENTH = frozenset(random.Random(0).sample([one.model_type for one in SUPPORTED], len(SUPPORTED) // 10))
-"""Types drawn once: what a version of transformers changes in all types of a family, or in most, shows in some."""
+"""A type of each kind and of each tag that a kind has, which CI asks."""
 
 
 def every_type(

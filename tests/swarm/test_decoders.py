@@ -9,7 +9,7 @@ import transformers
 from contracts import specimen
 from contracts.decoders import DECODERS
 from contracts.specimen import Specimen
-from contracts.tiers import EVERY_TAG, NIGHTLY, REPRESENTATIVE, TENTH
+from contracts.tiers import EVERY_TAG, every_type
 from layerwise.swarm.nodes import node
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.settings import SwarmSettings
@@ -20,18 +20,7 @@ pytestmark = pytest.mark.numbers
 PROMPTS = 200
 FAST = frozenset({"llama", "gemma2", "mamba", "gpt2"})
 SLOW = EVERY_TAG - FAST
-NIGHTLY = (REPRESENTATIVE | TENTH | {"minimax", "mpt", "bloom"}) - FAST - SLOW
-
-
-def _tier(name: str) -> tuple[pytest.MarkDecorator, ...]:
-    if name in NIGHTLY:
-        return (pytest.mark.slow, pytest.mark.nightly)
-    return () if name in FAST else (pytest.mark.slow,) if name in SLOW else NIGHTLY
-
-
-EVERY_DECODER = pytest.mark.parametrize(
-    "one", [pytest.param(one, id=one.model_type, marks=_tier(one.model_type)) for one in DECODERS]
-)
+EVERY_DECODER = every_type(fast=FAST, slow=SLOW, of=DECODERS)
 
 
 @EVERY_DECODER
