@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 @contextmanager
-def asked_once(location: str | Path) -> Iterator[None]:
+def without_retries(location: str | Path) -> Iterator[None]:
     """Within the context nothing is requested from a hub that does not answer; a folder or a file asks for none.
 
     huggingface_hub tries each request six times, which takes half a minute where there is no network.

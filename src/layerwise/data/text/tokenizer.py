@@ -18,7 +18,7 @@ from tokenizers import decoders, models, normalizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from layerwise.bounded import SETTINGS_SIZE, Unreadable, kind_of, read_bytes, shortened
-from layerwise.data.hub import asked_once
+from layerwise.data.hub import without_retries
 from layerwise.errors import DataError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
@@ -49,7 +49,7 @@ def load_tokenizer(
         if len(candidates) == 1:
             return read_llama2c(candidates[0])
     try:
-        with asked_once(source):
+        with without_retries(source):
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 source, revision=revision, trust_remote_code=trust_remote_code
             )
