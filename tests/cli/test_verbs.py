@@ -177,7 +177,7 @@ def test_a_law_that_fails_is_said_and_ends_with_one(model: Path, monkeypatch: py
     from layerwise import stack
 
     laws = [stack.Law("the sky is up", True, "[as seen]"), stack.Law("water runs uphill", False, "by 2 m")]
-    monkeypatch.setattr(stack, "verify", lambda *_: laws)
+    monkeypatch.setattr(stack, "verify", lambda *_, **options: laws)
     ended = layerwise("verify", model)
     assert ended.code == 1
     assert "holds  the sky is up      [as seen]" in ended.out

@@ -18,6 +18,7 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 from layerwise.bounded import named
+from layerwise.data.hub import without_retries
 from layerwise.errors import ModelError
 
 
@@ -34,7 +35,8 @@ def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code
     """
     kind = class_named(kind) if isinstance(kind, str) else kind
     try:
-        return kind.from_pretrained(location, trust_remote_code=trust_remote_code, **options)
+        with without_retries(location):
+            return kind.from_pretrained(location, trust_remote_code=trust_remote_code, **options)
     except ValueError as error:
         raise _refusal(str(location), error) from error
 

@@ -8,15 +8,16 @@ from pathlib import Path
 
 
 @contextmanager
-def asked_once(location: str | Path) -> Iterator[None]:
-    """Within the context nothing is requested from a hub that does not answer; a folder or a file asks for none.
+def without_retries(location: str | Path | None) -> Iterator[None]:
+    """Within the context nothing is requested from a hub that does not answer; a folder, a file or
+    nothing at all asks for none.
 
     huggingface_hub tries each request six times, which takes half a minute where there is no network.
     """
     from huggingface_hub import constants, get_session
 
     before = constants.HF_HUB_OFFLINE
-    if not before and not Path(location).exists():
+    if not before and location is not None and not Path(location).exists():
         try:
             get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
         except Exception:  # the errors of its client, which is not ours to choose

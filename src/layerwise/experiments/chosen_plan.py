@@ -22,11 +22,11 @@ def given_plan(text: str) -> Plan:
     try:
         return Plan.parse(text)
     except PlanError as error:
-        if error.position != 0 or not text[0].isalpha() or " " in text.strip():
+        if error.position != 0 or not text[:1].isalpha() or " " in text.strip():
             raise
-        found = "a run, and no plan" if is_run(Path(text)) else "no plan, and there is no run of that name here"
+        what = "a run, and no plan" if is_run(Path(text)) else "no plan, and there is no run of that name here"
         raise PlanError(
-            f'{named(text)} is {found}; a plan is written as the numbers of layers, as in "0-13 18-31", and only '
+            f'{named(text)} is {what}; a plan is written as the numbers of layers, as in "0-13 18-31", and only '
             "`layerwise heal` and `layerwise save` take a run: of `layerwise search`, for the plan that it chose"
         ) from error
 

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import shortened, shown
 from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes
-from layerwise.data.hub import asked_once
+from layerwise.data.hub import without_retries
 from layerwise.data.model_location import EMBEDDED, location_of
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
@@ -114,7 +114,7 @@ def load(
             resident_layers,
             device_map,
         )
-        with asked_once(location):
+        with without_retries(location):
             module, resident = opening.open()
             tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)

@@ -19,7 +19,6 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from layerwise.bounded import SETTINGS_SIZE, Unreadable, kind_of, read_bytes, shortened
 from layerwise.data.auto_classes import from_pretrained
-from layerwise.data.hub import asked_once
 from layerwise.errors import DataError, ModelError
 
 UNKNOWN, START, END = "<unk>", "<s>", "</s>"
@@ -50,10 +49,9 @@ def load_tokenizer(
         if len(candidates) == 1:
             return read_llama2c(candidates[0])
     try:
-        with asked_once(source):
-            tokenizer: PreTrainedTokenizerBase = from_pretrained(
-                "AutoTokenizer", source, revision=revision, trust_remote_code=trust_remote_code
-            )
+        tokenizer: PreTrainedTokenizerBase = from_pretrained(
+            "AutoTokenizer", source, revision=revision, trust_remote_code=trust_remote_code
+        )
     except ModelError as refused:
         raise DataError(f"{refused}, or name another tokenizer with --tokenizer") from refused
     # The Hub client, the tokenizers library and the model classes raise nearly every built-in error here.
