@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -78,9 +79,11 @@ def test_pytest_itself_says_what_failed(tmp_path: Path) -> None:
         "def test_wrong():\n    assert False\n\n"
         "def test_dies():\n    'PYTEST_XDIST_WORKER' in os.environ and os._exit(1)\n"
     )
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ended = subprocess.run(
-        [sys.executable, run.__file__, "-k", "not other"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+        [sys.executable, run.__file__, "-k", "not other"], cwd=tmp_path, env=outside, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
     assert ended.returncode == 1
     assert ended.stdout.count("Run again, alone") == 2
     assert "Run again, alone (1 of 3)" in ended.stdout
