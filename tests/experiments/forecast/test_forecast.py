@@ -76,7 +76,7 @@ def test_what_has_no_time_is_named_and_the_rest_says_what_it_was_measured_on(
     price: list[float] = []
 
     def losses(seconds: float) -> WorkCost:
-        price.append(LIMIT / 2 + 0.01)
+        price.append(LIMIT + 0.01)
         return WorkCost(50.0, measured_on="1 of 9 batches")
 
     def never(seconds: float) -> WorkCost:

@@ -61,11 +61,11 @@ def _size(value: Any) -> int:
 
 
 def text() -> EvalData:
-    """Batches of 64, 64, 16 and 2 tokens, each of more work than all sizes below it together."""
-    lengths = [16] * 9 + [2]
+    """Batches of 64, 16, 6 and 2 tokens: half of them are small, and most tokens are in the largest."""
+    lengths = [16] * 5 + [6, 2]
     cut = [Window(f"d{n}", "text", 0, tuple(range(1, 1 + size)), 1, size) for n, size in enumerate(lengths)]
     data = EvalData("planted", "0", 16, "next_token", batches(cut, LARGE, 0))
-    assert [batch.size for batch in data.batches] == [LARGE, LARGE, 16, 2]
+    assert [batch.size for batch in data.batches] == [LARGE, 16, 6, 2]
     return data
 
 

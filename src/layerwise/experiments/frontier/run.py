@@ -27,6 +27,7 @@ from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
+from layerwise.experiments.sweep.works import typical_batch
 from layerwise.experiments.timing.run import rounds_works, timed_settings, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import FRONTIER, PARALLEL, LatencyPoint, verdict_rows
@@ -175,8 +176,8 @@ class PreparedFrontier(Prepared):
         The plans that removals lead to, and the drafts, are as many again as depth squared.
         """
         part = self.parts[CHOOSE]
-        by_size = sorted(part.batches, key=lambda batch: batch.size)
-        smallest, typical = (replace(part, batches=(by_size[at],)) for at in (0, len(by_size) // 2))
+        smallest = replace(part, batches=(min(part.batches, key=lambda batch: batch.size),))
+        typical = replace(part, batches=(typical_batch(part),))
         some = plans[:: max(1, len(plans) // 12)]
         GraphEvaluator(self.stack, [smallest]).evaluate([self.whole], 0, self.whole)
         evaluator = GraphEvaluator(self.stack, [typical])

@@ -6,9 +6,10 @@ A few layers and a head are timed on a few of the batches, the typical one first
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import accumulate, count
 
 import torch
 
@@ -88,6 +89,13 @@ def is_short_due(stack: Stack, due: CostEstimate, data: EvalData) -> bool:
     return not due.head_tokens or is_short(_operations(stack, due), due.head_tokens / largest)
 
 
+def typical_batch(data: EvalData) -> AnyBatch:
+    """The batch of median size, by the tokens that run: half of them are in batches that are no larger."""
+    sized = _by_size(data)
+    behind = list(accumulate(batch.size for batch in sized))
+    return sized[bisect_left(behind, behind[-1] / 2)]
+
+
 def _state_work(
     name: str, stack: Stack, data: EvalData, meter: CostMeter, passes: int, on: Callable[[AnyBatch], object]
 ) -> Work:
@@ -95,7 +103,7 @@ def _state_work(
 
     Where `meter` says that two passes of its layers have no time, they are not measured.
     """
-    batch = _by_size(data)[len(data.batches) // 2]
+    batch = typical_batch(data)
     pieces = passes * sum(each.size for each in data.batches) / batch.size
 
     def once() -> float:
@@ -117,10 +125,11 @@ def _layers_and_heads(
     comes first, then the largest, which holds the most memory, then any.
     """
     begun, sized = time.perf_counter(), _by_size(data)
+    first = (typical_batch(data), sized[-1])
     with evaluating(stack.model), torch.inference_mode():
         _walk(stack, sized[0], 0, CostMeter())
         for number in count():
-            batch = (sized[len(sized) // 2], sized[-1])[number] if number < 2 else sized[spread(number, len(sized))]
+            batch = first[number] if number < len(first) else sized[spread(number, len(sized))]
             _walk(stack, batch, number, meter)
             if is_enough(begun, seconds, _seconds(due, meter)):
                 on = f"{number + 1} of {len(sized):,} batches"
