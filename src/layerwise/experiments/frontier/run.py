@@ -26,8 +26,8 @@ from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
-from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
 from layerwise.experiments.sweep.works import typical_batch
+from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
 from layerwise.experiments.timing.run import rounds_works, timed_settings, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import FRONTIER, PARALLEL, LatencyPoint, verdict_rows
