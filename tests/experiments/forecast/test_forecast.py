@@ -147,7 +147,11 @@ class PreparedExpected(Prepared):
 def test_what_was_taken_is_stored_beside_the_forecast(tmp_path: Path) -> None:
     first, again = Recorder(), Recorder()
     config = Expected(run=tmp_path / "run")
-    describe(config, dry := Recorder())
+    told: list[str] = []
+    dry = Recorder()
+    dry.progress = lambda label, share, seconds_left=None: told.append(label)  # type: ignore[method-assign]
+    describe(config, dry)
+    assert told == ["forecast: a step", "forecast"], "measuring is not silent"
     assert any(text.startswith("this will take about 50 s") for text in dry.results)
     perform(config, first)
     said = [text for text in first.logs if "forecast" in text or "this will take" in text]

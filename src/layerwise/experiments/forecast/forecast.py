@@ -59,9 +59,10 @@ class Forecast:
         passing = f" ({size(self.passing_bytes)} more of checkpoints meanwhile)" if self.passing_bytes else ""
         by_work = f" ({'; '.join(self.measured_on)})" if self.measured_on else ""
         beside = f"; beside {' and '.join(self.left_out)}, too long to be measured" if self.left_out else ""
+        where = f"{duration(self.measured_seconds)}{self.busy}{by_work}"
         return (
             f"this will take about {duration(self.seconds)}{beside}, {size(self.memory_bytes)} of memory, "
-            f"{size(self.disk_bytes)} on disk{passing}; measured in {duration(self.measured_seconds)}{self.busy}{by_work}"
+            f"{size(self.disk_bytes)} on disk{passing}; measured in {where}"
         )
 
 
