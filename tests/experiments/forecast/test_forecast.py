@@ -73,6 +73,8 @@ def test_what_has_no_time_is_named_and_the_rest_says_what_it_was_measured_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(module.time, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(module.os, "getloadavg", lambda: (7.25, 0.0, 0.0), raising=False)
+    monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
     price: list[float] = []
 
     def losses(seconds: float) -> WorkCost:
@@ -86,7 +88,9 @@ def test_what_has_no_time_is_named_and_the_rest_says_what_it_was_measured_on(
     works = [Work("losses", losses), Work("states", never, least=lambda: price[0])]
     expected = forecast(works, lambda label, share: told.append((label, share)))
     assert str(expected).startswith("this will take about 50 s; beside states, too long to be measured, ")
-    assert str(expected).endswith("measured in 0.0 s (losses: 1 of 9 batches in 0.0 s)")
+    assert str(expected).endswith(
+        "measured in 0.0 s under a load of 7.2 on 2 processors (losses: 1 of 9 batches in 0.0 s)"
+    )
     assert told == [("forecast: losses", 0.0), ("forecast: states", 0.5), ("forecast", 1.0)]
 
 
@@ -143,7 +147,11 @@ class PreparedExpected(Prepared):
 def test_what_was_taken_is_stored_beside_the_forecast(tmp_path: Path) -> None:
     first, again = Recorder(), Recorder()
     config = Expected(run=tmp_path / "run")
-    describe(config, dry := Recorder())
+    told: list[str] = []
+    dry = Recorder()
+    dry.progress = lambda label, share, seconds_left=None: told.append(label)  # type: ignore[method-assign]
+    describe(config, dry)
+    assert told == ["forecast: a step", "forecast"], "measuring is not silent"
     assert any(text.startswith("this will take about 50 s") for text in dry.results)
     perform(config, first)
     said = [text for text in first.logs if "forecast" in text or "this will take" in text]

@@ -12,6 +12,7 @@ works before it have told, is left out and named. What is measured leaves no tra
 from __future__ import annotations
 
 import gc
+import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +42,8 @@ class Forecast:
     """What is left of an experiment will take this; it was measured in `measured_seconds`.
 
     `passing_bytes` are those on disk that are gone at its end. `measured_on` says of each work on what it was measured
-    and for how long; the works `left_out` are not in any of the figures.
+    and for how long; the works `left_out` are not in any of the figures. `busy` says
+    that there was more to do than processors, so that the seconds are those of a machine under load.
     """
 
     seconds: float
@@ -51,14 +53,16 @@ class Forecast:
     measured_seconds: float
     measured_on: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    busy: str = ""
 
     def __str__(self) -> str:
         passing = f" ({size(self.passing_bytes)} more of checkpoints meanwhile)" if self.passing_bytes else ""
         by_work = f" ({'; '.join(self.measured_on)})" if self.measured_on else ""
         beside = f"; beside {' and '.join(self.left_out)}, too long to be measured" if self.left_out else ""
+        where = f"{duration(self.measured_seconds)}{self.busy}{by_work}"
         return (
             f"this will take about {duration(self.seconds)}{beside}, {size(self.memory_bytes)} of memory, "
-            f"{size(self.disk_bytes)} on disk{passing}; measured in {duration(self.measured_seconds)}{by_work}"
+            f"{size(self.disk_bytes)} on disk{passing}; measured in {where}"
         )
 
 
@@ -93,7 +97,7 @@ def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | Non
     beyond = max(work.memory_bytes for work in works)
     return Forecast(
         cost.seconds, most + beyond, cost.disk_bytes, cost.passing_bytes, time.perf_counter() - begun,
-        tuple(measured_on), tuple(left_out),
+        tuple(measured_on), tuple(left_out), _busy(),
     )  # fmt: skip
 
 
@@ -128,6 +132,12 @@ def folder_bytes(folder: Path) -> int:
 def _comparison(expected: Forecast, seconds: float, memory: int) -> Iterator[str]:
     yield f"took {duration(seconds)} (forecast {duration(expected.seconds)}, {_off(seconds, expected.seconds)})"
     yield f"memory {size(memory)} (forecast {size(expected.memory_bytes)}, {_off(memory, expected.memory_bytes)})"
+
+
+def _busy() -> str:
+    """The load of the last minute, where it is more than the processors; nothing on a system that does not tell."""
+    load, processors = getattr(os, "getloadavg", lambda: (0.0,))()[0], os.cpu_count() or 1
+    return f" under a load of {load:.1f} on {processors} processors" if load > processors else ""
 
 
 def _off(taken: float, expected: float) -> str:
