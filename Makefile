@@ -43,9 +43,7 @@ types: $(TESTED)  ## the types of the sources
 check: $(TESTED)  ## lint, format, types (beside the tests), all tests but the nightly ones: exactly what CI runs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@mkdir -p build; $(MAKE) --no-print-directory types > build/types.txt 2>&1 & types=$$!; \
-	LAYERWISE_TEST_TIER=full $(MAKE) --no-print-directory test MARKED="not nightly"; tests=$$?; \
-	wait $$types; types=$$?; cat build/types.txt; exit $$(( tests + types ))
+	$(MAKE) --no-print-directory --jobs 2 types test MARKED="not nightly" LAYERWISE_TEST_TIER=full
 
 docs: $(DOCUMENTED)  ## the site, in build/docs: every command and every cell on it is run; warnings are errors
 	rm -rf build/docs build/doctrees build/docs-work
