@@ -78,8 +78,8 @@ def test_an_answer_does_not_deny_its_own_interval() -> None:
     text = of_layers(*range(6))
     assert "no effect is detectable" not in text
     assert text.endswith(
-        "For all 6 layers the interval leaves out zero, but after correction over 6 layers so few documents or windows"
-        " distinguish none of them."
+        "For all 6 layers the interval leaves out zero, and the correction over 6 layers leaves none:"
+        " the documents or windows are too few."
     )
     assert of_layers(*range(6), low=-0.1).endswith("For all 6 layers no effect is detectable above 2.29 nats.")
     assert of_layers(*range(6), adjusted=0.01).endswith("All 6 layers are distinguished from zero after correction.")

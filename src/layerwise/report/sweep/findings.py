@@ -195,8 +195,8 @@ def _silence(scores: Mapping[int, Score], level: float) -> str:
     sentences = []
     if clear:
         sentences.append(
-            f"For {_of_all(clear, len(scores))} the interval leaves out zero, but after correction over"
-            f" {counted(len(scores), 'layer')} so few documents or windows distinguish none of them."
+            f"For {_of_all(clear, len(scores))} the interval leaves out zero, and the correction over"
+            f" {counted(len(scores), 'layer')} leaves none: the documents or windows are too few."
         )
     if within:
         sentences.append(f"For {_of_all(within, len(scores))} no effect is detectable{above}.")
