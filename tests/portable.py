@@ -1,7 +1,7 @@
 """The settings that stand for other processors, and the tests that run under them: `make test-portable`.
 
     python tests/portable.py            every test that computes, under every setting
-    python tests/portable.py --quick    what the slow tests run: a part of both
+    python tests/portable.py --quick    what a nightly test runs: a part of both
 
 torch, MKL and oneDNN choose their kernels by the processor, and each can be told to choose those of an older one. Two
 or four threads sum in another order than one. No setting adds instructions that this processor does not have.

@@ -104,7 +104,6 @@ def test_the_python_of_the_readme_prints_what_it_shows() -> None:
     assert printed.getvalue().splitlines() == [line.strip() for line in shown.splitlines()]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_the_commands_in_sequence_in_one_empty_folder(tmp_path: Path) -> None:
     environment = threaded(HF_HUB_OFFLINE="1", NO_COLOR="1")

@@ -146,7 +146,6 @@ def test_fifty_thousand_strings() -> None:
     assert found["PlanError"] > 25_000
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_million_strings() -> None:
     found = outcomes(1_000_000, seed=2)

@@ -24,7 +24,7 @@ ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", request
     "first",
     [
         0,
-        *(pytest.param(first, marks=(pytest.mark.slow, pytest.mark.nightly)) for first in range(RUNS, 400, RUNS)),
+        *(pytest.param(first, marks=pytest.mark.nightly) for first in range(RUNS, 400, RUNS)),
         *(pytest.param(first, marks=NIGHTLY) for first in range(400, 1000, RUNS)),
     ],
 )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextmanager
 def without_retries(location: str | Path | None) -> Iterator[None]:
-    """Within the context nothing is requested from a hub that does not answer; a folder, a file or
-    nothing at all asks for none.
+    """Within the context nothing is requested from a hub that does not answer.
 
-    huggingface_hub tries each request six times, which takes half a minute where there is no network.
+    A folder, a file and no location at all need no hub, so it is not asked. huggingface_hub tries each request six
+    times, which takes half a minute where there is no network.
     """
     from huggingface_hub import constants, get_session
 

@@ -4,10 +4,9 @@
     result.rows, result.table(), result.report("page.html")
 
 A model is a `Stack`, a model of transformers or any torch module, a text a `Corpus` or a list of strings; or either is
-what the command line takes: a name, a path. `options` are the fields of the
-experiment's configuration; a path may be given as a text, and a tuple as a list. Without a `reporter` the terminal or
-the notebook shows the progress; `Silent()` shows nothing. Rows go into a run folder (option `run`), and the same call
-resumes.
+what the command line takes: a name, a path. `options` are the fields of the experiment's configuration; a path may be
+given as a text, and a tuple as a list. Without a `reporter` the terminal or the notebook shows the progress; `Silent()`
+shows nothing. Rows go into a run folder (option `run`), and the same call resumes.
 """
 
 from __future__ import annotations

@@ -104,16 +104,9 @@ def load(
         name = str(model)
         location = location_of(name)
         opening = _Opening(
-            location,
-            str(device),
-            str(dtype).removeprefix("torch."),
-            revision,
-            trust_remote_code,
-            adding,
-            layers,
-            resident_layers,
-            device_map,
-        )
+            location, str(device), str(dtype).removeprefix("torch."), revision, trust_remote_code, adding, layers,
+            resident_layers, device_map,
+        )  # fmt: skip
         with without_retries(location):
             module, resident = opening.open()
             tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)

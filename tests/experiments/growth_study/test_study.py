@@ -119,7 +119,6 @@ STUDY = ("study", "growth", "--batch-size", "4", "--max-length", "16", "--evals"
          "--learning-rates", "1e-3,4e-3", "--warmups", "0.05", "--sweep-seeds", "2", "--seeds", "2")  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_study_answers_with_its_controls_and_goes_on_where_it_was(
     config: Path, texts: Path, tmp_path: Path, planted: None

@@ -83,7 +83,6 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
     assert [path.name for path in tmp_path.iterdir()] == ["study.yaml"]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: None) -> None:
     folder = tmp_path / "run"

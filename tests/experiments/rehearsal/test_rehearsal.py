@@ -95,7 +95,6 @@ def _forget_the_last_draw(folder: Path, draws: list[Score]) -> None:
         database.execute("DELETE FROM scores WHERE measure = 'rehearsal_draw' AND task = ?", [draws[-1].task])
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_on_ray_processes_are_killed_and_every_request_is_answered(tmp_path: Path) -> None:
     pytest.importorskip("ray")

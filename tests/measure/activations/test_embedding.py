@@ -125,7 +125,6 @@ def test_too_few_outputs_are_not_laid_out() -> None:
     assert embedding(turning(4), "turning", splits(4).test, splits(4).collate, EmbeddingOptions(4, (1,)))[0]
 
 
-@pytest.mark.slow
 @pytest.mark.nightly
 def test_umap_itself_lays_them_out_alike_twice() -> None:
     pytest.importorskip("umap")

@@ -42,8 +42,8 @@ class Forecast:
     """What is left of an experiment will take this; it was measured in `measured_seconds`.
 
     `passing_bytes` are those on disk that are gone at its end. `measured_on` says of each work on what it was measured
-    and for how long; the works `left_out` are not in any of the figures. `busy` says
-    that there was more to do than processors, so that the seconds are those of a machine under load.
+    and for how long; the works `left_out` are not in any of the figures. `busy` says that there was more to do than
+    processors, so that the seconds are those of a machine under load.
     """
 
     seconds: float

@@ -51,9 +51,9 @@ def effects(
     """Compare every plan in `losses` with the plan `baseline`; the module says which rows come back.
 
     Rows are ordered by task (`all` last), metric and plan, and depend on the losses and the seed alone, not
-    on the order of the losses. Without `by_task` there are those of `all` alone.
-    Raises `MeasureError` when the baseline is missing, when a plan was not
-    measured on the same windows as the others (see `complete`), or when an answer task is unknown.
+    on the order of the losses. Without `by_task` there are those of `all` alone. Raises `MeasureError` when the
+    baseline is missing, when a plan was not measured on the same windows as the others (see `complete`), or when an
+    answer task is unknown.
     """
     grid = arrange(losses)
     if baseline not in grid.plans:

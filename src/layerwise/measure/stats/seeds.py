@@ -98,8 +98,7 @@ class SeedDifference:
 def seed_difference(values: Mapping[int, float], others: Mapping[int, float], *, level: float = 0.95) -> SeedDifference:
     """The mean over seeds of `values - others`, over the seeds that both have.
 
-    Raises `MeasureError` when no seed is in both. One seed, or
-    seeds that agree, give a value and nothing else.
+    Raises `MeasureError` when no seed is in both. One seed, or seeds that agree, give a value and nothing else.
 
     >>> found = seed_difference({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 2.1, 2: 2.9})
     >>> round(found.value, 6), found.seeds, round(found.low, 3), round(found.high, 3)

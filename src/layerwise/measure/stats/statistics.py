@@ -248,9 +248,7 @@ def minimum_detectable_effect(
     """
     freedom = np.asarray(units, dtype=np.float64) - 1
     if (freedom < 1).any():
-        raise MeasureError(
-            f"A minimum detectable effect of {freedom.min() + 1:g} units was asked for; it needs at least 2."
-        )
+        raise MeasureError(f"A minimum detectable effect needs at least 2 units; found {freedom.min() + 1:g}.")
     # stdtrit is the quantile of Student's t; scipy.stats.t gives the same bits in a hundred times the time.
     factor = special.stdtrit(freedom, 1 - alpha / (2 * comparisons)) + special.stdtrit(freedom, power)
     return np.asarray(factor * np.asarray(errors, dtype=np.float64))

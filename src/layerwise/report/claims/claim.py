@@ -38,8 +38,8 @@ Case = tuple[bool, Verdict, str]
 def unlearned(skill: Span | None, who: str, null: str, least: float = 0.0) -> Case:
     """The first case of every claim about training: a model that is not shown to beat its null decides nothing.
 
-    `skill` is what `who` does better than `null` does, `None` where that was not measured; it is shown where its
-    interval lies above `least`, whole.
+    `skill` is how well `who` does, or how much better than `null`; `least` is what `null` reaches of that. `who` is
+    shown to beat it where the whole interval lies above `least`, and not where nothing was measured (`None`).
 
     >>> unlearned(Span(0.2, 0.06, 0.3), "The baseline", "chance", 0.05)[0], unlearned(None, "The baseline", "chance")[0]
     (False, True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layerwise.report.claims.claim import Case, Span, span, unlearned
+from layerwise.report.claims.claim import Case, span, unlearned
 from layerwise.report.pretraining.lookup import PretrainingScores
 
 PAIRS, CHANCE = "pairs", 0.5
@@ -12,9 +12,6 @@ NOT_LEARNED = (
 """The end of the rule of every claim about a pre-training."""
 
 
-def untaught(rows: PretrainingScores, arm: str) -> Case:
-    """The case of an arm that is not shown to be right on more minimal pairs than chance is, by its interval over
-    seeds."""
-    right = span(rows.by_arm(PAIRS, "accuracy").get(arm))
-    skill = right and Span(right.value - CHANCE, right.low - CHANCE, right.high - CHANCE)
-    return unlearned(skill, arm, "chance on minimal pairs")
+def not_above_chance(rows: PretrainingScores, arm: str) -> Case:
+    """The case of an arm that is not shown to be right on more minimal pairs than chance is, over seeds."""
+    return unlearned(span(rows.by_arm(PAIRS, "accuracy").get(arm)), arm, "chance on minimal pairs", CHANCE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, OPEN, SUPPORTED, Claim, Published, Span, span
-from layerwise.report.claims.elc_bert.learned import NOT_LEARNED, untaught
+from layerwise.report.claims.elc_bert.learned import NOT_LEARNED, not_above_chance
 from layerwise.report.claims.power import more, seen
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.wording import counted
@@ -90,7 +90,7 @@ def _gain(evidence: Evidence, published: Published, terms: Terms) -> Claim:
     return published.decided(
         f"The gain on the backbone is {gain.times(terms.scale).signed}{beside} {terms.unit} ({seeds}).",
         seen(score, terms.margin, terms.unit, terms.scale),
-        untaught(rows, BACKBONE),
+        not_above_chance(rows, BACKBONE),
         (position == "within", BY_NULL, "The backbone does as well on these terms."),
         (position == "below", CONTRADICTED, "The backbone does better on these terms."),
         (position == "open", OPEN, f"The interval holds both answers.{more(score, terms.margin, 'the seeds')}"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, SUPPORTED, Claim, Published, Span, span
 from layerwise.report.claims.contrasts import CONTRAST, contrasts
-from layerwise.report.claims.elc_bert.learned import NOT_LEARNED, untaught
+from layerwise.report.claims.elc_bert.learned import NOT_LEARNED, not_above_chance
 from layerwise.report.claims.power import more, seen
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.wording import counted
@@ -58,7 +58,7 @@ def pattern(evidence: Evidence) -> Claim:
         f"In {arm} the embedding and the layer before carry {equal.times(100)} points more than equal shares, and"
         f" {learned.times(100)} points more than at the start.",
         seen(rows["learned"], MASS, "points", scale=100),
-        untaught(evidence.pretraining, arm),
+        not_above_chance(evidence.pretraining, arm),
         (position == "within", BY_NULL, "Equal shares give them as much."),
         (position == "below", CONTRADICTED, "They carry less than equal shares would give them."),
         (position == "above" and moved in NOT_ABOVE, BY_NULL, began),
@@ -99,7 +99,7 @@ def alike(evidence: Evidence) -> Claim:
         f"In {arm} the rank correlation of trainings is {raw.signed} above chance, {beyond.signed} beyond the start"
         f" ({seeds}).",
         seen(score, LIKE, "of rank correlation"),
-        untaught(evidence.pretraining, arm),
+        not_above_chance(evidence.pretraining, arm),
         (position == "above", SUPPORTED, "They are alike beyond the start that they share."),
         (position != "open" and raw.position(LIKE) == "above", BY_NULL, start),
         (position != "open", CONTRADICTED, "Each training learns weights of its own."),
