@@ -23,6 +23,13 @@ def draft(
     return Draft(demand, [Capacity(name, size) for name, size in room.items()], held)
 
 
+@pytest.mark.parametrize(("mine", "is_less"), [(1.0, False), (1.0 + 1e-9, True), (1.0 - 1e-9, False)])
+def test_a_second_copy_is_less_needed_than_that_of_a_layer_that_matters_more(mine: float, is_less: bool) -> None:
+    """Of equal layers neither gives way, or the two would take each other's memory for ever."""
+    made = draft({"x": 1, "y": 1, "z": 1}, {"x": (A,), "y": (B,), "z": (A,)}, {0: 1.0, 1: mine})
+    assert made._is_less_needed(A, B, 2) is is_less
+
+
 @pytest.mark.parametrize(("importance", "copies"), [
     ({0: 1.0, 1: 2.0}, {A: 1, B: 2}),  # the more important layer takes the second copy of the less important
     ({0: 2.0, 1: 1.0}, {A: 2, B: 1}),
@@ -34,13 +41,6 @@ def test_a_second_copy_gives_way_to_that_of_a_more_important_layer(
     made = draft({"x": 1, "y": 1, "z": 1}, {"x": (A,), "y": (B,), "z": (A,)}, importance)
     made.complete()
     assert made.copies == copies
-
-
-@pytest.mark.parametrize(("mine", "is_less"), [(1.0, False), (1.0 + 1e-9, True), (1.0 - 1e-9, False)])
-def test_a_second_copy_is_less_needed_than_that_of_a_layer_that_matters_more(mine: float, is_less: bool) -> None:
-    """Of equal layers neither gives way, or the two would take each other's memory for ever."""
-    made = draft({"x": 1, "y": 1, "z": 1}, {"x": (A,), "y": (B,), "z": (A,)}, {0: 1.0, 1: mine})
-    assert made._is_less_needed(A, B, 2) is is_less
 
 
 def test_a_last_copy_never_gives_way() -> None:
