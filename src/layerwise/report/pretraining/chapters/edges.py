@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.figures.scatter import EDGE, edge_scatter
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, cards, depth_key, lead, note, spaced
@@ -31,7 +31,7 @@ def edges(evidence: Evidence) -> Chapter:
         cards(pictures, "grid pair"),
         spaced(depth_key(max(evidence.depth, 1), element("span", grey))),
         note(
-            "Dots have the colour of the state that is read. The sparse wiring is measured on examples that did not"
+            "DotArm have the colour of the state that is read. The sparse wiring is measured on examples that did not"
             " choose its edges; the random cuts are as many edges, drawn again and again, and their bar is from the"
             " least to the most of them: of 20 draws, where another falls in 90 of 100 cases."
         ),
@@ -49,7 +49,7 @@ def _scatter(run: PretrainingScores, depth: int) -> Picture | None:
 
 def _left(run: PretrainingScores) -> Picture | None:
     marks = [
-        Dots(words, slot, {words: score})
+        DotArm(words, slot, {words: score})
         for slot, (metric, words) in enumerate(WAYS.items())
         if (score := run.score(EDGES, metric, CUT, ALL)) is not None
     ]

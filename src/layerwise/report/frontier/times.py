@@ -19,7 +19,8 @@ class TimeScores:
     @classmethod
     def of(cls, scores: Iterable[Score]) -> TimeScores:
         """The rows of the measure; all others are passed over."""
-        return cls({(row.task, row.subject, row.metric): row for row in scores if row.measure == TIME})
+        named = ((str(row.condition), str(row.plan), row) for row in scores if row.measure == TIME)
+        return cls({(setting, plan, row.metric): row for setting, plan, row in named})
 
     @property
     def settings(self) -> tuple[str, ...]:
