@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from layerwise.report import ReportData
 from layerwise.results.rows import Score
 from tools.golden import outputs
 from tools.golden.commands import COMMANDS, differences
-from tools.golden.stored_run import FILE, read_run, write_run
+from tools.golden.stored_run import read_run, rows_of, stored_text, text_of, write_run
 
 KINDS = outputs.kinds()
 STORED = [kind for kind in KINDS if kind not in outputs.COMPARED]
@@ -45,20 +46,20 @@ def test_a_difference_names_the_file_and_what_to_write(name: str) -> None:
 @pytest.mark.parametrize("kind", STORED)
 def test_stored_rows_are_written_as_they_are_read(kind: str, tmp_path: Path) -> None:
     folder = outputs.FOLDER / kind
-    write_run(tmp_path / FILE, read_run(folder / FILE))
-    assert (tmp_path / FILE).read_text() == (folder / FILE).read_text()
+    write_run(tmp_path, read_run(folder))
+    assert stored_text(tmp_path) == stored_text(folder)
     assert (folder / COMMANDS).read_text().strip()
 
 
-def test_a_column_that_is_newer_than_a_file_has_its_default_and_one_that_is_gone_is_refused(tmp_path: Path) -> None:
+def test_a_column_that_is_newer_than_a_file_has_its_default_and_one_that_is_gone_is_refused() -> None:
     row = Score("effect", "0 2", "all", "delta_nll", 0.1, tokens=9)
-    write_run(tmp_path / FILE, ReportData({"model": "demo"}, (), (row,)))
-    text = (tmp_path / FILE).read_text()
-    (tmp_path / FILE).write_text(text.replace(', "documents", "tokens"]', "]").replace(", null, 9]", "]"))
-    assert read_run(tmp_path / FILE).scores == (replace(row, tokens=None),)
-    (tmp_path / FILE).write_text(text.replace('"tokens"', '"words"'))
+    data = ReportData({"model": "demo"}, (), (row,))
+    text = text_of(data)
+    assert rows_of(text, "a run") == data
+    older = text.replace(', "documents", "tokens"]', "]").replace(",null,9]", "]")
+    assert rows_of(older, "a run").scores == (replace(row, tokens=None),)
     with pytest.raises(ValueError, match=r"\['words'\], which a Score does not have"):
-        read_run(tmp_path / FILE)
+        rows_of(text.replace('"tokens"', '"words"'), "a run")
 
 
 def test_rows_are_compared_to_the_bit_and_those_of_a_clock_are_not() -> None:
@@ -76,3 +77,11 @@ def test_rows_are_compared_to_the_bit_and_those_of_a_clock_are_not() -> None:
 
 def test_the_golden_runs_are_small() -> None:
     assert sum(path.stat().st_size for path in outputs.FOLDER.rglob("*") if path.suffix != ".pyc") < MOST_BYTES
+
+
+def test_every_claim_is_decided_in_some_stored_run() -> None:
+    verdicts = [json.loads((outputs.FOLDER / kind / "verdicts.json").read_text()) for kind in STORED]
+    undecided = {name for name, _, _ in verdicts[0]} - {
+        name for rows in verdicts for name, verdict, _ in rows if verdict != "not measured"
+    }
+    assert not undecided

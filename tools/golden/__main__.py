@@ -13,9 +13,9 @@ import sys
 import time
 from pathlib import Path
 
-from tools.golden.commands import carry_out, differences
+from tools.golden.commands import carry_out, differences, is_planted
 from tools.golden.outputs import COMPARED, FOLDER, kinds, page_of, stored, write_outputs
-from tools.golden.stored_run import FILE, write_run
+from tools.golden.stored_run import write_run
 
 
 def main() -> int:
@@ -24,15 +24,16 @@ def main() -> int:
     unequal = 0
     for kind in asked.kinds or kinds():
         begun = time.monotonic()
-        if asked.action in ("run", "check") and kind in COMPARED:
-            print(f"{kind}: compares {' and '.join(COMPARED[kind])}, and has no rows of its own")
-        elif asked.action == "check":
+        if asked.action in ("run", "check") and (kind in COMPARED or is_planted(kind)):
+            print(f"{kind}: no command makes its rows", flush=True)
+            continue
+        if asked.action == "check":
             found = list(differences(stored(kind), carry_out(kind)))
             unequal += bool(found)
             print("\n  ".join([f"{kind}: {'not equal' if found else 'equal to the bit'}", *found]), flush=True)
             continue
-        elif asked.action == "run":
-            write_run(FOLDER / kind / FILE, carry_out(kind))
+        if asked.action == "run":
+            write_run(FOLDER / kind, carry_out(kind))
         if asked.action == "page":
             place = asked.folder / kind
             place.mkdir(parents=True, exist_ok=True)

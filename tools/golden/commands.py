@@ -1,12 +1,11 @@
 """The commands of a kind, carried out in a folder of their own, and the rows they give beside the stored ones.
 
 A command file has a command a line: `layerwise ...`, or `input NAME` for what `tools.golden.inputs` writes. The run is
-the folder `run`.
+the folder `run`. A kind whose file says in a comment that its rows are planted has no commands.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -22,9 +21,8 @@ from layerwise.experiments.summary import report_data
 from layerwise.report import ReportData
 from layerwise.results import Run
 from layerwise.results.rows import Score
-from tools.golden.inputs import make_input
 from tools.golden.outputs import FOLDER
-from tools.golden.stored_run import FILE, read_run, write_run
+from tools.golden.stored_run import rows_of, text_of
 
 COMMANDS = "command.txt"
 RUN = "run"
@@ -42,6 +40,8 @@ SHOWN = 8
 
 def carry_out(kind: str) -> ReportData:
     """The rows that the commands of a kind give now. Raises `RuntimeError` with what a command that failed said."""
+    from tools.golden.inputs import make_input  # loads torch, which the stored rows do not need
+
     with tempfile.TemporaryDirectory(prefix=f"golden-{kind}-") as place:
         work = Path(place).resolve()
         for line in (FOLDER / kind / COMMANDS).read_text(encoding="utf-8").splitlines():
@@ -52,8 +52,13 @@ def carry_out(kind: str) -> ReportData:
                 print(line, file=sys.stderr, flush=True)
                 _layerwise(words[1:], work)
         with Run.open(work / RUN) as run:
-            write_run(work / FILE, report_data(run))
-        return _anywhere(work)
+            return _anywhere(text_of(report_data(run)), work)
+
+
+def is_planted(kind: str) -> bool:
+    """Whether the rows of a kind were written by hand, so that no command makes them."""
+    lines = (FOLDER / kind / COMMANDS).read_text(encoding="utf-8").splitlines()
+    return not any(shlex.split(line, comments=True) for line in lines)
 
 
 def differences(stored: ReportData, now: ReportData) -> Iterator[str]:
@@ -103,12 +108,10 @@ def _layerwise(words: Sequence[str], work: Path) -> None:
         raise RuntimeError(f"layerwise {shlex.join(words)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
 
 
-def _anywhere(work: Path) -> ReportData:
-    """The rows without what is of this machine alone: its folders, its system and its address."""
-    text = (work / FILE).read_text(encoding="utf-8").replace(f"{work}{os.sep}", "").replace(str(work), ".")
-    content = json.loads(text)
-    manifest = content["manifest"]
-    manifest["command"] = ["layerwise", *manifest["command"][1:]]
-    manifest["hardware"]["platform"] = manifest["hardware"]["platform"].partition("-")[0]
-    (work / FILE).write_text(json.dumps(content), encoding="utf-8")
-    return read_run(work / FILE)
+def _anywhere(text: str, work: Path) -> ReportData:
+    """The rows without what is of this machine alone: its folders and the name of its system."""
+    data = rows_of(text.replace(f"{work}{os.sep}", "").replace(str(work), "."), "the run")
+    hardware = dict(data.manifest["hardware"])  # type: ignore[call-overload]
+    hardware["platform"] = hardware["platform"].partition("-")[0]
+    command = ("layerwise", *data.manifest["command"][1:])  # type: ignore[index]
+    return replace(data, manifest={**data.manifest, "hardware": hardware, "command": command})

@@ -14,7 +14,7 @@ ERRORS = ("error_x", "error_y")
 REACHES = ("array", "arrayminus")
 DIGITS = 12
 """Significant digits of a number: a sum in another order differs behind them."""
-LONGEST = 150
+LONGEST = 60
 """Numbers of an array that is written out; of a longer one the shape and a hash are kept."""
 
 BLOCK_NAMES = (

@@ -16,6 +16,7 @@ from layerwise.data.text.bytepair import train_bytepair
 SENTENCES = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
 VOCABULARY = 280
 DEPTH = 4
+IMAGE_DEPTH = 3
 
 
 def make_input(name: str, folder: Path) -> None:
@@ -49,7 +50,7 @@ def vit(folder: Path) -> None:
     """A vision transformer for grey images of 8 x 8 pixels with random weights."""
     torch.manual_seed(0)
     config = ViTConfig(
-        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=DEPTH,
+        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=IMAGE_DEPTH,
         num_attention_heads=2, num_labels=10, initializer_range=0.2,
     )  # fmt: skip
     ViTForImageClassification(config).save_pretrained(folder)

@@ -22,7 +22,7 @@ from layerwise.report import (
 from layerwise.report.claims import Claim, claims
 from layerwise.report.claims.markdown_page import claims_page
 from tools.golden.comparable import comparable_figures, visible_text
-from tools.golden.stored_run import FILE, read_run
+from tools.golden.stored_run import has_run, read_run
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden"
 OUTPUTS = ("verdicts.json", "figures.json", "terminal.txt", "report.md", "page.txt")
@@ -37,7 +37,7 @@ SHOWN = 12
 
 def kinds() -> tuple[str, ...]:
     """The kinds of run that are stored, and those that compare them."""
-    stored = sorted(path.parent.name for path in FOLDER.glob(f"*/{FILE}"))
+    stored = sorted(path.name for path in FOLDER.iterdir() if has_run(path))
     return (*stored, *(name for name, others in COMPARED.items() if set(others) <= set(stored)))
 
 
@@ -51,7 +51,7 @@ def rendered(kind: str) -> dict[str, str]:
 @cache
 def stored(kind: str) -> ReportData:
     """The stored rows of a kind."""
-    return read_run(FOLDER / kind / FILE)
+    return read_run(FOLDER / kind)
 
 
 def page_of(kind: str) -> str:

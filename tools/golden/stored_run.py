@@ -6,6 +6,7 @@ it, has its default; one that no row has any more is refused. Numbers are writte
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
@@ -16,18 +17,51 @@ from layerwise.report import ReportData
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 FILE = "run.json"
+PACKED = "run.json.gz"
+"""The file of a run that is too long to be read: the same text, packed."""
+LONGEST = 120_000
+"""Characters of a file that is written as it is."""
+
 TABLES: Mapping[str, type[Any]] = {"plans": PlanRecord, "scores": Score, "losses": Loss, "notes": Note}
+_ROW = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def write_run(path: Path, data: ReportData) -> None:
-    """Write the rows of a run to the file at `path`."""
-    path.write_text("\n".join(_lines(data)) + "\n", encoding="utf-8")
+def write_run(folder: Path, data: ReportData) -> None:
+    """Write the rows of a run into `folder`, in place of those that are there."""
+    text = text_of(data)
+    for name in (FILE, PACKED):
+        (folder / name).unlink(missing_ok=True)
+    if len(text) <= LONGEST:
+        (folder / FILE).write_text(text, encoding="utf-8")
+    else:
+        (folder / PACKED).write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def read_run(path: Path) -> ReportData:
+def read_run(folder: Path) -> ReportData:
     """The rows that `write_run` wrote. Raises `ValueError` for a column that its kind of row does not have."""
-    content = json.loads(path.read_text(encoding="utf-8"))
-    tables = {name: tuple(_rows(kind, content[name], f"{name} in {path}")) for name, kind in TABLES.items()}
+    return rows_of(stored_text(folder), str(folder))
+
+
+def has_run(folder: Path) -> bool:
+    """Whether `write_run` wrote into `folder`."""
+    return (folder / FILE).is_file() or (folder / PACKED).is_file()
+
+
+def stored_text(folder: Path) -> str:
+    """The text of the stored run in `folder`, unpacked."""
+    packed = folder / PACKED
+    return gzip.decompress(packed.read_bytes()).decode() if packed.is_file() else (folder / FILE).read_text("utf-8")
+
+
+def text_of(data: ReportData) -> str:
+    """The rows of a run as JSON."""
+    return "\n".join(_lines(data)) + "\n"
+
+
+def rows_of(text: str, where: str) -> ReportData:
+    """The rows of a run from its JSON; `where` is what a refusal calls it."""
+    content = json.loads(text)
+    tables = {name: tuple(_rows(kind, content[name], f"{name} in {where}")) for name, kind in TABLES.items()}
     manifest = {name: tuple(each) if isinstance(each, list) else each for name, each in content["manifest"].items()}
     return ReportData(manifest, level=content["level"], **tables)
 
@@ -37,7 +71,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield f'"level": {json.dumps(data.level)},'
     for number, (name, kind) in enumerate(TABLES.items(), start=1):
         columns = [item.name for item in fields(kind)]
-        rows = [json.dumps(_cells(row, columns), ensure_ascii=False, allow_nan=False) for row in getattr(data, name)]
+        rows = [_ROW.encode(_cells(row, columns)) for row in getattr(data, name)]
         yield f'"{name}": {{"columns": {json.dumps(columns)}, "rows": ['
         yield from (f"{row}," for row in rows[:-1])
         yield from rows[-1:]
