@@ -70,12 +70,21 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield f'{{"manifest": {json.dumps(data.manifest, indent=1, ensure_ascii=False)},'
     yield f'"level": {json.dumps(data.level)},'
     for number, (name, kind) in enumerate(TABLES.items(), start=1):
-        columns = [item.name for item in fields(kind)]
+        columns = _used(kind, getattr(data, name))
         rows = [_ROW.encode(_cells(row, columns)) for row in getattr(data, name)]
         yield f'"{name}": {{"columns": {json.dumps(columns)}, "rows": ['
         yield from (f"{row}," for row in rows[:-1])
         yield from rows[-1:]
         yield "]}," if number < len(TABLES) else "]}}"
+
+
+def _used(kind: type[Any], rows: Sequence[object]) -> list[str]:
+    """The columns up to the last in which any row says anything, and at least those that every row has."""
+    names = [item.name for item in fields(kind)]
+    least = sum(item.default is MISSING for item in fields(kind))
+    while len(names) > least and all(getattr(row, names[-1]) is None for row in rows):
+        names.pop()
+    return names
 
 
 def _cells(row: object, columns: Sequence[str]) -> list[object]:

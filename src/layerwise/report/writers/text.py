@@ -26,12 +26,13 @@ def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
 
 def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     """The tables and sentences that a terminal shows, then the answer, then what to do next."""
+    written: list[str] = []
     for section in kind.sections:
         if section.present(data):
-            for part in section.parts:
-                yield from _lines(part, data)
+            written += (line for part in section.parts for line in _lines(part, data))
+    yield from written
     answer = kind.answer(data)
-    if answer:
+    if answer and not any(answer.startswith(line.removeprefix("- ")) for line in written):
         yield answer
     yield from (_text(each) for each in kind.following(data))
 

@@ -31,7 +31,7 @@ def edges(evidence: Evidence) -> Chapter:
         cards(pictures, "grid pair"),
         spaced(depth_key(max(evidence.depth, 1), element("span", grey))),
         note(
-            "DotArm have the colour of the state that is read. The sparse wiring is measured on examples that did not"
+            "Dots have the colour of the state that is read. The sparse wiring is measured on examples that did not"
             " choose its edges; the random cuts are as many edges, drawn again and again, and their bar is from the"
             " least to the most of them: of 20 draws, where another falls in 90 of 100 cases."
         ),
