@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 import pytest
 
 from layerwise.report import Evidence, ReportData
-from layerwise.report.claims import Claim, Rule, Verdict
+from layerwise.report.claims import CLAIMS, Claim, Published, Verdict
 from layerwise.results.rows import Score
 from tier import by_tier
 
@@ -27,13 +27,16 @@ POWER = 0.75
 NEAR_THE_BAR = pytest.mark.nightly
 """The mark of a truth whose shares of verdicts are so near their bars that few runs would not tell."""
 
+Rule = str | Published
+"""A claim by its key, or one that is not of the table."""
 Truth = Callable[[int], Iterable[Score]]
 """From the number of a run to its rows."""
 
 
 def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
     """What a rule says of the rows of one run."""
-    return rule(Evidence.of(ReportData({"depth": depth}, (), tuple(rows))))
+    published = CLAIMS[rule] if isinstance(rule, str) else rule
+    return published.decide(Evidence.of(ReportData({"depth": depth}, (), tuple(rows))))
 
 
 def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:

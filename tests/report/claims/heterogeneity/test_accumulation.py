@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from layerwise.measure.contrasts.accumulation import SCALE, SMALL, accumulation_rows, joint_manipulation_rows
-from layerwise.report.claims.heterogeneity.accumulation import accumulation, joint_manipulation
 from layerwise.results.rows import Score
 from report.claims.documents import part
 from report.claims.truths import POWER, WRONG, claim_of, concluded, share
@@ -50,17 +49,17 @@ def manipulated(
     ],
 )
 def test_additive_and_super_additive_stacks_are_distinguished(truth: Truth, right: str) -> None:
-    counts = concluded(accumulation, truth, DEPTH, RUNS)
+    counts = concluded("error_accumulation", truth, DEPTH, RUNS)
     assert share(counts, right) >= 1 - WRONG, counts
 
 
 @pytest.mark.simulated
 def test_too_little_text_says_so() -> None:
     truth = predicted(1.8, 0.3, noise=2.0, documents=8)
-    counts = concluded(accumulation, truth, DEPTH)
+    counts = concluded("error_accumulation", truth, DEPTH)
     assert share(counts, "not resolvable") > 0.5
     assert share(counts, "explained by the null", "contradicted") <= WRONG, counts
-    assert any("would decide" in claim_of(accumulation, truth(run), DEPTH).why for run in range(5))
+    assert any("would decide" in claim_of("error_accumulation", truth(run), DEPTH).why for run in range(5))
 
 
 @pytest.mark.nightly
@@ -70,7 +69,7 @@ def test_the_printed_resolution_is_found() -> None:
     for _ in range(3):
         rows = [{row.metric: row for row in predicted(1.2 / (1 - left), 0.3, noise=1.0)(run)} for run in range(40)]
         left = min(0.9, max(0.2, sum(row["share"].mde or 0.0 for row in rows) / len(rows)))
-    counts = concluded(accumulation, predicted(1.2 / (1 - left), 0.3, noise=1.0), DEPTH)
+    counts = concluded("error_accumulation", predicted(1.2 / (1 - left), 0.3, noise=1.0), DEPTH)
     assert share(counts, "supported") >= POWER, counts
 
 
@@ -87,19 +86,21 @@ def test_the_printed_resolution_is_found() -> None:
     ],
 )
 def test_each_world_of_manipulated_sets_is_told(truth: Truth, right: str) -> None:
-    counts = concluded(joint_manipulation, truth, DEPTH)
+    counts = concluded("joint_manipulation", truth, DEPTH)
     assert share(counts, right) >= 1 - WRONG, counts
 
 
 def test_the_figures_hold_joint_and_single_costs_and_the_null() -> None:
     rows = [*predicted(4.0, 0.3, noise=0.0)(0), *manipulated(0.05, 0.5, noise=0.0)(0)]
-    claim = claim_of(accumulation, rows, DEPTH)
+    claim = claim_of("error_accumulation", rows, DEPTH)
     assert claim.figures.startswith("4 predicted layers cost +")
     assert "one by one" in claim.figures
     assert "of random errors of the same norm a share of" in claim.figures
     assert "of manipulated layers" in claim.figures
-    assert "one by one" in claim_of(joint_manipulation, rows, DEPTH).figures
+    assert "one by one" in claim_of("joint_manipulation", rows, DEPTH).figures
 
 
 def test_without_a_set_nothing_is_measured() -> None:
-    assert {claim_of(rule, [], DEPTH).verdict for rule in (accumulation, joint_manipulation)} == {"not measured"}
+    assert {claim_of(rule, [], DEPTH).verdict for rule in ("error_accumulation", "joint_manipulation")} == {
+        "not measured"
+    }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.order import order_by_task
-from layerwise.report.claims.heterogeneity.order import MARGIN, order
+from layerwise.report.claims.painters import FASTER
 from layerwise.results.rows import Loss, Score
 from report.claims.truths import POWER, Truth, claim_of, concluded, ends_right, share
 
@@ -71,7 +71,7 @@ TRUTHS: dict[str, tuple[Truth, set[str], str | None]] = {
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_order_by_task_is_judged_right(kind: str) -> None:
     truth, wrong, expected = TRUTHS[kind]
-    ends_right(order, truth, DEPTH, wrong, expected)
+    ends_right("order_by_task", truth, DEPTH, wrong, expected)
 
 
 @pytest.mark.nightly
@@ -81,16 +81,16 @@ def test_a_ratio_of_the_printed_resolution_is_found() -> None:
         float(np.median([row.mde or 0.0 for found in rows for row in found if row.metric == metric]))
         for metric in ("order_less", "log_ratio")
     )
-    cost = max(0.5 + less, 0.5 * float(np.exp(max(ratio, MARGIN))))
+    cost = max(0.5 + less, 0.5 * float(np.exp(max(ratio, FASTER))))
     truth = partial(effects, text=(0.5, 0.5), reasoning=(cost, 0.5))
-    assert share(concluded(order, truth, DEPTH), "supported") >= POWER
+    assert share(concluded("order_by_task", truth, DEPTH), "supported") >= POWER
 
 
 def test_copying_is_no_reasoning_and_tasks_are_named() -> None:
-    claim = claim_of(order, effects(0, (0.5, 0.5), (2.0, 0.5)), DEPTH)
+    claim = claim_of("order_by_task", effects(0, (0.5, 0.5), (2.0, 0.5)), DEPTH)
     assert claim.verdict == "supported"
     assert "reasoning (arithmetic)" in claim.figures
     assert "text (stdlib)" in claim.figures
     only_copying = effects(0, (0.5, 0.5), (2.0, 0.5), answers=("copy",))
-    assert claim_of(order, only_copying, DEPTH).verdict == "not measured"
-    assert claim_of(order, [], DEPTH).verdict == "not measured"
+    assert claim_of("order_by_task", only_copying, DEPTH).verdict == "not measured"
+    assert claim_of("order_by_task", [], DEPTH).verdict == "not measured"

@@ -11,7 +11,6 @@ from torch import Tensor
 from layerwise.measure.weights.predictability import entry_levels
 from layerwise.measure.weights.shuffled_layers import shuffled_orders
 from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
-from layerwise.report.claims.heterogeneity.predictability import PREDICTABILITY, predictability
 from layerwise.results.rows import Score
 from measure.planted import autoregressive, noise, planted_stack
 from report.claims.truths import POWER, WRONG, claim_of, concluded, share
@@ -51,14 +50,14 @@ def world(rows: int, rho: float, depth: int = DEPTH) -> Callable[[int], Iterable
     ],
 )
 def test_each_world_is_told(truth: Callable[[int], Iterable[Score]], right: str) -> None:
-    assert share(concluded(predictability, truth, DEPTH), right) >= 1 - WRONG  # type: ignore[arg-type]
+    assert share(concluded("predictability", truth, DEPTH), right) >= 1 - WRONG  # type: ignore[arg-type]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("rows", "rho", "depth"), [(60, 0.66, 16), (60, 0.64, 9)])
 def test_half_of_the_variance_is_not_supported(rows: int, rho: float, depth: int) -> None:
     """The least of both held-out R2 is one half at the mean, or a little less."""
-    told = concluded(predictability, world(rows, rho, depth), depth)
+    told = concluded("predictability", world(rows, rho, depth), depth)
     assert share(told, "supported") <= WRONG
 
 
@@ -84,22 +83,21 @@ def rows(inside: float, held: float, *, half: float = 0.02, null: float = -0.1, 
     ],
 )
 def test_verdicts_by_their_intervals(scores: list[Score], expected: str) -> None:
-    assert claim_of(predictability, scores, DEPTH).verdict == expected
-    assert PREDICTABILITY.rule
+    assert claim_of("predictability", scores, DEPTH).verdict == expected
 
 
 @pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
     """Stacks whose held-out R2 lies as far above one half, at the mean, as is printed that would be told."""
     truth = world(60, 0.73, 16)
-    powers = [claim_of(predictability, truth(run), 16).power for run in range(100)]
+    powers = [claim_of("predictability", truth(run), 16).power for run in range(100)]
     printed = sum(float(power.split("lies ")[1].split(" ")[0]) for power in powers) / len(powers)
     held = [
         min(row.value for row in truth(run) if (row.subject, row.task, row.metric) in HELD_OUT) for run in range(100)
     ]
     assert sum(held) / len(held) <= 0.51 + printed
-    assert share(concluded(predictability, truth, 16), "supported") >= POWER
+    assert share(concluded("predictability", truth, 16), "supported") >= POWER
 
 
 def test_noise_is_called_noise() -> None:
-    assert claim_of(predictability, measured(noise(DEPTH, 20, WIDTH), 0), DEPTH).verdict == "explained by the null"
+    assert claim_of("predictability", measured(noise(DEPTH, 20, WIDTH), 0), DEPTH).verdict == "explained by the null"

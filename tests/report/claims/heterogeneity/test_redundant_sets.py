@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.redundant_sets import redundant_sets, redundant_sets_rows
-from layerwise.report.claims.heterogeneity.redundant_sets import REDUNDANT_SETS
-from layerwise.report.claims.heterogeneity.redundant_sets import redundant_sets as rule
 from layerwise.results.rows import PlanRecord, Score
 from report.claims.documents import part
 from report.claims.truths import POWER, WRONG, claim_of, concluded, share
@@ -49,31 +47,31 @@ def world(
     ],
 )
 def test_each_world_is_told(truth: Callable[[int], Iterable[Score]], right: str) -> None:
-    assert share(concluded(rule, truth, 6), right) >= 1 - WRONG  # type: ignore[arg-type]
+    assert share(concluded("redundant_sets", truth, 6), right) >= 1 - WRONG  # type: ignore[arg-type]
 
 
 @pytest.mark.simulated
 def test_too_little_text_says_so() -> None:
     truth = world(0.1, 2.0, noise=1.0, documents=8)
-    told = concluded(rule, truth, 6)
+    told = concluded("redundant_sets", truth, 6)
     assert share(told, "not resolvable") > 0.5
     assert share(told, "contradicted", "explained by the null") <= WRONG
-    assert any("would decide" in claim_of(rule, truth(run), 6).why for run in range(5))
+    assert any("would decide" in claim_of("redundant_sets", truth(run), 6).why for run in range(5))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("documents", [8, 16])
 def test_at_the_bound_neither_side_is_claimed_too_often(documents: int) -> None:
-    told = concluded(rule, world(0.2, 2.0, documents=documents, noise=0.1), 6)
+    told = concluded("redundant_sets", world(0.2, 2.0, documents=documents, noise=0.1), 6)
     assert share(told, "supported", "explained by the null") <= WRONG
     assert share(told, "contradicted") <= WRONG
 
 
 @pytest.mark.nightly
 def test_random_sets_that_do_as_well_are_no_support_and_worse_ones_no_null() -> None:
-    told = concluded(rule, world(0.1, 0.1, noise=0.05), 6)
+    told = concluded("redundant_sets", world(0.1, 0.1, noise=0.05), 6)
     assert share(told, "supported") <= WRONG
-    told = concluded(rule, world(0.1, 0.15, noise=0.05), 6)
+    told = concluded("redundant_sets", world(0.1, 0.15, noise=0.05), 6)
     assert share(told, "explained by the null") <= WRONG
 
 
@@ -82,7 +80,7 @@ def test_the_printed_resolution_is_found() -> None:
     noise = 0.15
     found = [score for run in range(40) for score in world(0.1, 2.0, noise=noise)(run)]
     resolved = [score.mde for score in found if score.metric == "joint" and score.mde]
-    told = concluded(rule, world(0.2 - sum(resolved) / len(resolved), 2.0, noise=noise), 6)
+    told = concluded("redundant_sets", world(0.2 - sum(resolved) / len(resolved), 2.0, noise=noise), 6)
     assert share(told, "supported") >= POWER
 
 
@@ -90,5 +88,4 @@ def test_without_the_sets_nothing_is_measured() -> None:
     assert redundant_sets([], "0-5", [], RANKING, seed=0) == []
     listed = [*records(3, "skip", 1), *records(3, "random", 20), *records(1, "skip", 1)]
     assert redundant_sets([], "0-5", listed, RANKING, seed=0) == []
-    assert claim_of(rule, [], 6).verdict == "not measured"
-    assert REDUNDANT_SETS.rule
+    assert claim_of("redundant_sets", [], 6).verdict == "not measured"

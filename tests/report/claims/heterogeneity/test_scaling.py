@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from layerwise.measure.contrasts.scaling import scaling_rows
-from layerwise.report.claims.heterogeneity.scaling import SCALING, scaling
 from layerwise.results.rows import Score
 from report.claims.documents import part
 from report.claims.truths import POWER, WRONG, claim_of, concluded, share
@@ -39,16 +38,16 @@ UNDERPOWERED = world(0.05, 0.15, 3.0, noise=2.0, documents=8)
     ("truth", "right"), [(TRUE, "supported"), (NULL, "explained by the null"), (FALSE, "contradicted")]
 )
 def test_each_world_is_told(truth: Callable[[int], Iterable[Score]], right: str) -> None:
-    told = concluded(scaling, truth, LAYERS)
+    told = concluded("scaling", truth, LAYERS)
     assert share(told, right) >= 1 - WRONG  # type: ignore[arg-type]
 
 
 @pytest.mark.simulated
 def test_too_little_text_says_so() -> None:
-    told = concluded(scaling, UNDERPOWERED, LAYERS)
+    told = concluded("scaling", UNDERPOWERED, LAYERS)
     assert share(told, "contradicted", "explained by the null") <= WRONG
     assert share(told, "not resolvable") > 0.5
-    claim = claim_of(scaling, UNDERPOWERED(0), LAYERS)
+    claim = claim_of("scaling", UNDERPOWERED(0), LAYERS)
     assert claim.why.endswith("would decide.")
 
 
@@ -57,13 +56,13 @@ def test_too_little_text_says_so() -> None:
 def test_a_difference_that_counts_is_never_called_none(equal: float) -> None:
     """At the margin, and a little above it, on few and noisy documents."""
     for noise in (0.02, 0.1):
-        told = concluded(scaling, world(0.05, equal, 3.0, noise=noise, documents=10), LAYERS)
+        told = concluded("scaling", world(0.05, equal, 3.0, noise=noise, documents=10), LAYERS)
         assert share(told, "explained by the null", "contradicted") <= WRONG
 
 
 @pytest.mark.nightly
 def test_equal_strategies_are_never_supported() -> None:
-    told = concluded(scaling, world(0.05, 0.05, 3.0, noise=0.2, documents=10), LAYERS)
+    told = concluded("scaling", world(0.05, 0.05, 3.0, noise=0.2, documents=10), LAYERS)
     assert share(told, "supported") <= WRONG
 
 
@@ -73,12 +72,11 @@ def test_the_printed_resolution_is_found() -> None:
     found = [score for run in range(40) for score in world(0.05, 0.1, 3.0, noise=noise)(run)]
     resolved = [score.mde for score in found if score.metric.startswith("equal:")]
     printed = sum(resolved) / len(resolved)
-    told = concluded(scaling, world(0.05, 0.05 + printed, 3.0, noise=noise), LAYERS)
+    told = concluded("scaling", world(0.05, 0.05 + printed, 3.0, noise=noise), LAYERS)
     assert share(told, "supported") >= POWER
 
 
 def test_without_a_rival_at_one_size_nothing_is_measured() -> None:
     keys = ["0=scale:0.1", "0=noise:1", "0=gate:0.9"]
     assert scaling_rows(part([0.1, 3.0, 0.1], 0), keys, seed=0) == []
-    assert claim_of(scaling, [], LAYERS).verdict == "not measured"
-    assert SCALING.rule
+    assert claim_of("scaling", [], LAYERS).verdict == "not measured"

@@ -10,7 +10,6 @@ import pytest
 
 from layerwise.measure.contrasts.contrast import Part
 from layerwise.measure.contrasts.states import TWINS, log_ratio, middle_rows
-from layerwise.report.claims.heterogeneity.states import middle
 from layerwise.results.rows import Score
 from report.claims.truths import POWER, Truth, claim_of, concluded, ends_right, share
 
@@ -54,7 +53,7 @@ TRUTHS: dict[str, tuple[Truth, set[str], str | None]] = {
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_middle_layers_are_judged_right(kind: str) -> None:
     truth, wrong, expected = TRUTHS[kind]
-    ends_right(middle, truth, DEPTH, wrong, expected)
+    ends_right("middle", truth, DEPTH, wrong, expected)
 
 
 @pytest.mark.nightly
@@ -66,13 +65,13 @@ def test_a_difference_of_the_printed_resolution_is_found() -> None:
         if score.metric == "beyond_twins"
     ]
     ratio = 0.7 * float(np.exp(-np.median(limits)))
-    found = concluded(middle, partial(turned, ratio=ratio, untrained=0.7, noise=0.6), DEPTH)
+    found = concluded("middle", partial(turned, ratio=ratio, untrained=0.7, noise=0.6), DEPTH)
     assert share(found, "supported") >= POWER
 
 
 def test_what_is_not_there_is_not_judged() -> None:
-    assert claim_of(middle, [], DEPTH).verdict == "not measured"
+    assert claim_of("middle", [], DEPTH).verdict == "not measured"
     alone = [score for score in turned(0, 0.25, 1.0) if score.metric == "log_ratio"]
-    assert claim_of(middle, alone, DEPTH).verdict == "not resolvable"
+    assert claim_of("middle", alone, DEPTH).verdict == "not resolvable"
     few = [score for score in turned(0, 0.25, 1.0, documents=5) if score.low is not None]
     assert few == []

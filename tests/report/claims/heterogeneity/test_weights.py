@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from layerwise.measure.weights.deltas import deltas
-from layerwise.report.claims.heterogeneity.weights import oscillation, universal_oscillation
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, noise, planted_stack
 from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, ends_right, share
@@ -51,7 +50,7 @@ TRUTHS: dict[str, tuple[Truth, set[str], str | None]] = {
 @pytest.mark.parametrize("kind", TRUTHS)
 def test_oscillation_is_judged_right(kind: str) -> None:
     truth, wrong, expected = TRUTHS[kind]
-    ends_right(oscillation, truth, DEPTH, wrong, expected)
+    ends_right("oscillation", truth, DEPTH, wrong, expected)
 
 
 @pytest.mark.nightly
@@ -62,13 +61,13 @@ def test_an_oscillation_of_the_printed_resolution_is_found() -> None:
     excess = max(float(torch.tensor([limit for limit in limits if limit]).median()), 0.1)
     amplitude = (2 * excess / (2 - 4 * excess)) ** 0.5
     assert (
-        share(concluded(oscillation, partial(alternate, amplitude=amplitude, size=size), DEPTH), "supported") >= POWER
+        share(concluded("oscillation", partial(alternate, amplitude=amplitude, size=size), DEPTH), "supported") >= POWER
     )
 
 
 def test_without_enough_layers_nothing_is_decided() -> None:
-    assert claim_of(oscillation, rows(noise(4, 40, 40), 0), 4).verdict == "not resolvable"
-    assert claim_of(oscillation, [], 4).verdict == "not measured"
+    assert claim_of("oscillation", rows(noise(4, 40, 40), 0), 4).verdict == "not resolvable"
+    assert claim_of("oscillation", [], 4).verdict == "not measured"
 
 
 def typed(run: int, **types: Tensor) -> list[Score]:
@@ -95,10 +94,10 @@ def typed(run: int, **types: Tensor) -> list[Score]:
     ],
 )  # fmt: skip
 def test_what_is_of_every_type_is_distinguished_from_what_is_of_one(truth: Truth, right: str) -> None:
-    counts = concluded(universal_oscillation, truth, DEPTH)
+    counts = concluded("universal_oscillation", truth, DEPTH)
     assert share(counts, right) >= POWER, counts
     assert share(counts, *({"supported", "explained by the null", "contradicted"} - {right})) <= WRONG, counts
 
 
 def test_one_type_of_tensors_is_not_all() -> None:
-    assert claim_of(universal_oscillation, rows(noise(DEPTH, 8, 8, 0), 0), DEPTH).verdict == "not measured"
+    assert claim_of("universal_oscillation", rows(noise(DEPTH, 8, 8, 0), 0), DEPTH).verdict == "not measured"

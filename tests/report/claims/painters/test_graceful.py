@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.report.claims.painters.graceful import graceful
 from layerwise.results.rows import PlanRecord
 from report.claims.swept import Cost, swept
 from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
@@ -65,7 +64,7 @@ def truth(cost: Cost, **settings: float) -> Truth:
 
 @pytest.mark.parametrize(("kind", "cost"), CASES)
 def test_what_was_planted_is_found(kind: str, cost: Cost) -> None:
-    claim = claim_of(graceful, truth(cost, **MUCH)(0), DEPTH)
+    claim = claim_of("graceful", truth(cost, **MUCH)(0), DEPTH)
     assert claim.verdict == kind, claim.line
     assert claim.figures.endswith("tokens).")
     assert claim.power.startswith("Of 100 such runs 80 would see ")
@@ -74,7 +73,7 @@ def test_what_was_planted_is_found(kind: str, cost: Cost) -> None:
 @pytest.mark.simulated
 @pytest.mark.parametrize(("kind", "cost"), CASES)
 def test_what_was_planted_is_found_in_95_of_100(kind: str, cost: Cost) -> None:
-    counts = concluded(graceful, truth(cost, **MUCH), DEPTH, by_tier(fast=2, full=100))
+    counts = concluded("graceful", truth(cost, **MUCH), DEPTH, by_tier(fast=2, full=100))
     assert share(counts, kind) >= 0.95, counts
 
 
@@ -84,7 +83,7 @@ def test_what_was_planted_is_found_in_95_of_100(kind: str, cost: Cost) -> None:
 def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
     kind: str, cost: Cost, settings: dict[str, float]
 ) -> None:
-    counts = concluded(graceful, truth(cost, **settings), DEPTH, by_tier(fast=20, full=200))
+    counts = concluded("graceful", truth(cost, **settings), DEPTH, by_tier(fast=20, full=200))
     wrong = {verdict: share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind}
     assert max(wrong.values()) <= WRONG, counts
 
@@ -96,19 +95,19 @@ def test_an_abrupt_step_of_the_printed_size_is_seen(settings: dict[str, float]) 
     size = 0.4
     for _ in range(2):  # the noise depends on the size a little
         pilot = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)
-        printed = [claim_of(graceful, pilot(run), DEPTH).power.split()[7] for run in range(1000, 1010)]
+        printed = [claim_of("graceful", pilot(run), DEPTH).power.split()[7] for run in range(1000, 1010)]
         size = sum(map(float, printed)) / len(printed)
     world = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)
-    counts = concluded(graceful, world, DEPTH, by_tier(fast=20, full=200))
+    counts = concluded("graceful", world, DEPTH, by_tier(fast=20, full=200))
     assert share(counts, CONTRADICTED) >= POWER, (size, counts)
 
 
 def test_too_few_steps_and_no_intervals_decide_nothing() -> None:
     world = WORLDS["straight"][1]
-    shallow = claim_of(graceful, swept(["graceful"], world, depth=10)(0), 10)
+    shallow = claim_of("graceful", swept(["graceful"], world, depth=10)(0), 10)
     assert shallow.verdict == "not measured"
     assert "a model of 11 layers and more" in shallow.why
-    bare = claim_of(graceful, truth(world, documents=7)(0), DEPTH)
+    bare = claim_of("graceful", truth(world, documents=7)(0), DEPTH)
     assert bare.verdict == "not resolvable"
     assert "fewer than 8 documents" in bare.why
 
@@ -118,7 +117,7 @@ def test_a_random_order_that_is_not_resolved_asks_for_more_draws() -> None:
         replace(row, low=row.value - 1, high=row.value + 1) if row.metric.startswith("random_step") else row
         for row in truth(WORLDS["straight"][1], **MUCH)(0)
     ]
-    claim = claim_of(graceful, rows, DEPTH)
+    claim = claim_of("graceful", rows, DEPTH)
     assert claim.verdict == "not resolvable"
     assert (
         claim.why == "Intervals of random order hold both answers: it takes more text, and of random orders more draws."

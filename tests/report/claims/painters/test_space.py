@@ -7,7 +7,7 @@ import pytest
 
 from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.report.claims.painters import space
+from layerwise.report.claims.painters import SIDES
 from layerwise.report.claims.power import stretch
 from layerwise.results.rows import Score
 from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
@@ -53,7 +53,7 @@ WORLDS = [
 
 @pytest.mark.parametrize(("kind", "world"), WORLDS)
 def test_what_was_planted_is_found(kind: str, world: tuple[Numbers, ...]) -> None:
-    claim = claim_of(space.same_space, cosines(*world, documents=200, spread=0.02)(0), DEPTH)
+    claim = claim_of("same_space", cosines(*world, documents=200, spread=0.02)(0), DEPTH)
     assert claim.verdict == kind
     assert "tokens)" in claim.figures
     assert claim.why.endswith(".")
@@ -66,7 +66,7 @@ def test_what_was_planted_is_found(kind: str, world: tuple[Numbers, ...]) -> Non
 def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
     kind: str, world: tuple[Numbers, ...], settings: dict[str, float]
 ) -> None:
-    counts = concluded(space.same_space, cosines(*world, **settings), DEPTH)  # type: ignore[arg-type]
+    counts = concluded("same_space", cosines(*world, **settings), DEPTH)  # type: ignore[arg-type]
     wrong = {verdict: share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind}
     assert max(wrong.values()) <= WRONG, counts
     if settings is MUCH:
@@ -77,14 +77,14 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
 @pytest.mark.parametrize("settings", [{}, {"documents": 10, "spread": 0.3}], ids=["some", "little"])
 def test_what_is_printed_as_seen_is_seen(settings: dict[str, float]) -> None:
     pilot = [row for run in range(1000, 1060) for row in cosines(0.3 + 0.2 * ZONE, **settings)(run)]  # type: ignore[arg-type]
-    sides = [[row.mde or 0.0 for row in pilot if row.metric == side] for side in space.SIDES]
-    size = max(space.MARGIN, max(sum(found) / len(found) for found in sides) * stretch(len(sides)))
-    counts = concluded(space.same_space, cosines(0.3 + size * ZONE, **settings), DEPTH)  # type: ignore[arg-type]
+    sides = [[row.mde or 0.0 for row in pilot if row.metric == side] for side in SIDES]
+    size = max(0.02, max(sum(found) / len(found) for found in sides) * stretch(len(sides)))
+    counts = concluded("same_space", cosines(0.3 + size * ZONE, **settings), DEPTH)  # type: ignore[arg-type]
     assert share(counts, SUPPORTED) >= POWER, (size, counts)
 
 
 def test_without_rows_or_without_intervals_nothing_is_decided() -> None:
-    assert claim_of(space.same_space, [], DEPTH).verdict == "not measured"
-    few = claim_of(space.same_space, cosines(0.3 + 0.5 * ZONE, documents=7)(0), DEPTH)
+    assert claim_of("same_space", [], DEPTH).verdict == "not measured"
+    few = claim_of("same_space", cosines(0.3 + 0.5 * ZONE, documents=7)(0), DEPTH)
     assert few.verdict == "not resolvable"
     assert "fewer than 8 documents" in few.why
