@@ -31,11 +31,12 @@ from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
 from layerwise.experiments.timing.run import rounds_works, timed_settings, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import FRONTIER, PARALLEL, LatencyPoint, verdict_rows
-from layerwise.measure.cost.pass_time import TIME, RoundTimes, Setting, TimedPlan, round_times, rows_of_rounds
+from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, round_times, rows_of_rounds
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import TIME
 from layerwise.search.cost import Spent
 from layerwise.search.drafts import best_first, draft_times, leaving_out
 from layerwise.search.evaluator import GraphEvaluator

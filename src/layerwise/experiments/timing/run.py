@@ -20,7 +20,6 @@ from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
 from layerwise.measure.cost.pass_time import (
     PASSES,
     PHASES,
-    TIME,
     Setting,
     TimedPass,
     TimedPlan,
@@ -29,6 +28,7 @@ from layerwise.measure.cost.pass_time import (
 )
 from layerwise.plan import Plan
 from layerwise.results import Run
+from layerwise.results.vocabulary import TIME
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.inputs import evaluating

@@ -19,7 +19,8 @@ from __future__ import annotations
 from layerwise.report.claims.claim import Verdict
 from layerwise.report.claims.published import Claim, Judged, Paper, Published
 from layerwise.report.claims.table import CLAIMS, PAPERS
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 
 
 def judged(evidence: Evidence) -> tuple[Judged, ...]:

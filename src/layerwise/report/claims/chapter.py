@@ -25,7 +25,7 @@ NO_NUMBER = "–"
 
 
 def claims(evidence: Evidence) -> Chapter:
-    """A table for each paper, a claim a row; what was published, the rules and what could be seen are folded."""
+    """How many claims got which verdict; a table for each paper, a claim a row, is folded, and so are the rules."""
     # The paper of which most is measured comes first: it is what the run was made for.
     papers = sorted(judged(evidence), key=lambda each: -each.count)
     if not papers:
@@ -35,29 +35,32 @@ def claims(evidence: Evidence) -> Chapter:
     decided = [claim for each in papers for claim in each.measured]
     missing = [claim.name for each in papers for claim in each.claims if claim not in each.measured]
     body = (
-        lead(f"{_summary(decided, name)} A rule stated beforehand decides each."),
-        *(part for each in papers for part in _paper(each)),
+        lead(
+            f"{counted(len(decided), 'claim')} of the literature, put to {name}: {_verdicts(decided)}. A rule stated"
+            " beforehand decides each."
+        ),
+        *(_paper(each) for each in papers),
         *((note(f"Not measured here: {'; '.join(missing)}."),) if missing else ()),
     )
     return HEADING.chapter(body)
 
 
-def _summary(decided: Sequence[Claim], model: str) -> str:
+def _verdicts(decided: Sequence[Claim]) -> str:
     """How many claims got which verdict, in words."""
     counts = {verdict: sum(claim.verdict == verdict for claim in decided) for verdict in BADGES}
-    shares = listed([f"{count} {verdict}" for verdict, count in counts.items() if count])
-    return f"{counted(len(decided), 'claim')} of the literature, put to {model}: {shares}."
+    return listed([f"{count} {verdict}" for verdict, count in counts.items() if count])
 
 
-def _paper(each: Judged) -> tuple[Safe, ...]:
+def _paper(each: Judged) -> Safe:
     rows = tuple(
         (claim.name, badge(claim.verdict), claim.why, claim.figures, claim.published.number or NO_NUMBER)
         for claim in each.measured
     )
     details = element("ol", *(_claim(claim) for claim in each.measured), class_="claims")
-    return (
-        element("h3", each.paper.title, " ", element("small", each.paper.citation)),
-        Table(HEAD, rows, numeric_from=len(HEAD)).html(),
+    return folded(
+        f"{each.paper.title}: {_verdicts(each.measured)}",
+        note(each.paper.citation),
+        element("div", Table(HEAD, rows, numeric_from=len(HEAD)).html(), class_="verdicts"),
         folded("What was published, the rules, and what could have been seen", details),
     )
 
@@ -68,7 +71,7 @@ def badge(verdict: Verdict) -> Safe:
 
 
 def _claim(claim: Claim) -> Safe:
-    return card(claim.published, element("p", claim.power or claim.why, class_="why"))
+    return card(claim.published, *((element("p", claim.power, class_="why"),) if claim.power else ()))
 
 
 def card(published: Published, *decision: Safe) -> Safe:

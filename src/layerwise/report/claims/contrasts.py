@@ -11,6 +11,7 @@ from layerwise.report.claims.power import beside_bound, more, needed, on_tokens,
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted, listed
+from layerwise.report.show import Show
 from layerwise.results.rows import Score
 
 CONTRAST = "contrast"
@@ -60,10 +61,8 @@ class Fact:
         how, _, words = spec.partition(" ")
         if how in _WRITTEN:
             return _WRITTEN[how](self, words)
-        score, scale = self.score, 100.0 if "%" in how else 1.0
-        ends = (None, None) if "=" in how else (score.low, score.high)
-        low, high = (None if end is None else scale * end for end in ends)
-        return between(scale * score.value, low, high, signed="+" in how)
+        scale = 100.0 if "%" in how else 1.0
+        return Show(scale=scale, signed="+" in how, bounds="=" not in how).text(self.score)
 
 
 def _undecided(fact: Fact, _: str) -> str:

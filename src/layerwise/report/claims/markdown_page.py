@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, Published
 from layerwise.report.claims.claim import NOT_MEASURED
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.plain_markdown import escaped
 from layerwise.report.page.table import Table
 

@@ -7,7 +7,8 @@ Only text that is safe in a table cell or a sentence is written: what users name
 from __future__ import annotations
 
 from layerwise.report.claims import judged
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import present_groups
 from layerwise.report.page.plain_markdown import escaped
 from layerwise.report.page.wording import counted

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from layerwise.errors import RunError
 from layerwise.plan import Plan
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import Chapter, present_groups, written
 from layerwise.report.page.markup import Safe, element, embedded_json
 from layerwise.report.page.palette import ROLES, SERIES, swaps

@@ -9,7 +9,8 @@ import pytest
 
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.report.claims.painters import fragility
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.fragile import named
 from layerwise.results.rows import PlanRecord
 from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight
