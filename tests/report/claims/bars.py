@@ -7,7 +7,7 @@ its other rows stay as they are, so that no bar can move by more than `NEAR` and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -84,10 +84,16 @@ def varied(
     key: str, base: Rows, metric: str, where: Where, verdicts: Mapping[str, str], more: Iterable[Score] = ()
 ) -> Iterable[Case]:
     """The claim with one of its rows at every interval of `where`; `verdicts` has the verdict for each position."""
+    yield from each(key, metric, where, verdicts, lambda ends: (*planted(key, {**base, metric: ends}), *more))
+
+
+def each(
+    rule: str, name: str, where: Where, verdicts: Mapping[str, str], rows: Callable[[Ends], tuple[Score, ...]]
+) -> Iterable[Case]:
+    """A claim of the rows that are made of every interval of `where`."""
     for position, verdict in verdicts.items():
         for number, ends in enumerate(where[position]):
-            name = f"{metric} {position} {number}"
-            yield Case(key, name, (*planted(key, {**base, metric: ends}), *more), verdict)
+            yield Case(rule, f"{name} {position} {number}", rows(ends), verdict)
 
 
 def parametrized(cases: Iterable[Case]) -> pytest.MarkDecorator:

@@ -107,3 +107,12 @@ def test_the_chapter_has_a_row_a_claim_beside_the_papers_number_and_one_line_of_
     assert "R² 0.91 inside the sample" in page
     missing = page.partition("Not measured here: ")[2].partition("<")[0]
     assert missing.count(";") == len(told_of([], 12)) - len(PLANTED) - 11 - 1  # eleven are of papers without a row
+
+
+@pytest.mark.parametrize("key", CLAIMS)
+def test_without_rows_a_claim_says_what_measures_them(key: str) -> None:
+    (claim,) = [claim for claim in told_of([]) if claim.published.key == key]
+    assert claim.verdict == "not measured"
+    assert claim.why == CLAIMS[key].prose.needs
+    assert claim.why.startswith("It needs ")
+    assert claim.figures == claim.power == ""

@@ -19,6 +19,7 @@ from report.claims.bars import (
     Rows,
     around,
     beside,
+    each,
     parametrized,
     planted,
     varied,
@@ -70,9 +71,13 @@ def strategies() -> Iterator[Case]:
     favours = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
     yield from varied("scaling", mild, "unequal:noise", around(0.01), favours)
 
-    for position, verdict in {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN}.items():
-        for number, ends in enumerate(beside(0.2)[position]):
-            yield Case("joint_manipulation", f"scale {position} {number}", sized(ends), verdict)
+    yield from each(
+        "joint_manipulation",
+        "scale",
+        beside(0.2),
+        {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN},
+        lambda ends: sized(ends),
+    )
     for position, ends_of in around(0.05).items():
         for number, ends in enumerate(ends_of):
             name = f"{position} {number}"
@@ -82,9 +87,13 @@ def strategies() -> Iterator[Case]:
 
 def single_layers() -> Iterator[Case]:
     """A core, layers that do harm, and the range of what layers matter."""
-    for position, verdict in {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}.items():
-        for number, ends in enumerate(beside(0.0)[position]):
-            yield Case("core", f"skip {position} {number}", planted("core", {"skip_excess": ends}, "3-4"), verdict)
+    yield from each(
+        "core",
+        "skip",
+        beside(0.0),
+        {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN},
+        lambda ends: planted("core", {"skip_excess": ends}, "3-4"),
+    )
     # Only where the published damage shows a core, and random weights of the same norm nearly do, is it the damage.
     for average, random in ((NEAR, -NEAR), (-NEAR, -NEAR), (NEAR, NEAR)):
         rows: Rows = {

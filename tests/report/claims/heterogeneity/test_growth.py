@@ -123,9 +123,3 @@ def test_a_ratio_is_paired_by_seed() -> None:
     assert (log(row.value), log(row.low or 1), log(row.high or 1)) == pytest.approx(
         (log(5), log(5) - reach, log(5) + reach), rel=1e-5
     )
-
-
-def test_without_a_schedule_beside_uniform_nothing_is_measured() -> None:
-    assert {claim_of(rule, [], DEPTH).verdict for rule in ("growth_cost", "growth_loss", "growth_time")} == {
-        "not measured"
-    }

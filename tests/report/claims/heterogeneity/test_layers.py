@@ -15,7 +15,7 @@ from layerwise.measure.stats.verdicts import verdicts
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from measure.simulated import SimulatedModel
-from report.claims.truths import POWER, RUNS, WRONG, Truth, claim_of, concluded, ends_right, share
+from report.claims.truths import POWER, RUNS, Truth, claim_of, concluded, ends_right, share, tells
 
 DEPTH = 30
 RANGE = range(8, 12)
@@ -89,7 +89,7 @@ def test_a_core_of_the_printed_resolution_is_found() -> None:
         if score.task == "8-11"
     ]
     truth = partial(damaged, skip=effects(2 * rest + float(np.median(limits)), rest), noise=noise)
-    assert share(concluded("core", truth, DEPTH), "supported") >= POWER
+    tells("core", truth, DEPTH, "supported")
 
 
 def test_one_core_one_dominant_layer_and_no_core() -> None:
@@ -147,10 +147,6 @@ HARM: dict[str, tuple[Truth, set[str]]] = {
 @pytest.mark.parametrize("kind", HARM)
 def test_anti_layers_are_judged_right(kind: str) -> None:
     truth, wrong = HARM[kind]
-    found = concluded("anti_layers", truth, 12)
-    print(kind, found)
-    assert share(found, *wrong) <= WRONG
-    if kind in ("true", "false"):
-        assert share(found, {"true": "supported", "false": "contradicted"}[kind]) >= POWER
+    ends_right("anti_layers", truth, 12, wrong, {"true": "supported", "false": "contradicted"}.get(kind))
     if kind == "null":
-        assert share(found, "contradicted", "explained by the null") >= POWER
+        assert share(concluded("anti_layers", truth, 12), "contradicted", "explained by the null") >= POWER

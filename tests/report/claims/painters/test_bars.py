@@ -22,6 +22,7 @@ from report.claims.bars import (
     Rows,
     around,
     beside,
+    each,
     parametrized,
     planted,
     varied,
@@ -122,17 +123,23 @@ def benchmark_rows(**falls: Ends) -> tuple[Score, ...]:
 def fragile_cases() -> Iterator[Case]:
     """GSM8K, another benchmark, and which of them is shown to fall faster by a quarter."""
     where = around(QUARTER)
-    for position, verdict in {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}.items():
-        for number, ends in enumerate(where[position]):
-            yield Case("fragile", f"gsm8k {position} {number}", benchmark_rows(gsm8k=ends, arc=SAME), verdict)
+    yield from each(
+        "fragile",
+        "gsm8k",
+        where,
+        {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN},
+        lambda ends: benchmark_rows(gsm8k=ends, arc=SAME),
+    )
     others = {"above": CONTRADICTED, "within": SUPPORTED, "below": SUPPORTED, "open": SUPPORTED}
-    for position, verdict in others.items():
-        for number, ends in enumerate(where[position]):
-            yield Case("fragile", f"arc {position} {number}", benchmark_rows(gsm8k=CLEAR, arc=ends), verdict)
+    yield from each("fragile", "arc", where, others, lambda ends: benchmark_rows(gsm8k=CLEAR, arc=ends))
     # Where GSM8K was not run nothing says that it is the one; that another one is fragile contradicts.
-    for position, verdict in {"above": CONTRADICTED, "within": OPEN, "below": OPEN, "open": OPEN}.items():
-        for number, ends in enumerate(where[position]):
-            yield Case("fragile", f"alone {position} {number}", benchmark_rows(arc=ends, piqa=SAME), verdict)
+    yield from each(
+        "fragile",
+        "alone",
+        where,
+        {"above": CONTRADICTED, "within": OPEN, "below": OPEN, "open": OPEN},
+        lambda ends: benchmark_rows(arc=ends, piqa=SAME),
+    )
     yield Case("fragile", "gsm8k no faster", benchmark_rows(gsm8k=SAME, arc=(-1.0, 1.0)), CONTRADICTED)
 
 

@@ -14,7 +14,7 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.fragile import named
 from layerwise.results.rows import PlanRecord
 from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight
-from report.claims.truths import WRONG, claim_of, concluded, share
+from report.claims.truths import ANSWERS, claim_of, seldom
 from tier import by_tier
 
 SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
@@ -146,16 +146,7 @@ def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
 def test_few_documents_seldom_end_in_a_wrong_verdict(worlds: Worlds, kind: str, planted: Planted) -> None:
-    counts = concluded(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, 20)
-    wrong = [share(counts, verdict) for verdict in (SUPPORTED, NULL, CONTRADICTED) if verdict != kind]
-    assert max(wrong) <= WRONG, counts
-
-
-@pytest.mark.parametrize("worlds", PLANTED, ids=lambda worlds: worlds.rule)
-def test_a_run_without_benchmarks_says_which_command_measures_them(worlds: Worlds) -> None:
-    claim = claim_of(worlds.rule, [], DEPTH)
-    assert claim.verdict == "not measured"
-    assert "--tasks arc_challenge,hellaswag,gsm8k,winogrande,lambada_openai" in claim.why
+    seldom(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, *(ANSWERS - {kind}))
 
 
 def test_fragility_is_had_for_every_strategy() -> None:
