@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import CONTRAST, Fact, Facts, Several, clipped, contrast_rows, scaled
 from layerwise.report.evidence import Evidence
@@ -48,6 +50,14 @@ def gain(
         "seeds": counted(min(len(rows.seeds.get(arm, ())) for arm in (ARM, BACKBONE)), "seed"),
         "skill": _skill(evidence, BACKBONE),
     }
+
+
+worth = partial(
+    gain, against_ltg="masked_lm seconds", against_held="masked_lm tokens", better=-1, margin=0.01, written="+"
+)
+"""In nats a masked token: on the backbone after the same seconds, on held weights after the same steps."""
+grammar = partial(gain, against_ltg="pairs tokens", against_held="pairs tokens", better=1, margin=0.005, written="+%")
+"""In the share of minimal pairs, after the same steps."""
 
 
 def pattern(evidence: Evidence) -> Facts | None:
