@@ -183,7 +183,7 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
 
 def choice_parameter(flag: str, help: str) -> Parameter:
     """The parameter of a choice, which its verb checks."""
-    return Parameter(flag, help=help, metavar="CHOICE")
+    return Parameter(flag, help=help, metavar="CHOICE", converter=lambda type_, tokens: tokens[0].value)
 
 
 def _path(flag: str, type_: Any, tokens: Sequence[Token]) -> Path:

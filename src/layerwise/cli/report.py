@@ -15,13 +15,13 @@ from layerwise.results import Run
 Format = Literal["html", "markdown", "claims", "parquet", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
-FORM = "A page, Markdown, what became of the published claims over several runs, or tables: " + ", ".join(FORMATS) + "."
+FORM = "A page, Markdown, what became of the published claims over several runs, or tables."
 OUTPUT = "File to write, or folder of tables; by default RUN/report.html, RUN/exports, and else the terminal."
 
 
 def report(
     *runs: Annotated[Path, path_parameter("RUN", "Run folder; several for claims.")],
-    form: Annotated[str, choice_parameter("--format", FORM)] = "html",
+    form: Annotated[Format, choice_parameter("--format", FORM)] = "html",
     output_path: Annotated[Path | None, path_parameter("--output", OUTPUT, "PATH")] = None,
 ) -> None:
     """Write what a run found: a page, tables, verdicts on claims.
@@ -47,7 +47,7 @@ def report(
         )
     with ExitStack() as stack:
         opened = [stack.enter_context(Run.open(folder)) for folder in runs]
-        if form in ("csv", "parquet"):
+        if form == "csv" or form == "parquet":
             for path in results.export(opened[0], output_path, form):
                 write(output, str(path))
         else:
