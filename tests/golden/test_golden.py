@@ -17,8 +17,7 @@ from tools.golden.stored_run import read_run, rows_of, stored_text, text_of, wri
 
 KINDS = outputs.kinds()
 STORED = [kind for kind in KINDS if kind not in outputs.COMPARED]
-MOST_BYTES = 3_000_000
-"""All files of the golden runs together: they are read in a review, and cloned by everybody."""
+MOST_BYTES = 3_000_000  # of all files together, which are read in a review and cloned by everybody
 
 
 @cache
