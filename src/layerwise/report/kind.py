@@ -68,7 +68,7 @@ class Column:
 class Pivot:
     """A table of rows: a line for each combination of the columns `rows` (heading to column) that there is.
 
-    Its cells are `columns`, or with `across` a cell for each value of that column, as `show` writes its row. `where`
+    Its cells are `columns`, and with `across` a cell for each value of that column, as `show` writes its row. `where`
     and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column. A line
     without any number is left out. `folded` hides it behind its title on the page. `terminal` puts it on a terminal.
     `words` writes the values of `rows` and `across`. `order` sorts the lines.
@@ -106,9 +106,8 @@ class Pivot:
     def _table(self, rows: Rows) -> Table:
         keys = tuple(self.rows.values())
         lines: dict[tuple[Any, ...], None] = dict.fromkeys(tuple(getattr(row, key) for key in keys) for row in rows)
-        columns = self.columns or [
-            Column(self.words(value), text=self._pivoted(value)) for value in rows.axis(str(self.across))
-        ]
+        across = rows.axis(self.across) if self.across else ()
+        columns = [*self.columns, *(Column(self.words(value), text=self._pivoted(value)) for value in across)]
         ordered = list(lines)
         if self.order is not None:
             ordered.sort(key=self.order)
@@ -185,7 +184,8 @@ def nothing(data: ReportData) -> Iterable[str]:
 class Kind:
     """A kind of run.
 
-    A run is of this kind where it has a row of one of `measures`, or where `present` says so. `answer` is the verdict
+    A run is of this kind where it has a row of one of `measures`, or where `present` says so. `words` names the file of
+    its leads and notes where that is not its own name: kinds that share a section share a file. `answer` is the verdict
     with which the page begins and the terminal ends. `tiles` are (number, name) for the masthead, `counts` the numbers
     of the manifest that it shows too. `unfinished` is the sentence of the banner of a run that was stopped half-way.
     `following` says what to do next, with a command or a plan that can be copied.
@@ -194,6 +194,7 @@ class Kind:
     name: str
     measures: tuple[str, ...]
     sections: tuple[Section, ...]
+    words: str = ""
     present: Callable[[ReportData], bool] | None = None
     answer: Callable[[ReportData], str] = lambda data: ""
     tiles: Callable[[ReportData], Iterable[tuple[str, str]]] = lambda data: ()

@@ -24,3 +24,44 @@ HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_RATE, HEALING_COST = (
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
 BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
+
+# Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
+
+TRAINING = "training"
+"""What a training took, and with `amount`, the step, the losses that were noted."""
+
+MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
+    "masked_lm", "alpha", "seed_agreement", "uniformity", "stability",
+)  # fmt: skip
+EDGES, EDGE_PHENOMENA = "edges", "edge_phenomena"
+OUTPUT, EMBEDDING = "output", -1
+"""Of an edge `layer` is the reader and `other` the source. What the model's output reads has the `part` `OUTPUT` and no
+layer; the embedding is the source -1."""
+
+STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
+CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
+    "convergence", "tuning_convergence", "learning_curve", "babylm",
+)  # fmt: skip
+STEPS, SECONDS, TOKENS = "steps", "seconds", "tokens"
+"""Conditions: which cost was counted, and what two arms had alike when they were compared."""
+
+PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
+"""Suites, which are measures of their own: minimal pairs (also others, and files), and tasks to be fine-tuned on.
+
+Of a fine-tuned task `seed` is that of the model, and `other` that of its fine-tuning."""
+
+FINE_TUNED = (GLUE, MSGS, OUR_MSGS)
+PHENOMENON, PARADIGM = "phenomenon", "paradigm"
+"""Conditions of minimal pairs: what the task is; over all of them there is none."""
+
+NORMALISED = "normalised"
+"""The condition of a score of a fine-tuned task on the scale from chance, 0, to the model as trained, 1."""
+
+CHANCE, SHUFFLED, SIZE = "chance", "shuffled", "size"
+"""What values are against: guessing, permuted sources or labels, and edges cut by the size of their weight."""
+
+BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
+"""Conditions of the agreement of seeds: the start that they share, or being neighbours, was taken off."""
+
+BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
+"""The arm without layer weights, and that with the paper's."""

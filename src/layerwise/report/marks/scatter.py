@@ -12,6 +12,7 @@ from layerwise.report.figures.figure import Figure, scatter
 from layerwise.report.figures.frame import diagonal, framed, limits, series_style, whiskers
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.palette import depth_colour, faded, light
+from layerwise.report.page.wiring import EMBEDDING
 from layerwise.report.show import NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -25,7 +26,7 @@ class Scatter(Mark):
     """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
 
     `show_across` is the quantity across, `show` that upwards. Points are coloured by their series, or by depth where
-    `point` is a layer, which also numbers them (`numbered`). `equal` draws the line on which both agree. `line` joins
+    `point` is a layer, which also numbers them (`numbered`); a point without a depth is grey. `equal` draws the line on which both agree. `line` joins
     the points of a series in the order of the quantity across: a front. `bare` draws no axes, for a layout whose
     coordinates have no unit. There is no picture where all points share one position across.
     """
@@ -77,8 +78,8 @@ class Scatter(Mark):
         depths = [self.depth_of(ys[key]) for key in keys]
         colour, _, symbol = series_style(slots.get(str(group), 0))
         colours: Any = colour
-        if not self.series and all(depth is not None for depth in depths):
-            colours = [depth_colour(depth or 0, data.depth) for depth in depths]
+        if not self.series and any(depth is not None for depth in depths):
+            colours = [EMBEDDING if depth is None else depth_colour(depth, data.depth) for depth in depths]
         hollow = [self.hollow(ys[key]) for key in keys]
         pale = faded(light("muted"), 0.45)
         mode = "markers" + ("+text" if self.numbered else "") + ("+lines" if self.line else "")

@@ -70,7 +70,11 @@ def written(evidence: Evidence) -> list[Chapter]:
     writers: dict[Writer, None] = {}
     for group in present_groups(evidence):
         writers |= dict.fromkeys(group.chapters)
-    chapters = [write(evidence).noted(evidence.data.notes) for write in writers]
+    by_anchor: dict[str, Chapter] = {}
+    for write in writers:
+        own = write(evidence).noted(evidence.data.notes)
+        by_anchor.setdefault(own.anchor, own)
+    chapters = list(by_anchor.values())
     kept = [chapter for chapter in chapters if not chapter.is_empty] or chapters[:1]
     absent = [chapter for chapter in chapters if chapter not in kept]
     return [*kept, _with_absent(provenance(evidence).noted(evidence.data.notes), absent)]
