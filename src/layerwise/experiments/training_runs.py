@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
@@ -15,6 +15,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import TRAINING
 from layerwise.stack import Stack
 
 Data = TypeVar("Data", bound=DataOptions)
@@ -104,9 +105,9 @@ def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequ
 
 
 def training_rows(records: Mapping[str, TrainingRecord]) -> list[Score]:
-    """Rows of measure `training`: the losses that were noted, and what each training took, by `arm/seed`."""
+    """Rows of measure `training`: what each training took, and the losses that were noted, each with its step."""
     rows = []
-    for label, record in records.items():
+    for record in records.values():
         taken = {
             "steps": record.steps,
             "epochs": record.epochs,
@@ -115,7 +116,8 @@ def training_rows(records: Mapping[str, TrainingRecord]) -> list[Score]:
             "examples": record.examples,
             **record.figures,
         }
-        rows += [Score("training", label, "all", name, float(value)) for name, value in taken.items()]
+        of: dict[str, Any] = {"arm": record.arm, "seed": record.seed}
+        rows += [Score.of(TRAINING, name, float(value), **of) for name, value in taken.items()]
         noted = {(moment.step, moment.kind): moment.loss for moment in record.history}
-        rows += [Score("training", label, f"step {step}", f"{kind}_loss", loss) for (step, kind), loss in noted.items()]
+        rows += [Score.of(TRAINING, f"{kind}_loss", loss, amount=step, **of) for (step, kind), loss in noted.items()]
     return rows

@@ -6,6 +6,8 @@ spelled in two ways. A name that one file alone uses stays in that file.
 
 from __future__ import annotations
 
+from layerwise.results.rows import Score
+
 # Every kind of run
 
 ALL = "all"
@@ -37,6 +39,18 @@ EDGES, EDGE_PHENOMENA = "edges", "edge_phenomena"
 OUTPUT, EMBEDDING = "output", -1
 """Of an edge `layer` is the reader and `other` the source. What the model's output reads has the `part` `OUTPUT` and no
 layer; the embedding is the source -1."""
+
+
+def edge_name(row: Score) -> str:
+    """The edge that a row is about, its sources counted from the embedding, 0, as a model keeps its weights.
+
+    >>> edge_name(Score.of(EDGES, "effect", 0.1, layer=3, other=EMBEDDING))
+    '3<-0'
+    >>> edge_name(Score.of(EDGES, "effect", 0.1, part=OUTPUT, other=4))
+    'out<-5'
+    """
+    return f"{'out' if row.part == OUTPUT else row.layer}<-{(row.other or 0) - EMBEDDING}"
+
 
 STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
 CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (

@@ -26,9 +26,9 @@ class Scatter(Mark):
     """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
 
     `show_across` is the quantity across, `show` that upwards. Points are coloured by their series, or by depth where
-    `point` is a layer, which also numbers them (`numbered`); a point without a depth is grey. `equal` draws the line on which both agree. `line` joins
-    the points of a series in the order of the quantity across: a front. `bare` draws no axes, for a layout whose
-    coordinates have no unit. There is no picture where all points share one position across.
+    `point` is a layer, which also numbers them (`numbered`); a point without a depth is grey. `equal` draws the line on
+    which both agree. `line` joins the points of a series in the order of the quantity across: a front. `bare` draws no
+    axes, for a layout whose coordinates have no unit. There is no picture where all points share one position across.
     """
 
     point: str = "layer"
