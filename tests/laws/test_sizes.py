@@ -14,8 +14,8 @@ def test_nothing_has_grown_above_its_ceiling() -> None:
     ceilings = json.loads(sizes.CEILINGS.read_text())
     raised = list(sizes.above(sizes.figures(), ceilings))
     assert not raised, (
-        f"{'; '.join(raised)}. Make something else smaller, or raise the ceiling in tests/laws/sizes.json with a sentence "
-        "in `why`"
+        f"{'; '.join(raised)}. Make something else smaller, or raise the ceiling in tests/laws/sizes.json with a "
+        "sentence in `why`"
     )
 
 

@@ -122,11 +122,6 @@ def run_task(
             )
             columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "other": seed}
             columns |= {} if plan is None else {"plan": str(plan)}
-                "arm": model.arm,
-                "seed": model.seed,
-                "other": seed,
-                "plan": None if plan is None else str(plan),
-            }
             pieces.append([replace(row, **columns) for row in rows_of(used, outcome)])
             curves += [replace(row, **columns) for row in curve_rows(used, outcome)]
         rows.append(pieces)

@@ -13,6 +13,11 @@ from layerwise.results.rows import Score
 ALL = "all"
 """The task that is the whole text."""
 
+# Trainings: by `arm` and `seed`; the `amount` of a loss is its step
+
+TRAINING = "training"
+TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
+
 # Times of passes: of each `plan`, in a setting (`condition`: the phase, the batch and the context)
 
 TIME = "time"
@@ -28,9 +33,6 @@ BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
 
 # Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
-
-TRAINING = "training"
-"""What a training took, and with `amount`, the step, the losses that were noted."""
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "masked_lm", "alpha", "seed_agreement", "uniformity", "stability",
