@@ -34,12 +34,15 @@ Derive = Callable[[ReportData], Iterable[Score]]
 class Says:
     """Findings, or plain sentences, that a function reads from the rows: the only logic of a section.
 
-    Findings are questions with answers and badges. Those with `terminal` stand on a terminal too.
+    Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
+    behind their title on the page. `note` is small print under them.
     """
 
     facts: Facts
     title: str = ""
     terminal: bool = True
+    folded: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
