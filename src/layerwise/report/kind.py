@@ -190,8 +190,7 @@ def nothing(data: ReportData) -> Iterable[str]:
 class Kind:
     """A kind of run.
 
-    A run is of this kind where it has a row of one of `measures`, or where `present` says so. `words` names the file of
-    its leads and notes where that is not its own name: kinds that share a section share a file. `answer` is the verdict
+    A run is of this kind where it has a row of one of `measures`, or where `present` says so. `answer` is the verdict
     with which the page begins and the terminal ends. `tiles` are (number, name) for the masthead, `counts` the numbers
     of the manifest that it shows too. `unfinished` is the sentence of the banner of a run that was stopped half-way.
     `following` says what to do next, with a command or a plan that can be copied.
@@ -200,7 +199,6 @@ class Kind:
     name: str
     measures: tuple[str, ...]
     sections: tuple[Section, ...]
-    words: str = ""
     present: Callable[[ReportData], bool] | None = None
     answer: Callable[[ReportData], str] = lambda data: ""
     tiles: Callable[[ReportData], Iterable[tuple[str, str]]] = lambda data: ()
