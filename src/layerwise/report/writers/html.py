@@ -26,8 +26,8 @@ def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
     heading = Heading(section.anchor, section.title, section.short)
     if not section.present(data):
         return heading.missing(section.missing)
-    writer = _Writer(prose(kind.name), section.anchor, data)
-    for part in section.parts:
+    writer = _Writer(prose(section.prose or kind.name), section.anchor, data)
+    for part in section.parts_of(data):
         writer.write(part)
     return heading.chapter(writer.body, writer.pictures)
 
