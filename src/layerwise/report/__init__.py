@@ -9,8 +9,6 @@ into parts of the page:
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
 robustness   which way of training survives which change
-pretraining  what pre-trained models learned, know and cost
-finetuned    what models can be taught under a plan
 rehearsal    what is left of a swarm as its nodes die
 routing      plans per input beside fixed plans at the same mean layers
 search       the front of a search, and the chosen plan beside its controls
@@ -48,7 +46,6 @@ from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
-from layerwise.report.finetuned.findings import finetuned_lines
 from layerwise.report.frontier.lookup import FrontierScores
 from layerwise.report.frontier.tables import frontier_lines
 from layerwise.report.growth.findings import growth_lines
@@ -56,7 +53,6 @@ from layerwise.report.kinds import KINDS
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
-from layerwise.report.pretraining.findings import pretraining_lines
 from layerwise.report.rehearsal.lookup import RehearsalScores
 from layerwise.report.rehearsal.tables import rehearsal_lines
 from layerwise.report.robustness.tables import robustness_lines
@@ -91,14 +87,12 @@ __all__ = [
     "comparison_lines",
     "comparison_page",
     "findings",
-    "finetuned_lines",
     "frontier_lines",
     "growth_lines",
     "judged",
     "markdown",
     "over_models",
     "overlaid",
-    "pretraining_lines",
     "rehearsal_lines",
     "render",
     "robustness_lines",

@@ -25,7 +25,6 @@ from layerwise.experiments.evaluation.plans import (
     run_plans,
     store_summary,
 )
-from layerwise.experiments.evaluation.plans_table import plans_table
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.evaluation.tasks_table import tasks_table
 from layerwise.experiments.experiment import Prepared
@@ -35,7 +34,8 @@ from layerwise.experiments.opening import quiet_transformers
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import finished_models
-from layerwise.report.finetuned.lookup import PLANS
+from layerwise.report import ReportData
+from layerwise.report.kinds.evaluation import PLANS, Taught, plan_table
 from layerwise.results import Manifest, Run
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
@@ -210,7 +210,7 @@ class PreparedEvaluation(Prepared):
         return [
             *(pairs_table(run, each) for each in self.pairs),
             *(tasks_table(run, suite, [task for task in self.tasks if task.measure == suite]) for suite in suites),
-            *(line for suite in suites if (line := plans_table(run, suite))),
+            *_plan_tables(run),
             *([aggregated] if aggregated else []),
         ]
 
@@ -219,3 +219,12 @@ def _with_tokenizer(stack: Stack) -> Opened:
     if stack.tokenizer is None:
         raise ModelError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     return stack.model, stack.tokenizer
+
+
+def _plan_tables(run: Run) -> Iterator[str]:
+    """Every strategy at each number of affected layers, task by task, of each suite and arm; none where no plan was."""
+    data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
+    for own in Taught.every(data):
+        lines = (f"  {line}" for line in plan_table(data, own.suite, own.arm).lines())
+        head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}:"
+        yield "\n".join([head, *lines])

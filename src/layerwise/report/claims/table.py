@@ -17,6 +17,7 @@ from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, OPEN
 from layerwise.report.claims.contrasts import Read, group, nulls
 from layerwise.report.claims.published import ABSENT, Not, Some, case, paper, row, unlearned
 from layerwise.report.page.wording import label
+from layerwise.results.vocabulary import MASKED_LM, PAIRS, SECONDS, TOKENS
 
 GAINED = (
     unlearned(),
@@ -39,8 +40,8 @@ ELC_BERT = paper(
         "worth",
         partial(
             elc_bert.gain,
-            against_ltg="masked_lm seconds",
-            against_held="masked_lm tokens",
+            task=MASKED_LM,
+            terms=SECONDS,
             better=-1,
             margin=0.01,
             written="+",
@@ -49,9 +50,7 @@ ELC_BERT = paper(
     ).by(*GAINED),
     row(
         "grammar",
-        partial(
-            elc_bert.gain, against_ltg="pairs tokens", against_held="pairs tokens", better=1, margin=0.005, written="+%"
-        ),
+        partial(elc_bert.gain, task=PAIRS, terms=TOKENS, better=1, margin=0.005, written="+%"),
         certain=("gain",),
         number="0.5 points after 100 million words, −0.1 after 10 million",
     ).by(*GAINED),

@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 from layerwise.report.kind import Kind
+from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.healing import HEALING_KIND
+from layerwise.report.kinds.layer_weights_study import STUDY_KIND
+from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.timing import TIMING
+from layerwise.report.kinds.wiring import WIRING
 
-KINDS: tuple[Kind, ...] = (HEALING_KIND, TIMING)
+KINDS: tuple[Kind, ...] = (STUDY_KIND, PRETRAINING, EVALUATION, WIRING, HEALING_KIND, TIMING)
 """In the order of the page."""

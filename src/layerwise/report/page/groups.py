@@ -18,15 +18,19 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.frontier.chapter import FRONTIERS
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
+from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.healing import HEALING_KIND
+from layerwise.report.kinds.layer_weights_study import STUDY_KIND
+from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.timing import TIMING
+from layerwise.report.kinds.wiring import WIRING
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
-from layerwise.report.pretraining.chapters import EVALUATED, PRETRAINED, STUDIED, WIRED
 from layerwise.report.rehearsal.chapter import REHEARSED
 from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
+from layerwise.report.robustness.chapters.training import training
 from layerwise.report.routing.chapter import ROUTING
 from layerwise.report.search.chapter import SEARCHED
 from layerwise.report.speculation.chapter import SPECULATED
@@ -40,22 +44,25 @@ def group_of(kind: Kind) -> ChapterGroup:
     first, *rest = (partial(_chapter, kind, at) for at in range(len(kind.sections)))
     return ChapterGroup(
         kind.name, (first, *((claims,) if kind.claims else ()), *rest),
-        (lambda evidence: markdown_parts(kind, evidence.data),),
-        present=lambda evidence: kind.is_of(evidence.data),
-        tiles=lambda evidence: tuple(kind.tiles(evidence.data)),
-        unfinished=lambda evidence: kind.unfinished(evidence.data),
+        (lambda evidence: markdown_parts(kind, evidence.run),),
+        present=lambda evidence: kind.is_of(evidence.run),
+        tiles=lambda evidence: tuple(kind.tiles(evidence.run)),
+        unfinished=lambda evidence: kind.unfinished(evidence.run),
         counts=kind.counts,
-        opening=lambda evidence: kind.answer(evidence.data),
+        opening=lambda evidence: kind.answer(evidence.run),
     )  # fmt: skip
 
 
 def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
-    return chapter(kind, kind.sections[at], evidence.data)
+    return chapter(kind, kind.sections[at], evidence.run)
 
+
+PRETRAINED = group_of(PRETRAINING)
+PRETRAINED = replace(PRETRAINED, chapters=(*PRETRAINED.chapters, training))
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, ROUTING,
-    group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
+    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, group_of(STUDY_KIND), PRETRAINED, group_of(EVALUATION),
+    group_of(WIRING), REHEARSED, SEARCHED, ROUTING, group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
 )  # fmt: skip
 
 
