@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import CONTRAST, Fact, Facts, Several, clipped, contrast_rows, scaled
 from layerwise.report.evidence import Evidence
@@ -13,7 +15,9 @@ from layerwise.results.vocabulary import (
     BACKBONE,
     BEYOND_START,
     LAYER_WEIGHTS,
+    MASKED_LM,
     PAIRS,
+    SECONDS,
     SEED_AGREEMENT,
     SHUFFLED,
     STUDY,
@@ -56,6 +60,12 @@ def gain(evidence: Evidence, task: str, terms: str, better: int, margin: float, 
         "seeds": counted(min(len(seeds(evidence.data, arm)) for arm in (LAYER_WEIGHTS, BACKBONE)), "seed"),
         "skill": _skill(evidence, BACKBONE),
     }
+
+
+worth = partial(gain, task=MASKED_LM, terms=SECONDS, better=-1, margin=0.01, written="+")
+"""In nats a masked token: on the backbone after the same seconds, on held weights after the same steps."""
+grammar = partial(gain, task=PAIRS, terms=TOKENS, better=1, margin=0.005, written="+%")
+"""In the share of minimal pairs, after the same steps."""
 
 
 def pattern(evidence: Evidence) -> Facts | None:
