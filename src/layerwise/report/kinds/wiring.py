@@ -193,8 +193,8 @@ WIRING = Kind(
                 Heat(
                     name="phenomena", title="Every edge and phenomenon", derive=effects, where={"metric": "effect"},
                     x="plan", y="task", across="edge: reader <- source", each="condition", words=str, show=NATS,
-                    cell_words=label, diverging=True, root=True, upwards=True, text=lambda row: f"p {probability(row.p_adjusted)}",
-                    note="map",
+                    cell_words=label, diverging=True, root=True, upwards=True, note="map",
+                    text=lambda row: f"p {probability(row.p_adjusted)}",
                 ),
                 Says(phenomenon_findings),
                 Pivot(
