@@ -37,10 +37,10 @@ def summary(data: pages.ReportData) -> str:
     measured = pages.FrontierScores.of(data.scores)
     if own and not measured.points:
         standing = () if is_pretrained(data) else pages.robustness_lines(evidence.robustness)
-        lines = list(standing)
+        written = list(standing)
         for kind in own:  # an answer that another kind has given already is not repeated
-            lines += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in lines]
-        return "\n".join(lines)
+            written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
+        return "\n".join(written)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
     rehearsed = pages.RehearsalScores.of(data.scores)

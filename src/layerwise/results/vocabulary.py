@@ -38,20 +38,20 @@ MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "masked_lm", "alpha", "seed_agreement", "uniformity", "stability",
 )  # fmt: skip
 EDGES, EDGE_PHENOMENA = "edges", "edge_phenomena"
-OUTPUT, EMBEDDING = "output", -1
-"""Of an edge `layer` is the reader and `other` the source. What the model's output reads has the `part` `OUTPUT` and no
-layer; the embedding is the source -1."""
+OUTPUT, EMBEDDING = "output", 0
+"""Of an edge `layer` is the reader and `other` the source: 0 is the embedding, and n + 1 what layer n wrote. What the
+model's output reads has the `part` `OUTPUT` and no layer."""
 
 
 def edge_name(row: Score) -> str:
-    """The edge that a row is about, its sources counted from the embedding, 0, as a model keeps its weights.
+    """The edge that a row is about, as a model keeps its weights.
 
     >>> edge_name(Score.of(EDGES, "effect", 0.1, layer=3, other=EMBEDDING))
     '3<-0'
     >>> edge_name(Score.of(EDGES, "effect", 0.1, part=OUTPUT, other=4))
-    'out<-5'
+    'out<-4'
     """
-    return f"{'out' if row.part == OUTPUT else row.layer}<-{(row.other or 0) - EMBEDDING}"
+    return f"{'out' if row.part == OUTPUT else row.layer}<-{row.other}"
 
 
 STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"

@@ -38,7 +38,7 @@ from layerwise.measure.stats.rank_correlation import rank_correlation
 from layerwise.measure.stats.statistics import Estimate, Numbers, holm, paired_bootstrap, ratio, sign_flips
 from layerwise.plan import Edge, LayerWeights
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ALPHA, EDGES, EMBEDDING, OUTPUT, PRUNED, RANDOM, SIZE
+from layerwise.results.vocabulary import ALPHA, EDGES, OUTPUT, PRUNED, RANDOM, SIZE
 
 DRAWS = 20
 """Random cuts that the chosen one is compared with."""
@@ -225,10 +225,10 @@ def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
     """The columns of a row that is about an edge of a wiring of so many layers.
 
     >>> edge_columns(Edge(3, 0), 12), edge_columns(Edge(12, 5), 12)
-    ({'layer': 3, 'other': -1}, {'part': 'output', 'other': 4})
+    ({'layer': 3, 'other': 0}, {'part': 'output', 'other': 5})
     """
     reader = {"part": OUTPUT} if edge.reader == depth else {"layer": edge.reader}
-    return {**reader, "other": edge.source + EMBEDDING}
+    return {**reader, "other": edge.source}
 
 
 def ranking_rows(ranked: Ranked, whole: Losses, *, seed: int = 0, depth: int) -> list[Score]:

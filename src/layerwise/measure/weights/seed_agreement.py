@@ -42,7 +42,6 @@ from layerwise.results.vocabulary import (
     ALPHA,
     BEYOND_DISTANCE,
     BEYOND_START,
-    EMBEDDING,
     SEED_AGREEMENT,
     SHUFFLED,
 )
@@ -176,7 +175,7 @@ def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
     weights = np.zeros((len(cells), depth + (None in readers), depth + 1))
     for at, of in enumerate(cells.values()):
         for (reader, source), value in of.items():
-            weights[at, depth if reader is None else reader, source - EMBEDDING] = value
+            weights[at, depth if reader is None else reader, source] = value
     return weights
 
 

@@ -240,17 +240,17 @@ def weight_table(data: ReportData, arm: str) -> Table:
             title = f"{texts[0]} reads {source_name(source)}: {tidy(value)} ({by_seed})"
             tones[line, at] = Tone("negative" if value < 0 else "weight", min(1.0, abs(value) / most), title)
         body.append(tuple(texts))
-    heads = ("e" if source == EMBEDDING else str(source) for source in sources)
+    heads = ("e" if source == EMBEDDING else str(source - 1) for source in sources)
     return Table(("reader", *heads), tuple(body), tones=tones)
 
 
 def source_name(source: int) -> str:
     """A source as it is read.
 
-    >>> source_name(EMBEDDING), source_name(2)
+    >>> source_name(EMBEDDING), source_name(3)
     ('the embedding', 'layer 2')
     """
-    return "the embedding" if source == EMBEDDING else f"layer {source}"
+    return "the embedding" if source == EMBEDDING else f"layer {source - 1}"
 
 
 @dataclass(frozen=True, kw_only=True)

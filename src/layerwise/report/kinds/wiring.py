@@ -19,7 +19,6 @@ from layerwise.results.vocabulary import (
     ALPHA,
     EDGE_PHENOMENA,
     EDGES,
-    EMBEDDING,
     PRUNED,
     RANDOM,
     SIZE,
@@ -170,7 +169,7 @@ WIRING = Kind(
                             name="edges", title="Weight against effect, a dot an edge", derive=by_edge, point="task",
                             across={"metric": "weight"}, upwards={"metric": "effect"}, show_across=WEIGHT, show=EFFECT,
                             choices={"Model": "arm"}, words=str, rooted=True, height=400, at="{}",
-                            depth_of=lambda row: None if row.other == EMBEDDING else row.other,
+                            depth_of=lambda row: row.other - 1 if row.other else None,
                             note="weight-and-effect",
                         ),
                         Dots(
