@@ -49,7 +49,11 @@ ARMS: Mapping[str, str] = {
 """The arms in reading order, as they are called."""
 
 SLOTS = {"searched": 5, FRONT: 0, **{name: at for at, name in enumerate(ARMS, start=1)}, CHOSEN: 6}
-STYLES = {"searched": Style(faint=True), FRONT: Style(line=True), CHOSEN: Style(symbol="star", size=14)}
+STYLES = {
+    "searched": Style(faint=True, symbol="circle"),
+    FRONT: Style(line=True),
+    CHOSEN: Style(symbol="star", size=14),
+}
 MILLI = Show(decimals=3)
 
 
