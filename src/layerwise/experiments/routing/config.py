@@ -50,7 +50,7 @@ class Routing(ModelOptions, Experiment):
     prefix: int = option(
         0, "Layers that every candidate keeps, after which the router reads; 0: embeddings.", metavar="N", least=0
     )
-    moves: tuple[str, ...] = option(("drop", "repeat"), "What makes candidates: drop, repeat.", metavar="NAMES")
+    moves: tuple[str, ...] = option(("drop", "repeat"), "Makes candidates: drop, repeat, reorder.", metavar="NAMES")
     width: int = option(2, "Candidates of each number of layers.", metavar="N", least=1, most=8)
     plan: tuple[str, ...] = option((), "A candidate of your own; repeat for more.", metavar="PLAN", repeated=True)
     margin: float = option(0.02, "Scores that differ by less are alike.", metavar="X")
@@ -64,8 +64,8 @@ class Routing(ModelOptions, Experiment):
 
         if Budget.parse(self.budget).unit != "layers":
             raise OptionError(f"--budget {self.budget}: a router's plans are priced in layers; write layers=0.9x")
-        if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat"}:
-            raise OptionError("--moves takes drop and repeat; give other candidates with --plan")
+        if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat", "reorder"}:
+            raise OptionError("--moves takes drop, repeat and reorder; give other candidates with --plan")
         for text in self.plan:
             given_plan(text)
         RoutingCriterion(self.margin)
