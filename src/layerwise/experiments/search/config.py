@@ -37,7 +37,7 @@ class Search(ModelOptions, TextOptions, Experiment):
         "demo --budget layers=9",
         "org/name --text texts/ --budget layers=0.75x",
         "./my-model --text texts/ --budget ms=0.75x --phase decode",
-        "./first --source ./second --text texts/ --budget layers=1x --method evolve",
+        "./first --source ./second --text texts/ --budget layers=1x",
     )
     READS: ClassVar = (
         Reads(
