@@ -2,7 +2,6 @@
 
     result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
     result.best, result.front, result.confirmed
-    layerwise.search.route(stack).router                        # a plan for each prompt
 
 budget, prices, timing   what a plan may cost: layers, milliseconds, bytes
 moves, averaging         from a plan to the plans next to it; averages of neighbouring layers
