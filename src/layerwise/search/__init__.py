@@ -28,9 +28,9 @@ class _Verb(ModuleType):
         return import_module("layerwise.experiments.verbs").search(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "route":
-            return import_module("layerwise.experiments.verbs").route
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name != "route":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return import_module("layerwise.experiments.verbs").route
 
 
 # A module may be given a class of its own (Python's data model, "Customizing module attribute access").

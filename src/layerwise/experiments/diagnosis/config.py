@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.errors import MeasureError, RunError, near_matches
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
+from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.results.run import is_run

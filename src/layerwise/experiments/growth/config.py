@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import LoadingOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import (
     OptimizationOptions,
     TrainingOptions,

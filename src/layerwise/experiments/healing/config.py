@@ -11,7 +11,7 @@ from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, R
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import LoadingOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import PublishingOptions
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan

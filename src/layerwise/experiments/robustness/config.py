@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from layerwise.errors import RunError, TrainError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Prepared, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, changed
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan.checks import LAYER_LIMIT
