@@ -34,8 +34,10 @@ def summary(data: pages.ReportData) -> str:
     evidence = pages.Evidence.of(data)
     own = [kind for kind in pages.KINDS if kind.is_of(data)]
     measured = pages.FrontierScores.of(data.scores)
-    if own and not measured.points:
-        return "\n".join(pages.terminal_lines(own[0], data))
+    pretrained = evidence.pretraining
+    lines_of_kind = list(pages.terminal_lines(own[0], data)) if own else []
+    if own and not measured.points and not pretrained.measures:
+        return "\n".join(lines_of_kind)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
     rehearsed = pages.RehearsalScores.of(data.scores)
@@ -52,13 +54,12 @@ def summary(data: pages.ReportData) -> str:
         return "\n".join(pages.speculation_lines(drafted))
     if measured.points:
         return "\n".join(pages.frontier_lines(measured))
-    pretrained = evidence.pretraining
     if pretrained.measures:
-        standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)
+        standing = () if pretrained.is_pretrained else lines_of_kind
         under_plans = pages.finetuned_lines(evidence.finetuned, evidence.depth)
         return "\n".join([*standing, *pages.pretraining_lines(pretrained), *under_plans])
     lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
-    return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

@@ -8,7 +8,6 @@ into parts of the page:
 
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
-robustness   which way of training survives which change
 pretraining  what pre-trained models learned, know and cost
 finetuned    what models can be taught under a plan
 rehearsal    what is left of a swarm as its nodes die
@@ -21,6 +20,7 @@ claims       what became of the published claims, on the page and over several r
 comparison   several models side by side: curves, layers, similarity and claims
 
 kinds        the kinds of run that are data (`kind`), with their words; `writers` write any of them
+derived      numbers that follow from the rows
 
 All kinds share these:
 
@@ -59,7 +59,6 @@ from layerwise.report.page.wiring import wiring
 from layerwise.report.pretraining.findings import pretraining_lines
 from layerwise.report.rehearsal.lookup import RehearsalScores
 from layerwise.report.rehearsal.tables import rehearsal_lines
-from layerwise.report.robustness.tables import robustness_lines
 from layerwise.report.routing.lookup import RoutingScores
 from layerwise.report.routing.tables import routing_lines
 from layerwise.report.search.lookup import SearchScores
@@ -101,7 +100,6 @@ __all__ = [
     "pretraining_lines",
     "rehearsal_lines",
     "render",
-    "robustness_lines",
     "routing_lines",
     "search_lines",
     "speculation_lines",

@@ -21,10 +21,9 @@ from layerwise.report.finetuned.lookup import FineTunedPlans
 from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.page.number_format import verdict
 from layerwise.report.pretraining.lookup import PretrainingScores
-from layerwise.report.robustness.lookup import RobustnessScores
-from layerwise.report.robustness.lookup import depth_of as stated_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.units import resampling_unit
+from layerwise.results.vocabulary import ROBUSTNESS
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -40,8 +39,8 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis and
-    `robustness` those of a robustness run, `pretraining` those of pre-trained models, `growth` those of a growth run,
+    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis,
+    `pretraining` those of pre-trained models, `growth` those of a growth run,
     `finetuned` those of models fine-tuned under plans. The plans of `data` are those of a sweep: the pruned models of a
     diagnosis, and the plans of fine-tunings, are left to their own chapters.
     """
@@ -52,7 +51,6 @@ class Evidence:
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
     diagnosis: DiagnosisScores = field(repr=False)
-    robustness: RobustnessScores = field(repr=False)
     pretraining: PretrainingScores = field(repr=False)
     growth: GrowthScores = field(repr=False)
     finetuned: FineTunedPlans = field(repr=False)
@@ -85,10 +83,9 @@ class Evidence:
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
         diagnosis = DiagnosisScores.of(data.scores, depth, data.level)
-        robustness = RobustnessScores.of(data.scores, depth, data.level)
         schedules = _schedules(records)
         return cls(
-            data, depth, tasks, records, schedules, diagnosis, robustness, pretraining, growth, finetuned, effects
+            data, depth, tasks, records, schedules, diagnosis, pretraining, growth, finetuned, effects
         )  # fmt: skip
 
     @property
@@ -177,4 +174,4 @@ def _depth(data: ReportData) -> int:
         return stated
     plans = _schedules(record.plan for record in data.plans).values()
     planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
-    return max(planned, depth_of(data.scores), stated_depth(data.scores))
+    return max(planned, depth_of(data.scores), int(data.rows.value(measure=ROBUSTNESS, metric="depth") or 0))

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from layerwise.report.kind import Kind
 from layerwise.report.kinds.healing import HEALING_KIND
+from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.timing import TIMING
+from layerwise.report.kinds.training import TRAINED
 
-KINDS: tuple[Kind, ...] = (HEALING_KIND, TIMING)
+KINDS: tuple[Kind, ...] = (ROBUSTNESS_KIND, TRAINED, HEALING_KIND, TIMING)
 """In the order of the page."""

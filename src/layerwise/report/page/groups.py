@@ -19,14 +19,15 @@ from layerwise.report.frontier.chapter import FRONTIERS
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
 from layerwise.report.kinds.healing import HEALING_KIND
+from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.timing import TIMING
+from layerwise.report.kinds.training import TRAINED
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
 from layerwise.report.pretraining.chapters import EVALUATED, PRETRAINED, STUDIED, WIRED
 from layerwise.report.rehearsal.chapter import REHEARSED
-from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
 from layerwise.report.routing.chapter import ROUTING
 from layerwise.report.search.chapter import SEARCHED
 from layerwise.report.speculation.chapter import SPECULATED
@@ -54,8 +55,8 @@ def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
 
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, ROUTING,
-    group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
+    SWEEP, DIAGNOSIS, group_of(ROBUSTNESS_KIND), group_of(TRAINED), GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED,
+    REHEARSED, SEARCHED, ROUTING, group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
 )  # fmt: skip
 
 
@@ -72,7 +73,11 @@ def written(evidence: Evidence) -> list[Chapter]:
     writers: dict[Writer, None] = {}
     for group in present_groups(evidence):
         writers |= dict.fromkeys(group.chapters)
-    chapters = [write(evidence).noted(evidence.data.notes) for write in writers]
+    drawn = (write(evidence).noted(evidence.data.notes) for write in writers)
+    by_anchor: dict[str, Chapter] = {}
+    for chapter_of in drawn:
+        by_anchor.setdefault(chapter_of.anchor, chapter_of)
+    chapters = list(by_anchor.values())
     kept = [chapter for chapter in chapters if not chapter.is_empty] or chapters[:1]
     absent = [chapter for chapter in chapters if chapter not in kept]
     return [*kept, _with_absent(provenance(evidence).noted(evidence.data.notes), absent)]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from layerwise.report.arms import ARMS
 from layerwise.report.evidence import Evidence
+from layerwise.report.kinds.training import seeds_of
 from layerwise.report.page.chapter import Chapter, Missing, lead
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.number_format import percent, tidy
@@ -130,8 +131,9 @@ def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, st
         return GROWTH_METHOD, (*_arms(evidence.growth.arms), *GROWTH_GLOSSARY)
     if evidence.pretraining.measures:
         return PRETRAINED_METHOD, (*_arms(evidence.pretraining.arms), *PRETRAINED_GLOSSARY)
-    if evidence.robustness.measures:
-        return ROBUST_METHOD, (*_arms(evidence.robustness.arms), *ROBUST_GLOSSARY)
+    arms = seeds_of(evidence.data)
+    if arms:
+        return ROBUST_METHOD, (*_arms(arms), *ROBUST_GLOSSARY)
     return (METHOD[0], RESAMPLED[evidence.units], *METHOD[1:]), GLOSSARY
 
 

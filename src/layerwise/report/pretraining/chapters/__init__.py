@@ -11,6 +11,8 @@ from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
 from layerwise.report.finetuned.chapter import fine_tuned_plans
 from layerwise.report.finetuned.findings import finetuned_markdown
+from layerwise.report.kinds.training import TRAINED, TRAINING_SECTION, unfinished
+from layerwise.report.page.chapter import Chapter
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 from layerwise.report.pretraining.chapters.attribution import attribution
 from layerwise.report.pretraining.chapters.benchmarks import benchmarks
@@ -26,7 +28,7 @@ from layerwise.report.pretraining.chapters.seed_agreement import seed_agreement
 from layerwise.report.pretraining.chapters.stability import stability
 from layerwise.report.pretraining.chapters.study import study
 from layerwise.report.pretraining.findings import pretraining_markdown
-from layerwise.report.robustness.chapters.training import training
+from layerwise.report.writers.html import chapter
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
@@ -35,7 +37,12 @@ def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _unfinished(evidence: Evidence) -> str | None:
-    return incomplete((evidence.robustness.unfinished, "training"))
+    return incomplete((unfinished(evidence.data), "training"))
+
+
+def training(evidence: Evidence) -> Chapter:
+    """How the models were trained."""
+    return chapter(TRAINED, TRAINING_SECTION, evidence.data)
 
 
 STUDIED = ChapterGroup(
