@@ -33,27 +33,12 @@ def summary(data: pages.ReportData) -> str:
     """
     evidence = pages.Evidence.of(data)
     own = [kind for kind in pages.KINDS if kind.is_of(data)]
-    measured = pages.FrontierScores.of(data.scores)
     pretrained = evidence.pretraining
     lines_of_kind = list(pages.terminal_lines(own[0], data)) if own else []
-    if own and not measured.points and not pretrained.measures:
+    if own and not pretrained.measures:
         return "\n".join(lines_of_kind)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
-    rehearsed = pages.RehearsalScores.of(data.scores)
-    if rehearsed.rows:
-        return "\n".join(pages.rehearsal_lines(rehearsed))
-    searched = pages.SearchScores.of(data.scores)
-    if searched.rows:
-        return "\n".join(pages.search_lines(searched, data.level))
-    routing = pages.RoutingScores.of(data.scores)
-    if routing.verdicts:
-        return "\n".join(pages.routing_lines(routing))
-    drafted = pages.SpeculationScores.of(data.scores)
-    if drafted.chosen is not None:
-        return "\n".join(pages.speculation_lines(drafted))
-    if measured.points:
-        return "\n".join(pages.frontier_lines(measured))
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else lines_of_kind
         under_plans = pages.finetuned_lines(evidence.finetuned, evidence.depth)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +13,8 @@ from layerwise.experiments.experiment import Action
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.reporter import Reporter
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import SIMULATION
 from layerwise.swarm.rehearsal.simulation import Measured, World, by_size, nodes_of_one_router, uncovered
 
 TIMES = ("hop", "layer", "router", "bytes")
@@ -73,9 +76,10 @@ class Simulation(ModelOptions, Action):
             f"{nodes_of_one_router(world):,} nodes on; a router serves {world.service / world.router:.3g} nodes"
         )
         if self.picture is not None:
-            from layerwise.report.rehearsal.simulation import simulation_page
+            from layerwise.report import ReportData, render, write
 
-            simulation_page(self.picture, [flat(each) for each in measured])
+            manifest = {"model": self.model, "corpus": "simulated requests"}
+            write(self.picture, render(ReportData(manifest, (), tuple(simulated_rows(measured)))))
             reporter.result(f"page: {self.picture}")
         return 0
 
@@ -95,16 +99,19 @@ def read_times(path: Path) -> dict[str, float]:
     return times
 
 
-def flat(measured: Measured) -> dict[str, float]:
-    """The numbers of one size, by their names."""
-    values = asdict(measured)
-    busy = values.pop("busy")
-    world = measured.world
-    del values["world"]
-    limits = {f"{name} limit": limit for name, limit in world.limits().items()}
-    return {"nodes": world.nodes, **values, "uncovered": uncovered(world), **limits} | {
-        f"{name} busy": share for name, share in busy.items()
-    }
+def simulated_rows(measured: Sequence[Measured]) -> Iterator[Score]:
+    """What each number of nodes (`amount`) carries, what each station could, and how busy it is."""
+    for each in measured:
+        limits = {f"{name} limit": limit for name, limit in each.world.limits().items()}
+        busy = {f"{name} busy": share for name, share in each.busy.items()}
+        for metric, value in {
+            "throughput": each.throughput,
+            "p50": each.p50,
+            "p99": each.p99,
+            **limits,
+            **busy,
+        }.items():
+            yield Score.of(SIMULATION, metric, value, amount=each.world.nodes)
 
 
 def table(measured: list[Measured]) -> str:

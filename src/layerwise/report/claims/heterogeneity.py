@@ -114,7 +114,7 @@ def universal_oscillation(evidence: Evidence) -> Facts | None:
     """The same of every type of tensors, their intervals widened to hold together."""
     rows = evidence.diagnosis
     tasks = [task for task in rows.tasks("deltas", "correlation") if task != WHOLE]
-    scores = {task: score for task in tasks if (score := _last_at_lag_one(rows, task)) is not None}
+    scores = {task: score for task in tasks if (score := _at_lag_one(rows, task)) is not None}
     if len(scores) < 2:
         return None
     raw = [row.value for task in scores if (row := rows.score("deltas", "1", "correlation", task)) is not None]
@@ -126,11 +126,6 @@ def universal_oscillation(evidence: Evidence) -> Facts | None:
         "ends": " to ".join(f"{Fact(end):+} ({end.task})" for end in (ordered[0], ordered[-1])),
         "every": Several({task: Fact(_wider(score, wider), FINE_ENOUGH) for task, score in scores.items()}, together=1),
     }
-
-
-def _last_at_lag_one(rows: DiagnosisScores, task: str) -> Score | None:
-    scores = [row for name in LAG if (row := rows.score("deltas", "1", name, task)) is not None]
-    return scores[-1] if scores else None
 
 
 def _wider(score: Score, factor: float) -> Score:

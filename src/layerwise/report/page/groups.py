@@ -15,22 +15,14 @@ from functools import partial
 from layerwise.report.claims.chapter import claims
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
-from layerwise.report.frontier.chapter import FRONTIERS
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
-from layerwise.report.kinds.healing import HEALING_KIND
-from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
-from layerwise.report.kinds.timing import TIMING
-from layerwise.report.kinds.training import TRAINED
+from layerwise.report.kinds import KINDS
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
 from layerwise.report.pretraining.chapters import EVALUATED, PRETRAINED, STUDIED, WIRED
-from layerwise.report.rehearsal.chapter import REHEARSED
-from layerwise.report.routing.chapter import ROUTING
-from layerwise.report.search.chapter import SEARCHED
-from layerwise.report.speculation.chapter import SPECULATED
 from layerwise.report.sweep.chapters import SWEEP
 from layerwise.report.writers.html import chapter
 from layerwise.report.writers.text import markdown_parts
@@ -55,8 +47,7 @@ def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
 
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, group_of(ROBUSTNESS_KIND), group_of(TRAINED), GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED,
-    REHEARSED, SEARCHED, ROUTING, group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
+    SWEEP, DIAGNOSIS, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, *map(group_of, KINDS),
 )  # fmt: skip
 
 
