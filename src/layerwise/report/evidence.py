@@ -23,7 +23,6 @@ from layerwise.report.page.number_format import verdict
 from layerwise.report.pretraining.lookup import PretrainingScores
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.units import resampling_unit
-from layerwise.results.vocabulary import ROBUSTNESS
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -168,10 +167,8 @@ def _schedules(records: Iterable[str]) -> dict[str, Plan]:
 
 
 def _depth(data: ReportData) -> int:
-    """The depth the manifest states, else what a robustness run states or the deepest layer that any row names."""
+    """The depth that the manifest states, else that of the deepest layer that any plan or row names."""
     stated = data.manifest.get("depth")
     if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
         return stated
-    plans = _schedules(record.plan for record in data.plans).values()
-    planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
-    return max(planned, depth_of(data.scores), int(data.rows.value(measure=ROBUSTNESS, metric="depth") or 0))
+    return max(data.depth, depth_of(data.scores))

@@ -261,7 +261,7 @@ def test_a_training_alone_is_still_that_of_another_run(data: ReportData) -> None
 
 
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
-    cut = tuple(s for s in data.scores if (s.measure, s.metric, s.subject) != ("training", "steps", "elc/1"))
+    cut = tuple(s for s in data.scores if (s.metric, s.arm, s.seed) != ("steps", "elc", 1))
     assert "1 training (elc/1) is not complete" in render(replace(data, scores=cut))
 
 

@@ -139,11 +139,6 @@ def lead_show(data: ReportData) -> Show:
     return show if null is None else show.but(reference=show.scale * null)
 
 
-def depth_of(data: ReportData) -> int:
-    """The number of layers."""
-    return int(data.rows.value(measure=ROBUSTNESS, metric="depth") or data.depth)
-
-
 def by_arm(rows: Iterable[Score]) -> Rows:
     """The rows with their arms in reading order, and what an arm has in the order in which it was written."""
     grouped = Rows(rows).by("arm")
@@ -163,7 +158,7 @@ def lead_rows(data: ReportData) -> Rows:
 def kept(data: ReportData, condition: str) -> Iterator[Score]:
     """How every arm did by the number of layers kept (`amount`) under each rule (`part`); all of them need no rule."""
     rows = of_arms(data, measure=ROBUSTNESS, metric=quantity(data).metric, condition=condition, layer=None, other=None)
-    depth = depth_of(data)
+    depth = data.depth
     for rule in RULES:
         for arm, own in rows.where(part=rule).by("arm").items():
             yield from (row for row in own if row.amount is not None and row.amount < depth)
@@ -212,7 +207,7 @@ class Survival:
 
 def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     """The conditions of every arm, those with rows first to last: order, half of the layers, layers of other models."""
-    depth, metric = depth_of(data), quantity(data).metric
+    depth, metric = data.depth, quantity(data).metric
     even = data.rows.where(measure=ROBUSTNESS, metric=metric, part="even", seed=None, against=None)
     counts = [int(count) for count in even.axis("amount") if count < depth]
     half = min(counts, key=lambda count: (abs(2 * count - depth), count), default=0)
@@ -309,7 +304,7 @@ def fates(data: ReportData) -> Iterator[str]:
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
     """The arm that survives in order with the fewest layers, chosen without chance, and the plan that keeps them."""
-    lead, depth, null = quantity(data), depth_of(data), chance(data)
+    lead, depth, null = quantity(data), data.depth, chance(data)
     rows = Rows(kept(data, SEQUENTIAL))
     best = max((lead.credit(row.value) for row in rows if row.amount == depth), default=1.0)
     floor = 0.0 if null is None else lead.credit(null)

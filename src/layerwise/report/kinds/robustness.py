@@ -20,7 +20,6 @@ from layerwise.report.derived.robustness import (
     RULES,
     above,
     by_arm,
-    depth_of,
     examples,
     fates,
     fewest_layers,
@@ -229,7 +228,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
         name="kept", title="By the number of layers kept", derive=_kept_rows, each="condition", x="amount",
         series="arm", slots=arm_slots, legend="Arms", choices={"Which layers are kept": "part"}, words=_words,
         show=_common(lead_show(data), _kept_rows(data)), across="layers kept", at="{} layers kept", height=KEPT_HEIGHT,
-        reach=(depth_of(data) + 0.3, 0.7), note="kept",
+        reach=(data.depth + 0.3, 0.7), note="kept",
     )  # fmt: skip
     for condition, words in CONDITIONS.items():
         yield Pivot(
@@ -292,7 +291,7 @@ def _following(data: ReportData) -> Iterator[str]:
     if fewest is not None:
         arm, plan = fewest
         yield (
-            f"{arm} survives with {len(plan.order())} of {depth_of(data)} layers. To keep it: layerwise save MODEL "
+            f"{arm} survives with {len(plan.order())} of {data.depth} layers. To keep it: layerwise save MODEL "
             f'--plan "{plan}" --output FOLDER'
         )
     if present(data) & {ROBUSTNESS, ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):

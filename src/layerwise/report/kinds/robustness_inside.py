@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,6 @@ from layerwise.report.derived.robustness import (
     NATS_ABOVE,
     POINTS,
     by_arm,
-    depth_of,
     lead_rows,
     lead_show,
     of_arms,
@@ -209,7 +209,7 @@ class Layout(Mark):
             {(int(row.amount or 0), row.layer or 0, row.other or 0): row for row in rows.where(metric=axis)}
             for axis in "xy"
         )
-        return layout_scatter(across, upwards, depth=depth_of(data), by_layer=rows[0].part == "layer")
+        return layout_scatter(across, upwards, depth=data.depth, by_layer=rows[0].part == "layer")
 
 
 def _points(data: ReportData) -> Iterator[Score]:
@@ -303,7 +303,10 @@ def _p(rows: Rows) -> str:
 def _laid_out(data: ReportData) -> str:
     rows = data.rows.where(measure=EMBEDDING)
     first = next(iter(by_arm(rows.where(metric="x")).axis("arm")), None)
-    points, images = (int(rows.value(metric=metric, arm=first) or 0) for metric in ("points", "images"))
+    points, images = (
+        int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
+        for metric in ("points", "images")
+    )
     laid = f"{counted(points, 'output')} for {counted(images, 'example')}" if points else "outputs"
     drawn = rows.where(metric="x").by("arm").values()
     return (
