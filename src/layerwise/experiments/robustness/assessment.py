@@ -35,7 +35,7 @@ from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Run
 from layerwise.results.rows import Note, Score
 from layerwise.results.training_record import RETRAINED, refined_at
-from layerwise.results.vocabulary import ATTENTION, BRANCHES, EMBEDDING, POSITION
+from layerwise.results.vocabulary import ATTENTION, BRANCHES, OUTPUT_LAYOUT, POSITION
 from layerwise.stack.inputs import evaluating
 from layerwise.train.load_trained import Trained, open_trained
 
@@ -85,9 +85,9 @@ def assess(
 def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, examples: int) -> bool:
     """Whether an arm was not looked into, UMAP was missing and is there now, or others are to be laid out."""
     seen = {row.arm for row in run.store.scores(BRANCHES)}
-    if seen != set(arms) or (NO_UMAP in run.store.notes(EMBEDDING) and umap_installed()):
+    if seen != set(arms) or (NO_UMAP in run.store.notes(OUTPUT_LAYOUT) and umap_installed()):
         return True
-    laid_out = run.store.scores(EMBEDDING)
+    laid_out = run.store.scores(OUTPUT_LAYOUT)
     images = {row.value for row in laid_out if row.metric == "images"}
     layers = {row.layer for row in laid_out if row.metric == "x" and row.layer is not None}
     return bool(laid_out) and (images != {min(inside.images, examples)} or layers != set(inside.of(max(layers) + 1)))
@@ -238,7 +238,7 @@ def _look_inside(
     seed: int,
 ) -> None:
     """Branch norms and attention of one model of every arm by position, and where the outputs of its layers lie."""
-    rows: dict[str, list[Score]] = {BRANCHES: [], ATTENTION: [], EMBEDDING: []}
+    rows: dict[str, list[Score]] = {BRANCHES: [], ATTENTION: [], OUTPUT_LAYOUT: []}
     notes: dict[str, list[Note]] = {measure: [] for measure in rows}
     for arm, model in models:
         reporter.log(f"inside {arm}: branch norms and attention by position, and UMAP of outputs")
@@ -246,7 +246,7 @@ def _look_inside(
         for measure, (scores, text) in (
             (BRANCHES, branch_norms(*seen, seed=seed)),
             (ATTENTION, attention_by_position(*seen, seed=seed)),
-            (EMBEDDING, embedding(*seen, inside, seed=seed)),
+            (OUTPUT_LAYOUT, embedding(*seen, inside, seed=seed)),
         ):
             rows[measure] += scores
             notes[measure] += text

@@ -27,7 +27,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.activations.by_position import pooled, rotations_of, watched
 from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
-from layerwise.results.vocabulary import CHANCE, EMBEDDING
+from layerwise.results.vocabulary import CHANCE, OUTPUT_LAYOUT
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import evaluating
@@ -46,7 +46,7 @@ DRAWN = 3_000
 QUERIES = 600
 """The outputs whose nearest neighbours are counted."""
 
-NO_UMAP = Note(EMBEDDING, "UMAP is not installed: pip install umap-learn, and run again.")
+NO_UMAP = Note(OUTPUT_LAYOUT, "UMAP is not installed: pip install umap-learn, and run again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,14 @@ def embedding(
     points = images * stack.depth * len(layers)
     if points <= NEIGHBOURS:
         few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
-        return [], [Note(EMBEDDING, f"{arm}: {few}.")]
+        return [], [Note(OUTPUT_LAYOUT, f"{arm}: {few}.")]
     states = outputs_by_position(stack, layers, examples, collate, count=images, seed=seed)
     # The first axes of the outputs to begin from: the spectrum of so large a graph takes longer than all the rest.
     flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1, init="pca").fit_transform(
         states.reshape(points, -1)
     )
     facts = {"images": images, "layers": len(layers), "points": points}
-    rows = [Score.of(EMBEDDING, metric, float(count), arm=arm) for metric, count in facts.items()]
+    rows = [Score.of(OUTPUT_LAYOUT, metric, float(count), arm=arm) for metric, count in facts.items()]
     rows += _neighbours(arm, states, seed)
     rows += _points(arm, layers, flat.reshape(*states.shape[:3], 2))
     return rows, []
@@ -112,7 +112,7 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
             for position in range(depth):
                 point = {"arm": arm, "layer": layer, "other": position, "amount": float(image)}
                 for axis, value in zip("xy", plane[at, position, image].tolist(), strict=True):
-                    yield Score.of(EMBEDDING, axis, float(value), **point)
+                    yield Score.of(OUTPUT_LAYOUT, axis, float(value), **point)
 
 
 def umap_installed() -> bool:
@@ -180,5 +180,5 @@ def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Sc
             shared[n] += wide(of[nearest] == of[part][:, None]).mean(dim=1).sum()
     for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
         if chance > 1:
-            yield Score.of(EMBEDDING, metric, float(value) / len(queries), arm=arm, documents=images)
-            yield Score.of(EMBEDDING, metric, 1 / chance, arm=arm, against=CHANCE)
+            yield Score.of(OUTPUT_LAYOUT, metric, float(value) / len(queries), arm=arm, documents=images)
+            yield Score.of(OUTPUT_LAYOUT, metric, 1 / chance, arm=arm, against=CHANCE)

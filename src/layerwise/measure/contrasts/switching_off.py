@@ -30,7 +30,8 @@ from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import SHUFFLED_POSITIONS, WORTH
+from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
+from layerwise.results.vocabulary import WORTH
 
 SWITCHING_OFF = "switching_off"
 CLAIMS = (SWITCHING_OFF,)

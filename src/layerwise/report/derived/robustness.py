@@ -19,7 +19,6 @@ from typing import Any, Literal
 from layerwise.plan.layer_subsets import layer_subset
 from layerwise.plan.plan import Plan
 from layerwise.report.arms import in_reading_order
-from layerwise.report.claims.claim import span
 from layerwise.report.data import ReportData
 from layerwise.report.page.wording import counted, listed
 from layerwise.report.show import ACCURACY as SHARE_RIGHT
@@ -33,7 +32,6 @@ from layerwise.results.vocabulary import (
     BRANCHES,
     CHANCE,
     CONTRIBUTION,
-    EMBEDDING,
     ENSEMBLE,
     IDENTITY,
     MERGED,
@@ -41,6 +39,7 @@ from layerwise.results.vocabulary import (
     MERGING,
     NODES,
     ORDERS,
+    OUTPUT_LAYOUT,
     POSITION,
     RANDOM_ORDER,
     ROBUSTNESS,
@@ -52,7 +51,8 @@ from layerwise.results.vocabulary import (
 )  # fmt: skip
 
 MEASURES = (
-    ROBUSTNESS, ORDERS, IDENTITY, MERGING, MERGES, POSITION, BRANCHES, CONTRIBUTION, NODES, WORTH, ATTENTION, EMBEDDING,
+    ROBUSTNESS, ORDERS, IDENTITY, MERGING, MERGES, POSITION, BRANCHES, CONTRIBUTION, NODES, WORTH, ATTENTION,
+    OUTPUT_LAYOUT,
 )  # fmt: skip
 """The measures of a robustness run, but for its trainings."""
 
@@ -374,15 +374,15 @@ def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
         (ROUND_ROBIN, BLOCKS): "Round robin costs {} {} blocks",
     }
     for (layout, null), words in questions.items():
-        bounds = span(rows.one(metric=f"{lead.cost}_above", part=layout, against=null))
-        if bounds is None:
+        row, margin = rows.one(metric=f"{lead.cost}_above", part=layout, against=null), ALIKE[lead.is_loss]
+        if row is None or row.low is None or row.high is None:
             continue
-        side = bounds.position(ALIKE[lead.is_loss])
-        compared = {"above": ("more", "than"), "below": ("less", "than"), "within": ("as much", "as")}.get(side)
-        if compared is None:
-            yield f"{words.format('more or less', 'than')}: not resolvable."
+        if -margin < row.low and row.high < margin:
+            yield f"{words.format('as much', 'as')}."
+        elif row.low > 0.0 or row.high < 0.0:
+            yield f"{words.format('more' if row.low > 0.0 else 'less', 'than')}."
         else:
-            yield f"{words.format(*compared)}."
+            yield f"{words.format('more or less', 'than')}: not resolvable."
 
 
 def present(data: ReportData) -> set[str]:

@@ -34,7 +34,6 @@ from layerwise.results.vocabulary import (
     BRANCHES,
     CHANCE,
     CONTRIBUTION,
-    EMBEDDING,
     ENSEMBLE,
     MEMBERS,
     MERGED,
@@ -42,15 +41,16 @@ from layerwise.results.vocabulary import (
     MERGING,
     NODE_LOST,
     NODE_REPLACED,
+    OUTPUT_LAYOUT,
     POSITION,
     SEQUENTIAL,
-    SHUFFLED_POSITIONS,
+    SHUFFLED,
     UNIFORM_ATTENTION,
     WORTH,
 )  # fmt: skip
 
 WAYS = (MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED)
-SOURCES = (BRANCHES, ATTENTION, CONTRIBUTION, WORTH, EMBEDDING)
+SOURCES = (BRANCHES, ATTENTION, CONTRIBUTION, WORTH, OUTPUT_LAYOUT)
 CORRELATION = Show(decimals=2)
 EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
 """Near-perfect accuracies are distinguished by their decimals."""
@@ -214,7 +214,7 @@ class Layout(Mark):
 
 def _points(data: ReportData) -> Iterator[Score]:
     """The points of every arm, once for each way of colouring them: by position, and by layer of several layers."""
-    rows = by_arm(data.rows.where(measure=EMBEDDING, metric=("x", "y"), amount=PRESENT))
+    rows = by_arm(data.rows.where(measure=OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
     for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
         yield from (replace(row, part=colour) for row in rows)
 
@@ -238,8 +238,8 @@ def _inside(data: ReportData) -> Iterator[Part]:
         choices={"Arm": "arm", "Colour": "part"},
     )  # fmt: skip
     yield Pivot(
-        title="What the nearest outputs share", where={"measure": EMBEDDING, "metric": ("same_position", "same_layer")},
-        rows={"arm": "arm", "against": "against"}, terminal=False, note="neighbours",
+        title="What the nearest outputs share", rows={"arm": "arm", "against": "against"}, terminal=False,
+        where={"measure": OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")}, note="neighbours",
         columns=(
             Column("ran at the same position", "same_position", ACCURACY),
             Column("are of the same layer", "same_layer", ACCURACY),
@@ -289,7 +289,7 @@ def _even_attention(data: ReportData) -> Iterator[str]:
 
 
 def _band(rows: Rows) -> str:
-    null = rows.one(metric="relation", against=SHUFFLED_POSITIONS)
+    null = rows.one(metric="relation", against=SHUFFLED)
     if null is None or null.low is None or null.high is None:
         return ABSENT
     return f"{CORRELATION.number(null.low)} to {CORRELATION.number(null.high)}"
@@ -301,7 +301,7 @@ def _p(rows: Rows) -> str:
 
 
 def _laid_out(data: ReportData) -> str:
-    rows = data.rows.where(measure=EMBEDDING)
+    rows = data.rows.where(measure=OUTPUT_LAYOUT)
     first = next(iter(by_arm(rows.where(metric="x")).axis("arm")), None)
     points, images = (
         int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
