@@ -116,11 +116,11 @@ def alpha(arm: str, depth: int, draw: random.Random) -> Iterator[Score]:
 def _training(draw: random.Random) -> Iterator[Score]:
     for arm, loss in LOSSES.items():
         for seed in SEEDS:
-            name = f"{arm}/{seed}"
             for step in range(0, 2001, 100):
                 at = loss + 4.5 * math.exp(-step / 350) + draw.gauss(0.0, 0.02)
-                yield row("training", name, f"step {step}", "train_loss", at)
-                yield row("training", name, f"step {step}", "validation_loss", at + 0.08)
+                of = {"arm": arm, "seed": seed, "amount": float(step)}
+                yield Score.of("training", "train_loss", at, **of)
+                yield Score.of("training", "validation_loss", at + 0.08, **of)
             slower = 1.0 if arm == "ltg" else 1.07
             costs = {
                 "steps": 2000.0, "seconds": 905.0 * slower, "tokens": 8.2e6, "parameters": 23.8e6 + (arm != "ltg") * 78,
@@ -128,7 +128,7 @@ def _training(draw: random.Random) -> Iterator[Score]:
                 "weight_bytes": 95.2e6, "state_bytes": 1.5e6 * (2 if arm == "ltg" else 13), "activation_bytes": 4.2e7,
             }  # fmt: skip
             for metric, value in costs.items():
-                yield row("training", name, "all", metric, value)
+                yield Score.of("training", metric, value, arm=arm, seed=seed)
 
 
 def _held_out(draw: random.Random) -> Iterator[Score]:
