@@ -55,10 +55,6 @@ REHEARSAL, REHEARSAL_DRAW = "rehearsal", "rehearsal_draw"
 BASELINE, COMMONEST = "baseline", "commonest"
 NODES = "nodes"
 
-# A swarm that is simulated: `amount` is its number of nodes
-
-SIMULATION = "simulation"
-
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"

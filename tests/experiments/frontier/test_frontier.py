@@ -79,7 +79,7 @@ def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
     patch = pytest.MonkeyPatch()
     plant(patch)
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     patch.undo()
     return folder
 
@@ -151,7 +151,7 @@ def test_a_complete_frontier_computes_nothing_again(
     before = everything(whole)
     monkeypatch.setattr(Store, "add_losses", lambda self, rows: pytest.fail("a loss was computed again"))
     monkeypatch.setattr(run, "measured_rounds", lambda *_: pytest.fail("a round was timed again"))
-    layerwise.frontier(stack, corpus, run=whole, **SMALL)
+    layerwise.time.frontier(stack, corpus, run=whole, **SMALL)
     assert everything(whole) == before
 
 
@@ -174,9 +174,9 @@ def test_a_frontier_that_was_stopped_goes_on_to_the_same_rows(
     folder = tmp_path / "run"
     monkeypatch.setattr(Store, method, stopping)
     with pytest.raises(KeyboardInterrupt):
-        layerwise.frontier(stack, corpus, run=folder, **SMALL)
+        layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     monkeypatch.setattr(Store, method, plain)
-    layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
 
 
@@ -194,8 +194,8 @@ def test_a_healed_model_is_an_arm_of_its_own(
     with monkeypatch.context() as before:
         before.setattr(run, "measured_rounds", stopped)
         with pytest.raises(KeyboardInterrupt):
-            layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
-    result = layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
+            layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
+    result = layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
     (size,) = (row for row in result.rows if row.metric == "size" and row.arm == "healed")
     assert (size.plan, size.part, size.value) == ("healed shallow", "checkpoint", 1)
     with Run.open(tmp_path / "run") as opened:
@@ -213,7 +213,7 @@ def test_a_healed_model_is_an_arm_of_its_own(
 def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     many = Corpus("many", tuple(Document(f"{number}", f"number {number}") for number in range(300)))
-    result = layerwise.frontier(stack, many, run=folder, heal_steps=2, **{**SMALL, "tokens": None})
+    result = layerwise.time.frontier(stack, many, run=folder, heal_steps=2, **{**SMALL, "tokens": None})
     healed_arms = [row for row in result.rows if (row.arm, row.metric) == ("healed", "size")]
     assert 1 <= len(healed_arms) <= healed.SIZES
     with Run.open(folder) as opened:
@@ -230,13 +230,13 @@ def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path:
 def test_a_model_of_another_vocabulary_is_refused(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
     tiny_llama(DEPTH, vocabulary=50).save_pretrained(tmp_path / "other")
     with pytest.raises(OptionError, match="vocabulary of 50"):
-        layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(tmp_path / "other"),), **SMALL)
+        layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(tmp_path / "other"),), **SMALL)
 
 
 def test_a_model_of_three_layers_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     shallow = load(tiny_llama(3, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
     with pytest.raises(PlanError, match="has 3 layers, and a frontier needs 4"):
-        layerwise.frontier(shallow, corpus, run=tmp_path / "run", **SMALL)
+        layerwise.time.frontier(shallow, corpus, run=tmp_path / "run", **SMALL)
 
 
 def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
@@ -253,7 +253,7 @@ def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
 
     monkeypatch.setattr(Stack, "under", unfused)
     folder = tmp_path / "run"
-    result = layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    result = layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     arms = {row.plan: row.arm for row in result.rows if row.metric == "size"}
     assert not any(name.startswith("draft") for name in arms)
     assert {", fused" in name for name, arm in arms.items() if arm == "parallel"} == {False}

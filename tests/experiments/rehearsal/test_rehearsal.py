@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from layerwise.errors import DataError, OptionError, SwarmError
+from layerwise.errors import OptionError, SwarmError
 from layerwise.experiments.rehearsal.config import Rehearsal, levels
 from layerwise.experiments.rehearsal.rows import rows
-from layerwise.experiments.rehearsal.simulation import read_times
 from layerwise.experiments.rehearsal.trial import DeadNodes
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
@@ -117,12 +116,3 @@ def test_on_ray_processes_are_killed_and_every_request_is_answered(tmp_path: Pat
     assert [safe.value(metric=name) for name in ("refused", "agreement", "missing")] == [0, 1, 0]
     assert stored.value(amount=1, condition="1 replica", metric="missing") == 6
     assert stored.value(amount=0, condition="1 replica", metric="agreement") == 1
-
-
-@pytest.mark.parametrize("content", ["[" * 99_999, "7", '{"layer": "fast"}', '{"layer": ' + "9" * 5_000 + "}"])
-def test_what_are_no_times_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "times.json").write_text(content)
-    with pytest.raises(DataError, match=r"times\.json"):
-        read_times(tmp_path / "times.json")
-    with pytest.raises(DataError, match="is a folder, not a file"):
-        read_times(tmp_path)

@@ -74,7 +74,7 @@ def whole(stack: Stack, folder: Path, tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "router_time", lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9))
         tasks = tuple(str(folder / name) for name in ("first.jsonl", "second.jsonl"))
-        return layerwise.route(stack, tasks=tasks, run=tmp_path_factory.mktemp("runs") / "whole", **SMALL)
+        return layerwise.search.route(stack, tasks=tasks, run=tmp_path_factory.mktemp("runs") / "whole", **SMALL)
 
 
 def test_both_sets_and_both_ways_out_of_domain_have_a_verdict(whole: RoutingResult, options: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def test_a_complete_routing_computes_nothing_again(
 ) -> None:
     before = everything(whole.folder)
     monkeypatch.setattr(module, "sweep_into", lambda *_, **__: pytest.fail("a sweep was begun again"))
-    layerwise.route(stack, run=whole.folder, **options)
+    layerwise.search.route(stack, run=whole.folder, **options)
     assert everything(whole.folder) == before
 
 
@@ -124,8 +124,8 @@ def test_a_routing_that_was_killed_goes_on_to_the_same_rows(
     with monkeypatch.context() as patch:
         Writes(patch).left = writes
         with pytest.raises(Killed):
-            layerwise.route(stack, run=tmp_path / "run", **options)
-    again = layerwise.route(stack, run=tmp_path / "run", **options)
+            layerwise.search.route(stack, run=tmp_path / "run", **options)
+    again = layerwise.search.route(stack, run=tmp_path / "run", **options)
     assert everything(again.folder) == everything(whole.folder)
     assert (again.router.weights == whole.router.weights).all()
 
@@ -190,6 +190,6 @@ def test_questions_and_plans_that_cannot_be_are_refused(stack: Stack, tmp_path: 
         ({"prefix": 3}, "at most half"),
     ):
         with pytest.raises(LayerwiseError, match=words):
-            layerwise.route(stack, run=tmp_path / "run", **{**options, **changes})
+            layerwise.search.route(stack, run=tmp_path / "run", **{**options, **changes})
     with pytest.raises(DataError):
         read_task_set(stack, few, folder=None, limit=None, length=32, batch_tokens=512, seed=0)

@@ -1,4 +1,4 @@
-"""`layerwise speculate`: what it expects, what it counts, and what it refuses."""
+"""`layerwise time speculation`: what it expects, what it counts, and what it refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
 from layerwise.stack.speculation import LayerPasses, Speculation
 
-SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--agreement-tokens", "400")
+SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--set", "agreement_tokens=400")
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +139,8 @@ def test_a_run_that_was_stopped_goes_on_with_the_next_prompt(
         "run": tmp_path,
     }
     with pytest.raises(KeyboardInterrupt):
-        layerwise.speculate(stack, demo_corpus(), reporter=Silent(), **options)
-    found = layerwise.speculate(stack, demo_corpus(), reporter=Silent(), **options)
+        layerwise.time.speculation(stack, demo_corpus(), reporter=Silent(), **options)
+    found = layerwise.time.speculation(stack, demo_corpus(), reporter=Silent(), **options)
     assert asked == [0, 0, 1, 0, 1]  # the first prompt once more at every start, untimed
     with Run.open(found.folder) as stored:
         assert {row.seed for row in stored.store.scores("speculation_prompt")} == {0, 1}
@@ -151,7 +151,9 @@ def test_a_run_that_was_stopped_goes_on_with_the_next_prompt(
 
 @pytest.mark.slow
 def test_a_draft_that_is_given(tmp_path: Path) -> None:
-    ended = layerwise_command("speculate", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT)
+    ended = layerwise_command(
+        "time", "speculation", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT
+    )
     assert ended.code == 0
     assert "draft 0 1 3-11: the whole model's arg-max at" in ended.out
     assert "equal to generate: 2 of 2 texts" in ended.out
@@ -161,7 +163,9 @@ def test_a_draft_that_is_given(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_text_that_differs_ends_with_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "verdict", lambda *_: "other")
-    ended = layerwise_command("speculate", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT)
+    ended = layerwise_command(
+        "time", "speculation", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT
+    )
     assert ended.code == 2
     assert "equal to generate: 0 of 2 texts" in ended.out
 
