@@ -251,8 +251,8 @@ def _following(data: ReportData) -> Iterator[str]:
     best = chosen(data)
     if best is not None:
         options = data.manifest.get("experiment", {})
-        is_of_several = isinstance(options, Mapping) and Plan.parse(str(best.plan)).sources()
-        others = options.get("source", ()) if is_of_several else ()
+        given = options.get("source", ()) if isinstance(options, Mapping) else ()
+        others = given if Plan.parse(str(best.plan)).sources() else ()
         models = " ".join(map(str, (data.manifest.get("model", "MODEL"), *others)))
         if not others:
             yield f'Heal it: layerwise heal {models} --plan "{best.plan}"'
