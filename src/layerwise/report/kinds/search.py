@@ -242,9 +242,9 @@ def _following(data: ReportData) -> Iterator[str]:
     """The plan is healed, unless it has layers of several models, or saved as a model of its own."""
     best = chosen(data)
     if best is not None:
-        options = data.manifest.get("experiment", {})
-        given = options.get("source", ()) if isinstance(options, Mapping) else ()
-        others = given if Plan.parse(str(best.plan)).sources() else ()
+        given = data.manifest.get("experiment")
+        options = given if isinstance(given, Mapping) else {}
+        others = options.get("source", ()) if Plan.parse(str(best.plan)).sources() else ()
         models = " ".join(map(str, (data.manifest.get("model", "MODEL"), *others)))
         if not others:
             yield f'Heal it: layerwise heal {models} --plan "{best.plan}"'
