@@ -36,7 +36,7 @@ KINDS: dict[str, Callable[[], ReportData]] = {
     "robustness": lambda: robust.run(6),
     "training": robust.trained,
     "growth": grown.run,
-    "study": lambda: pretrained.only(pretrained.run(), "study"),
+    "layer_weights_study": lambda: pretrained.only(pretrained.run(), "study"),
     "pretraining": lambda: pretrained.only(pretrained.run(), "masked_lm", "training"),
     "evaluation": lambda: pretrained.only(pretrained.run(), "blimp", "glue"),
     "wiring": lambda: pretrained.only(pretrained.run(), "edges", "edge_phenomena", "alpha"),
