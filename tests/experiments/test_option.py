@@ -11,7 +11,7 @@ import pytest
 
 from layerwise.data.text.sources.hub_texts import HubText
 from layerwise.errors import LayerwiseError, OptionError
-from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.catalogue import VERBS, configuration
 from layerwise.experiments.option import (
     check_options,
     configured,
@@ -92,9 +92,6 @@ def test_a_file_is_refused_with_the_option_and_what_to_write(content: dict[str, 
     with pytest.raises(OptionError) as refusal:
         configured(Small, content, "the file")
     assert message in str(refusal.value)
-
-
-VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import MISSING
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ from cli.conftest import save_llama, save_texts
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments import verbs
+from layerwise.experiments.catalogue import VERBS, configuration
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.files import read_experiment, to_yaml
+from layerwise.experiments.option import options_of
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.plan import Plan
@@ -145,13 +150,42 @@ def test_a_dry_run_prints_the_cost_and_makes_no_folder(
 
 
 def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
-    assert layerwise.train.elc is verbs.train_elc
-    assert layerwise.train.growth is verbs.train_growth
-    assert layerwise.study.growth is verbs.study_growth
-    assert layerwise.study.layer_weights is verbs.study_layer_weights
-    for module in (layerwise.train, layerwise.study):
+    for name in ("robust", "elc", "elc_study", "growth", "growth_study"):
+        assert getattr(layerwise.train, name) is getattr(verbs, f"train_{name}")
+    for module in (layerwise.train, layerwise.search):
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             module.nothing  # noqa: B018
+
+
+FUNCTIONS = {
+    **{verb: getattr(verbs, verb) for verb in ("sweep", "diagnose", "evaluate", "robustness", "time", "search")},
+    "heal": layerwise.heal,
+    **{f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}")
+       for name in ("robust", "elc", "elc_study", "growth", "growth_study")},
+    "diagnose layer-weights": layerwise.diagnose.layer_weights,
+    "robustness merge": layerwise.robustness.merge,
+    "robustness rehearse": layerwise.robustness.rehearse,
+    "time frontier": layerwise.time.frontier,
+    "time speculation": layerwise.time.speculation,
+    "search route": layerwise.search.route,
+}  # fmt: skip
+
+
+def test_every_experiment_is_a_function() -> None:
+    assert FUNCTIONS.keys() == {verb for verb in VERBS if issubclass(configuration(verb), Experiment)}
+
+
+@pytest.mark.parametrize("verb", FUNCTIONS)
+def test_a_function_shows_every_option_with_its_type_its_default_and_its_help(verb: str) -> None:
+    function, kind = FUNCTIONS[verb], configuration(verb)
+    parameters = inspect.signature(function).parameters
+    assert set(parameters) == {*options_of(kind), "reporter"}
+    for name, (field, option) in options_of(kind).items():
+        assert parameters[name].annotation is not inspect.Parameter.empty
+        assert f"    {name}: " in function.__doc__, option.help
+        if field.default not in (MISSING, None):
+            assert parameters[name].default == field.default
+    assert "--" not in function.__doc__.partition("\nOptions:\n")[2]
 
 
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(result: layerwise.Result) -> None:
@@ -177,7 +211,7 @@ def test_a_module_and_a_list_of_texts_are_opened(result: layerwise.Result, model
         (lambda: layerwise.sweep("demo", {"a": 1}, reporter=Silent()), "a list of strings; found dict"),
         (lambda: layerwise.sweep("demo", ["a", 1], reporter=Silent()), "a list of strings; found list"),
         (lambda: layerwise.search("demo", [], "layers=9", reporter=Silent()), "holds no document"),
-        (lambda: layerwise.diagnose("demo", dtype=torch.int8, reporter=Silent()), "--dtype takes .* found 'int8'"),
+        (lambda: layerwise.diagnose("demo", dtype=torch.int8, reporter=Silent()), "dtype takes .* found 'int8'"),
         (lambda: layerwise.load("demo", dtype=torch.int8), "dtype 'int8' is not known"),
         (lambda: Corpus(["a"]), "Corpus.of"),
         (lambda: Corpus("texts", ("a",)), "Corpus.of"),

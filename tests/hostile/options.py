@@ -9,17 +9,17 @@ from hostile.case import Case
 from hostile.material import model_and_texts
 
 SWEEP = ("sweep", "model", "--text", "texts", "--run", "run")
-SCHEDULE = ("schedule", "run", "--output", "s.yaml")
+SCHEDULE = ("train", "schedule", "run", "--output", "s.yaml")
 DIAGNOSE = ("diagnose", "model", "--text", "texts", "--run", "run")
 TRAIN = ("train", "robust", "layershuffle", "--model", "demo-vit", "--run", "run")
 ELC = ("train", "elc", "--run", "run")
 GROWTH = ("train", "growth", "--run", "run")
-STUDY = ("study", "growth", "--run", "run")
-WEIGHTS = ("study", "layer-weights", "--run", "run")
+STUDY = ("train", "growth-study", "--run", "run")
+WEIGHTS = ("train", "elc-study", "--run", "run")
 EVALUATE = ("evaluate", "demo", "--run", "run")
 ROBUSTNESS = ("robustness", "demo-vit", "--run", "run")
-LAYER_WEIGHTS = ("layer-weights", "model", "--run", "run")
-MERGE = ("merge", "model", "--run", "run")
+LAYER_WEIGHTS = ("diagnose", "layer-weights", "model", "--run", "run")
+MERGE = ("robustness", "merge", "model", "--run", "run")
 
 BOUNDS = "takes a number from"
 FINITE = "takes a finite number"
@@ -53,29 +53,29 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (DIAGNOSE, "--min-effect", "-1", "the smallest effect that counts, and -1 nats were given"),
     (DIAGNOSE, "--min-effect", "inf", FINITE),
     (DIAGNOSE, "--budget", "0", BOUNDS),
-    (DIAGNOSE, "--curve-tokens", "-5", BOUNDS),
+    (DIAGNOSE, "--set", "curve_tokens=-5", BOUNDS),
     (DIAGNOSE, "--seed", "-1", BOUNDS),
     (DIAGNOSE, "--parts", "", "--parts names nothing"),
     ((*DIAGNOSE, "--parts", "deltas"), "--budget", "9", NOTHING),
-    ((*DIAGNOSE, "--parts", "deltas"), "--curve-tokens", "9", NOTHING),
+    ((*DIAGNOSE, "--parts", "deltas"), "--set", "curve_tokens=9", NOTHING),
     ((*DIAGNOSE, "--parts", "deltas"), "--all-layers", "", "--all-layers does nothing here"),
     (SCHEDULE, "--max-share", "nan", FINITE),
     (SCHEDULE, "--max-share", "1.5", "--max-share is a share"),
     (SCHEDULE, "--min-effect", "0", "--min-effect is an effect"),
     (SCHEDULE, "--phases", "1000000000", BOUNDS),
-    (TRAIN, "--drop-rate", "2", NOTHING),
-    (TRAIN, "--drop-rate", "0.5", NOTHING),
-    (TRAIN, "--position-table", "shared", NOTHING),
-    (TRAIN, "--prediction-loss", "mean", NOTHING),
-    (TRAIN, "--prediction-token", "mean", NOTHING),
-    (("train", "robust", "layerdrop", *TRAIN[3:]), "--drop-rate", "2", "is a probability from 0"),
-    (("train", "robust", "layerdrop", *TRAIN[3:]), "--drop-rate", "-0.1", "is a probability from 0"),
-    (("train", "robust", "layerdrop", *TRAIN[3:]), "--drop-rate", "nan", FINITE),
-    (("train", "robust", "layerdrop", *TRAIN[3:]), "--max-shift", "2", NOTHING),
-    (("train", "robust", "sequential", *TRAIN[3:]), "--drop-sync", "per-rank", NOTHING),
-    (("train", "robust", "baseline", *TRAIN[3:]), "--evals", "3", NOTHING),
+    (TRAIN, "--set", "drop_rate=2", NOTHING),
+    (TRAIN, "--set", "drop_rate=0.5", NOTHING),
+    (TRAIN, "--set", "position_table=shared", NOTHING),
+    (TRAIN, "--set", "prediction_loss=mean", NOTHING),
+    (TRAIN, "--set", "prediction_token=mean", NOTHING),
+    (("train", "robust", "layerdrop", *TRAIN[3:]), "--set", "drop_rate=2", "is a probability from 0"),
+    (("train", "robust", "layerdrop", *TRAIN[3:]), "--set", "drop_rate=-0.1", "is a probability from 0"),
+    (("train", "robust", "layerdrop", *TRAIN[3:]), "--set", "drop_rate=nan", FINITE),
+    (("train", "robust", "layerdrop", *TRAIN[3:]), "--set", "max_shift=2", NOTHING),
+    (("train", "robust", "sequential", *TRAIN[3:]), "--set", "drop_sync=per-rank", NOTHING),
+    (("train", "robust", "baseline", *TRAIN[3:]), "--set", "evals=3", NOTHING),
     (("train", "robust", "retrained-" + "9" * 5000, *TRAIN[3:]), "--seeds", "1", "there is no training method"),
-    (TRAIN, "--max-shift", "0", BOUNDS),
+    (TRAIN, "--set", "max_shift=0", BOUNDS),
     (TRAIN, "--epochs", "nan", FINITE),
     (TRAIN, "--epochs", "inf", FINITE),
     (TRAIN, "--epochs", "1e400", FINITE),
@@ -86,10 +86,10 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (TRAIN, "--learning-rate", "-1e-3", "learning_rate is -0.001"),
     (TRAIN, "--batch-size", "0", BOUNDS),
     (TRAIN, "--batch-size", "9999999999", "batch_size is 9999999999"),
-    (TRAIN, "--gradient-accumulation", "0", BOUNDS),
+    (TRAIN, "--set", "gradient_accumulation=0", BOUNDS),
     (TRAIN, "--seeds", "0", BOUNDS),
     (TRAIN, "--seeds", "1000000000", BOUNDS),
-    (TRAIN, "--evals", "0", BOUNDS),
+    (TRAIN, "--set", "evals=0", BOUNDS),
     (TRAIN, "--seed", "-1", BOUNDS),
     (TRAIN, "--limit", "0", BOUNDS),
     (TRAIN, "--set", "foo=1", "no training argument 'foo'"),
@@ -104,14 +104,14 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (TRAIN, "--set", "output_dir=elsewhere", "name the folder of the run with --run"),
     (TRAIN, "--set", "=1", "--set takes NAME=VALUE"),
     (TRAIN, "--set", "", EMPTY),
-    (ELC, "--seconds", "nan", FINITE),
-    (ELC, "--seconds", "0", "seconds is 0"),
-    (ELC, "--seconds", "-5", "seconds is -5"),
+    (ELC, "--set", "seconds=nan", FINITE),
+    (ELC, "--set", "seconds=0", "seconds is 0"),
+    (ELC, "--set", "seconds=-5", "seconds is -5"),
     (ELC, "--steps", "0", BOUNDS),
     (ELC, "--steps", "9000000000", "steps is 9000000000"),
     (ELC, "--batch-size", "3", "write a multiple of 4"),
-    (ELC, "--vocabulary", "0", BOUNDS),
-    (ELC, "--vocabulary", "1000000000", BOUNDS),
+    (ELC, "--set", "vocabulary=0", BOUNDS),
+    (ELC, "--set", "vocabulary=1000000000", BOUNDS),
     (ELC, "--epochs", "-1", "epochs is -1"),
     (ELC, "--set", "foo=1", "no training argument 'foo'"),
     ((*ELC, "--variants", "ltg"), "--initialisation", "zero", NOTHING),
@@ -126,22 +126,22 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (STUDY, "--learning-rates", "-1,1", "--learning-rates"),
     (STUDY, "--learning-rates", "1e400", FINITE),
     (STUDY, "--learning-rates", "fast", "--learning-rates"),
-    (STUDY, "--sweep-seeds", "0", BOUNDS),
+    (STUDY, "--set", "sweep_seeds=0", BOUNDS),
     (STUDY, "--arms", "everything", "everything"),
     (WEIGHTS, "--steps", "-1", BOUNDS),
     (WEIGHTS, "--learning-rate", "inf", FINITE),
     (WEIGHTS, "--set", "foo=1", "no training argument 'foo'"),
-    (EVALUATE, "--temperature", "0", "a temperature of 0"),
-    (EVALUATE, "--temperature", "-1", "a temperature of -1"),
-    (EVALUATE, "--temperature", "nan", FINITE),
+    (EVALUATE, "--set", "temperature=0", "a temperature of 0"),
+    (EVALUATE, "--set", "temperature=-1", "a temperature of -1"),
+    (EVALUATE, "--set", "temperature=nan", FINITE),
     (EVALUATE, "--seeds", "2", NOTHING),
-    (EVALUATE, "--password", "word", NOTHING),
+    (EVALUATE, "--set", "password=word", NOTHING),
     (EVALUATE, "--data", "texts", NOTHING),
     (EVALUATE, "--tasks", "cola", "--tasks chooses among"),
     (EVALUATE, "--limit", "0", BOUNDS),
     (EVALUATE, "--suite", "", "--suite names nothing"),
     (EVALUATE, "--suite", ",", "--suite names nothing"),
-    ((*EVALUATE, "--suite", "msgs-ours"), "--temperature", "2", NOTHING),
+    ((*EVALUATE, "--suite", "msgs-ours"), "--set", "temperature=2", NOTHING),
     (ROBUSTNESS, "--orders", "0", BOUNDS),
     (ROBUSTNESS, "--orders", "1000000000", BOUNDS),
     (ROBUSTNESS, "--draws", "-1", BOUNDS),
@@ -152,8 +152,8 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (LAYER_WEIGHTS, "--keep", "1.5", "share of the edges to keep"),
     (LAYER_WEIGHTS, "--tolerance", "-1", "a rise of the loss in nats"),
     (LAYER_WEIGHTS, "--tolerance", "nan", FINITE),
-    (LAYER_WEIGHTS, "--rounds", "3", NOTHING),
-    ((*LAYER_WEIGHTS, "--keep", "0.5"), "--rounds", "1000000000", BOUNDS),
+    (LAYER_WEIGHTS, "--set", "rounds=3", NOTHING),
+    ((*LAYER_WEIGHTS, "--keep", "0.5"), "--set", "rounds=1000000000", BOUNDS),
     (MERGE, "--draws", "0", BOUNDS),
     (MERGE, "--draws", "1000000000", BOUNDS),
     (("save", "model", "--output", "m", "--plan", "0-3"), "--arm", "a", NOTHING),
@@ -161,8 +161,8 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (("plan", "0-3"), "--depth", "0", BOUNDS),
     (("plan", "0-3"), "--depth", "1000000000", "a depth is"),
     (("plan", "0-3"), "--depth", "1" + "0" * 400, "a depth is"),
-    (("convert", "file", "--variant", "elc", "--tokenizer", "t", "--output", "o"), "--heads", "0", BOUNDS),
-    (("convert", "file", "--variant", "elc", "--tokenizer", "t"), "--output", "", EMPTY),
+    (("save", "convert", "file", "--variant", "elc", "--tokenizer", "t", "--output", "o"), "--set", "heads=0", BOUNDS),
+    (("save", "convert", "file", "--variant", "elc", "--tokenizer", "t"), "--output", "", EMPTY),
 )
 
 

@@ -34,29 +34,15 @@ def summary(data: pages.ReportData) -> str:
     """
     evidence = pages.Evidence.of(data)
     own = [kind for kind in pages.KINDS if kind.is_of(data)]
-    measured = pages.FrontierScores.of(data.scores)
-    if own and not measured.points:
-        standing = () if is_pretrained(data) else pages.robustness_lines(evidence.robustness)
-        written = list(standing)
+    # A frontier shows what was timed itself.
+    own = own if len(own) == 1 else [kind for kind in own if kind.name != "timing"]
+    if own:
+        written = [] if is_pretrained(data) else list(pages.robustness_lines(evidence.robustness))
         for kind in own:  # an answer that another kind has given already is not repeated
             written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
         return "\n".join(written)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
-    rehearsed = pages.RehearsalScores.of(data.scores)
-    if rehearsed.rows:
-        return "\n".join(pages.rehearsal_lines(rehearsed))
-    searched = pages.SearchScores.of(data.scores)
-    if searched.rows:
-        return "\n".join(pages.search_lines(searched, data.level))
-    routing = pages.RoutingScores.of(data.scores)
-    if routing.verdicts:
-        return "\n".join(pages.routing_lines(routing))
-    drafted = pages.SpeculationScores.of(data.scores)
-    if drafted.chosen is not None:
-        return "\n".join(pages.speculation_lines(drafted))
-    if measured.points:
-        return "\n".join(pages.frontier_lines(measured))
     lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
     return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 

@@ -32,6 +32,50 @@ UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random
 BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
 
+# Losses above the model as trained
+
+DELTA = "delta_nll"
+
+# Speculative decoding: `plan` is the draft, `condition` the way of decoding, `seed` the number of a prompt
+
+SPECULATION_DRAFT, SPECULATION_PROMPT, SPECULATION = "speculation_draft", "speculation_prompt", "speculation"
+PLAIN, DRAFTED = "generate", "speculative"
+TOKENS_PER_SECOND = "tokens_per_second"
+
+# A frontier: `plan` is what was timed, `arm` and `part` its arm and its kind there, `condition` the setting, `task` the
+# part of the text, `against` the rival
+
+FRONTIER, FRONTIER_DRAFT = "frontier", "frontier_draft"
+IDENTITY, PARALLEL, FUSED = "identity", "parallel", "parallel, fused"
+CHOOSE, REPORT = "choose", "report"
+BEATEN, BEST, UNRESOLVED = "beaten", "best", "not_resolvable"
+ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
+
+# A rehearsal: `amount` is the number of dead nodes, `condition` on how many nodes each layer lies
+
+REHEARSAL, REHEARSAL_DRAW = "rehearsal", "rehearsal_draw"
+BASELINE, COMMONEST = "baseline", "commonest"
+NODES = "nodes"
+
+# A swarm that is simulated: `amount` is its number of nodes
+
+SIMULATION = "simulation"
+
+# A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
+
+SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
+CHOSEN, PRICE, FRONT, ARM = "chosen", "price", "front", "arm"
+AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
+SELECT, SECOND = "select", "second"
+REST = "rest"
+
+# A routing: `task` is the set that is asked, `condition` the other set that the router was fitted to, `amount` the
+# number of a budget
+
+ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT = (
+    "route", "route_seed", "route_curve", "route_plan", "route_share", "route_time", "route_verdict",
+)  # fmt: skip
+ROUTER = "router"
 # Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (

@@ -253,7 +253,7 @@ def test_names_in_the_help_are_those_of_the_code() -> None:
         (("--schedule", "importance"), "diagnose a model of the same depth first"),
         (("--importance", "run"), "--importance is for --schedule importance"),
         (("--steps", "5", "--epochs", "1"), "give one of them"),
-        (("--size", "published"), "--size does nothing here: the model has a size of its own"),
+        (("--size", "published"), "--size does nothing here: it is read without --model"),
         (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
         (("--schedule", "uniform", "--no-baseline"), "--no-baseline does nothing here"),
         (("--max-epochs", "0"), "--max-epochs is 0; write a number above 0"),

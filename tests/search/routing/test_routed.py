@@ -97,7 +97,7 @@ def test_prompts_of_one_plan_run_together_in_batches_of_like_length(routed: Rout
 
 def test_the_router_of_another_model_is_refused(stack: Stack, routed: RoutedStack) -> None:
     wide = replace(routed.router, weights=np.zeros((10, 2)))
-    with pytest.raises(ModelError, match="run layerwise route on this one"):
+    with pytest.raises(ModelError, match="run layerwise search route on this one"):
         RoutedStack(stack, wide)
     deep = replace(routed.router, plans=(PLANS[0], Plan.parse("0-7")))
     with pytest.raises(PlanError):

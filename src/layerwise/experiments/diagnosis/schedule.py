@@ -40,23 +40,22 @@ class ImportanceSchedule(Action):
     Importance is what skipping a layer costs. The file is what layerwise train growth --schedule takes.
     """
 
-    VERB: ClassVar = "schedule"
+    VERB: ClassVar = "train schedule"
     EXAMPLES: ClassVar = (
         "runs/demo-1a2b3c4d --output growth.yaml",
         "runs/demo-1a2b3c4d --output growth.yaml --phases 8",
     )
 
     run: Path = option(help="Run folder of a diagnosis.", metavar="RUN", positional=True)
-    output: Path = option(help="YAML file that the schedule is written to.", metavar="FILE")
+    output: Path = option(metavar="FILE")
     max_share: float | None = option(
-        None, f"Share of all layer-steps, at most; by default shares go as effect ** {SHARPNESS:g}.", metavar="SHARE"
-    )
+        None, f"Share of all layer-steps, at most; by default shares go as effect ** {SHARPNESS:g}.", metavar="SHARE",
+        rare=True,
+    )  # fmt: skip
     phases: int = option(
         PHASES, "Equal parts of the training, and so many phases at most.", metavar="N", least=1, most=1_000
     )
-    min_effect: float | None = option(
-        None, "The smallest effect that counts, in nats per token; by default that of the diagnosis.", metavar="NATS"
-    )
+    min_effect: float | None = option(None, metavar="NATS")
 
     def check(self) -> None:
         """Raise `PlanError` for a file that is there, a folder that is not, and terms that no allocation can have."""

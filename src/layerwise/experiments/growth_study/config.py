@@ -26,9 +26,8 @@ class GrowthStudy(GrowthExperiment):
     with random weights reads the standard library's prose. If interrupted, run the same command again to resume.
     """
 
-    VERB: ClassVar = "study growth"
+    VERB: ClassVar = "train growth-study"
     READS: ClassVar[tuple[Reads, ...]] = (
-        *GrowthExperiment.READS,
         Reads(
             ("shorter",), lambda config: bool(shortened(config.chosen_arms())), "the arms published and importance do"
         ),
@@ -39,21 +38,21 @@ class GrowthStudy(GrowthExperiment):
         "--model CHECKPOINT --text FOLDER",
     )
 
-    PRESETS: ClassVar = {"paper": {"size": "published", "steps": 656, "shorter": 416 / 656}}
-
     arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
     learning_rates: tuple[float, ...] = option(
-        (), "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default the "
-        "usual one, its half and its double.", metavar="NUMBERS",
+        (), metavar="NUMBERS",
     )  # fmt: skip
     warmups: tuple[float, ...] = option(
         (), "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
-        "double, where rates are swept.", metavar="NUMBERS",
+        "double, where rates are swept.", metavar="NUMBERS", setting=True,
     )  # fmt: skip
     shorter: float = option(
-        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE"
+        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE",
+        setting=True,
+    )  # fmt: skip
+    sweep_seeds: int = option(
+        1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000, setting=True
     )
-    sweep_seeds: int = option(1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000)
     seeds: int = seeds_option(3)
 
     def check(self) -> None:

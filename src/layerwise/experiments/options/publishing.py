@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from layerwise.experiments.experiment import Reads
 from layerwise.experiments.option import option
 
 
@@ -14,12 +12,9 @@ class PublishingOptions:
     """The repository that finished models are uploaded to."""
 
     push: str | None = option(
-        None, "Repository of the hub for the finished model with its card; of several models, the beginning of names.",
-        metavar="ORG/NAME",
+        None, metavar="ORG/NAME", rare=True,
     )  # fmt: skip
-    private: bool = option(False, "Make that a private repository.")
-
-    READ_BY_PUSH: ClassVar = Reads(("private",), lambda config: config.push is not None, "it is about --push")
+    private: bool = option(False, "Make that a private repository.", rare=True, needs="push")
 
     def check_repository(self) -> None:
         """Raise `CheckpointError` for a name that no repository can have."""

@@ -16,5 +16,5 @@ class RunOptions:
     """Where the rows go, and what the random draws start from."""
 
     run: Path | None = option(None, "Run folder; by default one named by what is computed.", metavar="PATH")
-    overwrite: bool = option(False, "Discard what is in the run folder and start again.")
+    overwrite: bool = option(False)
     seed: int = option(0, "Seed of every random draw.", metavar="N", least=0, most=SEEDS - 1)

@@ -11,6 +11,6 @@ from layerwise.experiments.option import option
 class TimingOptions:
     """What a pass is given when it is timed, and how."""
 
-    batch: int = option(1, "Texts at once when timed.", metavar="N", least=1)
-    context: int = option(128, "Tokens of each text when timed.", metavar="N", least=1)
-    graphs: bool = option(True, "On CUDA, replay every pass as a CUDA graph.")
+    batch: int = option(1, "Texts at once when timed.", metavar="N", least=1, rare=True)
+    context: int = option(128, metavar="N", least=1, rare=True)
+    graphs: bool = option(True, "On CUDA, replay every pass as a CUDA graph.", setting=True)

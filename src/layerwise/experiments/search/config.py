@@ -13,7 +13,7 @@ from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.search.budget import Budget
-from layerwise.search.moves import CHEAPER, MOVES, check_moves
+from layerwise.search.moves import CHEAPER, check_moves
 
 if TYPE_CHECKING:
     from layerwise.experiments.search.run import PreparedSearch
@@ -23,10 +23,10 @@ Method = Literal["greedy", "evolve", "optuna", "one-shot"]
 
 @dataclass(frozen=True, kw_only=True)
 class Search(ModelOptions, TextOptions, Experiment):
-    """Search the plan of a given price that loses least, and confirm it on text that chose nothing.
+    """Search the plan of a given price that loses least.
 
-    If interrupted, run the same command again to resume. `layerwise heal --plan RUN` and `layerwise save --plan RUN`
-    take the plan that the run chose.
+    It is confirmed on text that chose nothing. If interrupted, run the same command again to resume. `layerwise heal
+    --plan RUN` and `layerwise save --plan RUN` take the plan that the run chose.
     """
 
     VERB: ClassVar = "search"
@@ -41,18 +41,17 @@ class Search(ModelOptions, TextOptions, Experiment):
             lambda config: Budget.parse(config.budget).unit == "ms" or config.latency,
             "milliseconds are measured for a budget of ms, or with --latency",
         ),
-        Reads(("width",), lambda config: config.method == "greedy", "greedy reads it"),
     )
 
-    budget: str = option(help='What a plan may cost: "layers=24", "ms=0.75x" or "bytes=0.8x".', metavar="BUDGET")
-    moves: tuple[str, ...] = option(("drop",), f"What a plan is changed by, from: {', '.join(MOVES)}.", metavar="NAMES")
+    budget: str = option(metavar="BUDGET")
+    moves: tuple[str, ...] = option(("drop",), metavar="NAMES")
     method: Method = option("greedy", "How it is looked for.")
-    width: int = option(3, "Plans that go on from every step.", metavar="N", least=1, most=64)
-    second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH")
-    latency: bool = option(False, "Measure milliseconds, whatever the budget is of.")
-    phase: Literal["prefill", "decode"] = option("prefill", "What is timed.")
-    latency_batch: int = option(1, "Texts at once when timed.", metavar="N", least=1)
-    context: int = option(256, "Tokens of each text when timed.", metavar="N", least=1)
+    width: int = option(3, metavar="N", least=1, most=64, rare=True, needs="method=greedy")
+    second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
+    latency: bool = option(False, "Measure milliseconds, whatever the budget is of.", rare=True)
+    phase: Literal["prefill", "decode"] = option("prefill", "What is timed.", rare=True)
+    latency_batch: int = option(1, "Texts at once when timed.", metavar="N", least=1, setting=True)
+    context: int = option(256, metavar="N", least=1, rare=True)
 
     def check(self) -> None:
         """Raise `OptionError` for a budget, moves or a method that cannot be."""

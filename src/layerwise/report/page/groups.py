@@ -15,25 +15,16 @@ from functools import partial
 from layerwise.report.claims.chapter import claims
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
-from layerwise.report.frontier.chapter import FRONTIERS
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
-from layerwise.report.kinds.evaluation import EVALUATION
-from layerwise.report.kinds.healing import HEALING_KIND
-from layerwise.report.kinds.layer_weights_study import STUDY_KIND
+from layerwise.report.kinds import KINDS
 from layerwise.report.kinds.pretraining import PRETRAINING
-from layerwise.report.kinds.timing import TIMING
-from layerwise.report.kinds.wiring import WIRING
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
-from layerwise.report.rehearsal.chapter import REHEARSED
 from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
 from layerwise.report.robustness.chapters.training import training
-from layerwise.report.routing.chapter import ROUTING
-from layerwise.report.search.chapter import SEARCHED
-from layerwise.report.speculation.chapter import SPECULATED
 from layerwise.report.sweep.chapters import SWEEP
 from layerwise.report.writers.html import chapter
 from layerwise.report.writers.text import markdown_parts
@@ -61,8 +52,8 @@ PRETRAINED = group_of(PRETRAINING)
 PRETRAINED = replace(PRETRAINED, chapters=(*PRETRAINED.chapters, training))
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, group_of(STUDY_KIND), PRETRAINED, group_of(EVALUATION),
-    group_of(WIRING), REHEARSED, SEARCHED, ROUTING, group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
+    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN,
+    *(PRETRAINED if kind is PRETRAINING else group_of(kind) for kind in KINDS),
 )  # fmt: skip
 
 
