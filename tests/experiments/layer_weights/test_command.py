@@ -80,7 +80,7 @@ def test_a_model_is_ranked_cut_and_written(model: Path, tmp_path: Path) -> None:
     assert f"report: {tmp_path / 'run' / 'report.html'}" in ended.out
     file = tmp_path / "layer-weights.yaml"
     file.write_text(
-        f"experiment: layer-weights\nmodel: {model}\nkeep: 0.5\noutput: {tmp_path / 'sparse'}\n"
+        f"experiment: diagnose layer-weights\nmodel: {model}\nkeep: 0.5\noutput: {tmp_path / 'sparse'}\n"
         f"run: {tmp_path / 'run'}\n"
     )
     assert read_experiment(file) == read_experiment(tmp_path / "run")

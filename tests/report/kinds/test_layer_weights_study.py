@@ -109,10 +109,10 @@ def test_words_that_decide_stand_beside_shuffled_labels(data: ReportData) -> Non
 @pytest.mark.parametrize(
     ("censored", "words"),
     [
-        ((), "elc ×0.90 [0.80, 1.02], not distinguishable (p 0.20)"),
-        (("elc",), "elc at least ×0.90 (33 % of its trainings never reach it)"),
+        ((), "elc ×0.90 [0.80, 1.02] (not distinguishable, p 0.20)"),
+        (("elc",), "elc at least ×0.90 (33 % of the trainings of elc never reach it)"),
         (("ltg",), "elc at most ×0.90 (33 % of the trainings of ltg never reach it)"),
-        (("elc", "ltg"), "elc not known: trainings of elc and of ltg never reach it"),
+        (("elc", "ltg"), "elc not known, as neither always reaches it"),
     ],
 )
 def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], words: str) -> None:

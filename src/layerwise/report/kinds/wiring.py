@@ -185,10 +185,10 @@ WIRING = Kind(
         Section(
             anchor=EDGE_PHENOMENA, title="What each edge carries", short="Phenomena",
             missing=(
-                "No edge was cut for a phenomenon in this run (edge_phenomena): layerwise diagnose layer-weights RUN --suite "
-                "pairs."
+                "No edge was cut for a phenomenon in this run (edge_phenomena): layerwise diagnose layer-weights RUN "
+                "--suite pairs."
             ),
-            parts=(
+            parts=lambda data: (
                 Heat(
                     name="phenomena", title="Every edge and phenomenon", derive=effects, where={"metric": "effect"},
                     x="plan", y="task", across="edge: reader <- source", each="condition", words=str, show=NATS,
@@ -201,7 +201,7 @@ WIRING = Kind(
                     terminal=False, rows={"edge": "plan", "suite": "condition", "phenomenon": "task"},
                     columns=(
                         Column("nats", "confirmed", SIGNED), Column("p", text=_p),
-                        Column("", text=lambda rows: "confirmed" if is_resolved(rows[0], 0.05) else "not confirmed"),
+                        Column("", text=lambda rows: "confirmed" if is_resolved(rows[0], data.level) else "not confirmed"),
                     ),
                 ),
             ),
