@@ -137,7 +137,10 @@ def arms(data: ReportData) -> tuple[str, ...]:
     """The schedules that were trained for the whole budget, in reading order; none in a run of another kind."""
     if not is_growth(data):
         return ()
-    trained = (*data.rows.where(measure=TRAINING, condition=None), *data.rows.where(measure=(HELD_OUT, EPOCHS), amount=None))
+    trained = (
+        *data.rows.where(measure=TRAINING, condition=None),
+        *data.rows.where(measure=(HELD_OUT, EPOCHS), amount=None),
+    )
     planned = data.rows.where(measure=(SCHEDULE, ACCOUNTING))
     return in_reading_order(row.arm for row in (*trained, *planned) if row.arm is not None)
 

@@ -17,25 +17,19 @@ from layerwise.report.derived.growth import (
     against,
     arms,
     by_seed,
-    epochs,
     headline_arm,
     held_out,
     how_read,
     is_growth,
-    lengths,
     nulls_in_words,
-    of_training,
-    percents,
     phases,
     planned,
-    saved_in_words,
     seeds,
     shares,
     step_shares,
     token_pairs,
     trainings,
     tunings,
-    uniform_lengths,
 )
 from layerwise.report.derived.growth_findings import (
     BUDGET_BAR,
@@ -45,6 +39,7 @@ from layerwise.report.derived.growth_findings import (
     judged,
     verdict,
 )
+from layerwise.report.derived.growth_tables import cost_table, epoch_table, headline_table, phase_table, state_of
 from layerwise.report.derived.training_cost import AXES, loss_by_cost
 from layerwise.report.figures.figure import Figure, heatmap
 from layerwise.report.figures.frame import colour_scale, framed, limits
@@ -54,17 +49,15 @@ from layerwise.report.finding import Finding
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.marks import Dots, Lines, Mark, Slots
 from layerwise.report.page.group import arm_tiles, incomplete
-from layerwise.report.page.number_format import between, fixed, large, probability, tidy
+from layerwise.report.page.number_format import fixed, large, probability, tidy
 from layerwise.report.page.palette import VIRIDIS
-from layerwise.report.page.table import Table
-from layerwise.report.page.wording import counted, listed
+from layerwise.report.page.wording import listed
 from layerwise.report.show import ABSENT, COUNT, NATS, NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
     ACCOUNTING,
     AT,
-    BUDGET,
     DIFFERENCE,
     EMBEDDING_PART,
     FLOPS,
@@ -73,38 +66,20 @@ from layerwise.results.vocabulary import (
     HELD_OUT,
     IMPORTANCE,
     LEARNING_RATE,
-    LOSS_RATIO,
     MEASURED,
     PREDICTED,
     RATES,
     SCHEDULE,
-    TIME_SAVED,
-    TOKENS,
     TRAIN_LOSS,
     TRAINING,
     UNIFORM_TRAINING,
     VALIDATION_LOSS,
 )
-from layerwise.schedule.layer_text import write_layers
 
 SIGHT = ("the second half", "the whole course")
 VALIDATION = "validation loss (nats per token)"
 LOSS = NATS.but(axis="nats per token", decimals=3)
 TITLES = {terms: words[0].upper() + words[1:] for terms, words in TERMS.items()}
-COSTS: Mapping[str, tuple[str, float]] = {
-    "steps": ("steps", 1.0), TOKENS: ("tokens", 1.0), FLOPS: ("FLOPs", 1.0), "seconds": ("seconds, all", 1.0),
-    "step_seconds": ("step (ms)", 1000.0), "peak_bytes": ("peak memory (MiB)", 2.0**-20),
-    "parameters": ("parameters", 1.0),
-}  # fmt: skip
-FULL = 0.999
-"""A share from here on is the full cost: sums of floats are not exact."""
-STATES: Mapping[float, str] = {
-    1.0: "learns",
-    2 / 3: "frozen, above something that learns",
-    1 / 3: "frozen, nothing below it learns",
-    0.0: "absent, or its states are cached",
-}
-"""What a layer does in a phase, by the share of its full cost: forward 1, input gradient 1, weight gradient 1."""
 THIRDS = {0.0: "0", 1 / 3: "⅓", 2 / 3: "⅔", 1.0: "1"}
 HEIGHT, THICKEST, AROUND, LEGIBLE = 168, 16, 70, 11
 """Of a drawn schedule: its rows at most, one of them, the axis, and units between two numbers of layers."""
@@ -260,96 +235,6 @@ def _hover(phase: PhaseSteps, part: int | str, share: float | None) -> str:
     return f"{phase.name}, steps {phase.first:,} to {phase.end - 1:,}: {name} {does}, {fixed(share, 2)} of its cost"
 
 
-# -- tables -------------------------------------------------------------------------------------------------------
-
-
-def headline_table(data: ReportData) -> Table:
-    """A row an arm: what it saves of each cost to reach uniform's loss, the time of as many steps, the loss ratio."""
-    body = []
-    for training in (each for each in trainings(data) if each not in uniform_lengths(data)):
-        time = against(data, training, terms=TOKENS, metric=TIME_SAVED)
-        ratios = (against(data, training, terms=terms, metric=LOSS_RATIO) for terms in (TOKENS, BUDGET))
-        cells = (
-            *(saved_in_words(data, training, terms) for terms in TERMS),
-            ABSENT if time is None else f"{percents(time)} %",
-            *(ABSENT if row is None else between(row.value, row.low, row.high) for row in ratios),
-        )
-        body += [(training.name, *cells)] if set(cells) != {ABSENT} else []
-    head = ("arm", "FLOPs saved", "tokens saved", "seconds saved", "time saved, same steps", "loss ratio, same tokens",
-            "loss ratio, whole budget")  # fmt: skip
-    return Table(head, tuple(body))
-
-
-def epoch_table(data: ReportData) -> Table:
-    """A row a training: how often it read the text while its layers learned, the most and the least of them."""
-    body = []
-    for training in trainings(data):
-        if own := epochs(data, training):
-            ends = [(of(own.values()), [layer for layer in own if own[layer] == of(own.values())]) for of in (max, min)]
-            cells = ((fixed(end, 2), "all" if len(of) == len(own) else ", ".join(map(str, of))) for end, of in ends)
-            body.append((training.name, *(text for pair in cells for text in pair)))
-    return Table(("arm", "most epochs", "layers", "least epochs", "layers"), tuple(body))
-
-
-def cost_table(data: ReportData) -> Table:
-    """A row a training: what it took, the mean over seeds, its FLOPs also as a share of uniform's."""
-    spent = {each.name: {metric: of_training(data, TRAINING, metric, each) for metric in COSTS} for each in trainings(data)}
-    shown = [metric for metric in COSTS if any(of[metric] for of in spent.values())]
-    budget = spent.get(UNIFORM_TRAINING, {}).get(FLOPS)
-    body = []
-    for name, of in spent.items():
-        cells = [ABSENT if (row := of[metric]) is None else large(COSTS[metric][1] * row.value) for metric in shown]
-        own = of[FLOPS]
-        if own is not None and budget is not None and budget.value > 0.0:
-            cells[shown.index(FLOPS)] += f" [{fixed(100.0 * own.value / budget.value, 1)} %]"
-        body += [(name, *cells)] if set(cells) != {ABSENT} else []
-    return Table(("arm", *(COSTS[metric][0] for metric in shown)), tuple(body))
-
-
-def phase_table(data: ReportData) -> Table:
-    """A row a phase: its steps, what learns in it, and what its step takes, predicted and measured."""
-    body = []
-    for arm in arms(data):
-        predicted, measured = (step_shares(data, arm, metric) for metric in (PREDICTED, MEASURED))
-        for phase in phases(data, arm):
-            both = [of.get(phase) for of in (predicted, measured)]
-            shown = [ABSENT if row is None else fixed(row.value, 3) for row in both]
-            off = ABSENT
-            if both[0] is not None and both[1] is not None and both[0].value > 0.0:
-                off = f"{fixed(100.0 * (both[1].value / both[0].value - 1.0), 1, signed=True)} %"
-            steps = f"{phase.first:,}–{phase.end - 1:,}"
-            body.append((arm, phase.name, steps, learning(shares(data, arm, phase)), *shown, off))
-    head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
-    return Table(head, tuple(body), numeric_from=4)
-
-
-def learning(spent: Mapping[int | str, float]) -> str:
-    """What learns in a phase, from the shares of its parts; where layers are drawn at random, what they cost on
-    average.
-
-    >>> learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
-    'layers 1-3, embedding, head'
-    >>> learning({0: 0.9, 1: 0.7})
-    'layers at random, 0.80 of their full cost'
-    """
-    layers = {part: share for part, share in spent.items() if isinstance(part, int)}
-    learns = tuple(layer for layer, share in sorted(layers.items()) if share >= FULL)
-    named = [f"layers {write_layers(learns)}"] if learns else []
-    if any(state_of(share) is None for share in layers.values()):
-        named = [f"layers at random, {fixed(fmean(layers.values()), 2)} of their full cost"]
-    ends = (part for part in (EMBEDDING_PART, HEAD_PART) if spent.get(part, 0.0) >= FULL)
-    return ", ".join([*named, *ends]) or "nothing"
-
-
-def state_of(share: float) -> str | None:
-    """What a share of the full cost means, `None` where it is an average over drawn layers.
-
-    >>> state_of(2 / 3), state_of(0.8)
-    ('frozen, above something that learns', None)
-    """
-    return next((words for known, words in STATES.items() if abs(share - known) < 1.0 - FULL), None)
-
-
 # -- sentences ----------------------------------------------------------------------------------------------------
 
 
@@ -428,7 +313,9 @@ def _differences(data: ReportData, *, with_uniform: bool) -> Iterator[Dots]:
     """A figure for each of the terms, all with the same rows and on the same scale."""
     rows = Rows(compared(data, with_uniform=with_uniform))
     names = [name for name in (each.name for each in trainings(data)) if name in rows.axis("part")]
-    titles = {terms: title if with_uniform else f"Against its controls, {TERMS[terms]}" for terms, title in TITLES.items()}
+    titles = {
+        terms: title if with_uniform else f"Against its controls, {TERMS[terms]}" for terms, title in TITLES.items()
+    }
     for terms in rows.axis("condition")[:1]:
         yield Dots(
             name="differences" if with_uniform else "controls", title=titles[terms], each="condition", y="part",
@@ -440,7 +327,9 @@ def _differences(data: ReportData, *, with_uniform: bool) -> Iterator[Dots]:
 
 def _slots(data: ReportData) -> Slots:
     """The colours of arms, the same in every figure of a run."""
-    of = arm_slots([*arms(data), *data.rows.where(measure=GROWTH).axis("arm"), *data.rows.where(measure=RATES).axis("arm")])
+    of = arm_slots(
+        [*arms(data), *data.rows.where(measure=GROWTH).axis("arm"), *data.rows.where(measure=RATES).axis("arm")]
+    )
     return lambda names: {name: of.get(name, 0) for name in names}
 
 
@@ -477,7 +366,8 @@ def _held_out_parts(data: ReportData) -> Iterable[Part]:
     ))  # fmt: skip
     yield Pivot(
         title="Every difference", derive=every_difference, folded=True, terminal=False, note="differences",
-        rows={"arm": "part", "against": "against", "terms": "condition"}, words=lambda value: TERMS.get(value, str(value)),
+        rows={"arm": "part", "against": "against", "terms": "condition"},
+        words=lambda value: TERMS.get(value, str(value)),
         columns=(
             Column("at", text=lambda rows: "" if (row := rows.one(metric=AT)) is None else large(row.value)),
             Column("difference (nats)", DIFFERENCE, NUMBER.but(signed=True)),
@@ -497,14 +387,17 @@ def _course_parts(data: ReportData) -> Iterable[Part]:
     yield Courses(
         name="courses", title="Validation loss of every arm against what it cost", derive=courses, series="arm",
         slots=lambda names: {each: slot for each, slot in _slots(data)(names).items() if each != FRONTIER},
-        legend="Arms", choices={"Against": "condition", "Shown": "part"}, words=lambda value: AXES.get(value, str(value)),
-        note="courses",
+        legend="Arms", choices={"Against": "condition", "Shown": "part"}, note="courses",
+        words=lambda value: AXES.get(value, str(value)),
     )  # fmt: skip
     yield Says(_frontier, terminal=False)
 
 
 def _schedule_parts(data: ReportData) -> Iterable[Part]:
-    numbered = {arm: "; ".join(f"{at} {phase.name}" for at, phase in enumerate(phases(data, arm), start=1)) for arm in arms(data)}
+    numbered = {
+        arm: "; ".join(f"{at} {phase.name}" for at, phase in enumerate(phases(data, arm), start=1))
+        for arm in arms(data)
+    }
     drawn = [arm for arm in arms(data) if data.rows.where(measure=SCHEDULE, arm=arm)]
     yield DepthByTime(
         name="schedules", title=f"{drawn[0]}: {numbered[drawn[0]]}", derive=drawn_schedules, each="arm",
@@ -525,10 +418,12 @@ def _rate_parts(data: ReportData) -> Iterable[Part]:
     yield Lines(
         name="rates", title="Validation loss by learning rate", where={**rates, "metric": "nll"}, x="amount",
         series="arm", slots=_slots(data), legend="Arms", words=str, across="learning rate", at="learning rate {}",
-        show=NATS.but(axis=VALIDATION), sizes=True, hollow=lambda row: (row.arm, row.amount) not in chosen, note="rates",
+        show=NATS.but(axis=VALIDATION), sizes=True, note="rates",
+        hollow=lambda row: (row.arm, row.amount) not in chosen,
     )  # fmt: skip
     yield Pivot(
-        title="Learning rates", where=rates, rows={"arm": "arm", "learning rate": "amount"}, terminal=False, folded=True,
+        title="Learning rates", where=rates, terminal=False, folded=True,
+        rows={"arm": "arm", "learning rate": "amount"},
         words=lambda value: f"{value:g}" if isinstance(value, float) else str(value),
         columns=(
             Column("validation loss (nats)", "nll", LOSS),
@@ -575,12 +470,15 @@ GROWTH_KIND = Kind(
         ),
         Section(
             anchor="cost_to_loss", title="What it costs to reach uniform's loss", short="Cost of a loss",
-            missing="No arm was trained beside uniform in this run (growth), so nothing says what its loss costs another.",
+            missing="No arm was trained beside uniform in this run (growth), so nothing says what its loss costs"
+            " another.",
             needs=lambda data: bool(headline_table(data).body),
             parts=(
                 Says(_readings, terminal=False),
                 Tabled(table=headline_table, terminal=False),
-                Tabled(title="How often layers learned", table=epoch_table, terminal=False, folded=True, note="savings"),
+                Tabled(
+                    title="How often layers learned", table=epoch_table, terminal=False, folded=True, note="savings",
+                ),
             ),
         ),
         Section(
