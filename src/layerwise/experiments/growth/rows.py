@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.held_out import held_out_loss
 from layerwise.experiments.growth.task import GrowthTask
@@ -148,13 +149,3 @@ def _is_uniform(arm: str) -> bool:
 def _is_length(arm: str) -> bool:
     """Whether an arm is another one at another length: no arm of its own, but a point on that one's frontier."""
     return length_of(arm)[1] is not None
-
-
-def length_of(name: str) -> tuple[str, float | None]:
-    """The arm whose trainings a folder of that name holds, and the share of the budget where they have another.
-
-    >>> length_of("published@0.634"), length_of("published")
-    (('published', 0.634), ('published', None))
-    """
-    arm, _, share = name.partition("@")
-    return arm, float(share) if share else None
