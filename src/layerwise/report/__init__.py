@@ -9,8 +9,6 @@ into parts of the page:
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
 robustness   which way of training survives which change
-pretraining  what pre-trained models learned, know and cost
-finetuned    what models can be taught under a plan
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
@@ -43,13 +41,11 @@ from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
-from layerwise.report.finetuned.findings import finetuned_lines
 from layerwise.report.growth.findings import growth_lines
 from layerwise.report.kinds import KINDS
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
-from layerwise.report.pretraining.findings import pretraining_lines
 from layerwise.report.robustness.tables import robustness_lines
 from layerwise.report.sweep.findings import findings
 from layerwise.report.writers import terminal_lines
@@ -71,13 +67,11 @@ __all__ = [
     "comparison_lines",
     "comparison_page",
     "findings",
-    "finetuned_lines",
     "growth_lines",
     "judged",
     "markdown",
     "over_models",
     "overlaid",
-    "pretraining_lines",
     "render",
     "robustness_lines",
     "terminal_lines",

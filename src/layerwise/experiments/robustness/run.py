@@ -40,13 +40,13 @@ from layerwise.experiments.training_runs import (
 )
 from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.activations.embedding import EmbeddingOptions
-from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
+from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, TrainingRecord, refined_at
-from layerwise.results.vocabulary import TRAINING
+from layerwise.results.vocabulary import ALPHA, TRAINING
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.load_trained import Trained, open_trained, saved_edges
@@ -108,8 +108,8 @@ class PreparedRobustness(Prepared):
         records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}
         run.store.replace_scores(TRAINING, training_rows(trained))
-        weights = {each.label: saved_edges(each.folder) for each in models}
-        alpha = [row for label, edges in weights.items() if edges is not None for row in alpha_rows(label, edges)]
+        weights = [(each, saved_edges(each.folder)) for each in models]
+        alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.arm, of.seed, edges)]
         if alpha:
             run.store.replace_scores(ALPHA, alpha)
         for chapter in (ROBUSTNESS, TRAINING):
