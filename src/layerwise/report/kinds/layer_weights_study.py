@@ -433,8 +433,8 @@ STUDY_KIND = Kind(
             anchor="fine-tuning", title="Weights in pretraining and in fine-tuning", short="Fine-tuning",
             needs={"measure": TUNING_CONVERGENCE, "metric": "score"},
             missing=(
-                "No learning curves of fine-tuning are part of this run (tuning_convergence): layerwise study "
-                "layer-weights --glue FOLDER, with --tuning-evals above 0."
+                "No learning curves of fine-tuning are part of this run (tuning_convergence): layerwise train "
+                "elc-study --glue FOLDER, with --set tuning_evals above 0."
             ),
             parts=(
                 Says(tuning_findings),
@@ -446,7 +446,7 @@ STUDY_KIND = Kind(
         ),
         Section(
             anchor=ATTRIBUTION, title="Words that decide", short="Attribution",
-            missing="No decision was attributed to words (attribution): layerwise study layer-weights.",
+            missing="No decision was attributed to words (attribution): layerwise train elc-study.",
             parts=(
                 Says(attribution_findings),
                 Pivot(
@@ -466,7 +466,7 @@ STUDY_KIND = Kind(
             needs={"measure": (INITIAL_BIAS, DATA_SHARE, CONVERGENCE)},
             missing=(
                 "No grid of biases, no share of the text and no steps to a loss are part of this run (initial_bias, "
-                "data_share, convergence): layerwise study layer-weights --bias 0,0.5,1,2,4 --shares 1/8,1/4,1/2,1."
+                "data_share, convergence): layerwise train elc-study --bias 0,0.5,1,2,4 --shares 1/8,1/4,1/2,1."
             ),
             parts=lambda data: (
                 Beside(

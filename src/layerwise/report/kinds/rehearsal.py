@@ -135,7 +135,7 @@ REHEARSAL_KIND = Kind(
     sections=(
         Section(
             anchor=REHEARSAL, title="What is left when nodes die", short="Dead nodes",
-            missing="No swarm was rehearsed: layerwise swarm rehearse does.",
+            missing="No swarm was rehearsed: layerwise robustness rehearse does.",
             parts=(
                 _lines("rehearsal-quality", "Quality by dead nodes", "Score", QUALITY),
                 Says(findings),

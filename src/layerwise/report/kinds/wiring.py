@@ -161,7 +161,7 @@ WIRING = Kind(
     sections=(
         Section(
             anchor=EDGES, title="What each edge is worth", short="Edges",
-            missing="No edge was cut in this run (edges): layerwise layer-weights does.",
+            missing="No edge was cut in this run (edges): layerwise diagnose layer-weights does.",
             parts=(
                 Beside(
                     (
@@ -185,8 +185,8 @@ WIRING = Kind(
         Section(
             anchor=EDGE_PHENOMENA, title="What each edge carries", short="Phenomena",
             missing=(
-                "No edge was cut for a phenomenon in this run (edge_phenomena): layerwise layer-weights RUN --suite "
-                "pairs."
+                "No edge was cut for a phenomenon in this run (edge_phenomena): layerwise diagnose layer-weights RUN "
+                "--suite pairs."
             ),
             parts=(
                 Heat(
