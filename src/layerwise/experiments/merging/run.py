@@ -11,10 +11,10 @@ from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.merging.comparison import DRAWN, compare
+from layerwise.experiments.merging.comparison import compare
 from layerwise.experiments.merging.config import Merging
+from layerwise.experiments.merging.node_replacement import ORDERS
 from layerwise.experiments.merging.sources import Arms, SourceModel, arms_of
-from layerwise.experiments.merging.spread import MEASURE
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.reporter import Reporter
@@ -33,10 +33,13 @@ from layerwise.measure.contrasts.merged import CLAIMS
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import MANIFEST
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import BEST_MEMBER, ENSEMBLE, MEMBERS, MERGED, MERGES, MERGING
 from layerwise.stack import Stack, weight_hash
 from layerwise.train.load_trained import open_trained
 
-COLUMNS = ("accuracy", "order", "members", "best member", "merged", "ensemble")
+PARTS = (MEMBERS, BEST_MEMBER, MERGED, ENSEMBLE)
+COLUMNS = ("accuracy", "order", *PARTS)
 SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--select-on", "--seed")
 
 
@@ -73,11 +76,11 @@ def compare_arms(
         rows += compare(arm, stacks, splits, draws=0 if added else draws, seed=seed, progress=progress)
     if splits.selects_on_reported and rows:
         notes.append("the best member was chosen on the examples that are reported (--select-on reported)")
-    for measure in (MEASURE, DRAWN):
+    for measure in (MERGING, MERGES):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     contrasts = [row for row in rows if row.measure == CONTRAST]
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), contrasts, CLAIMS))
-    run.store.replace_notes(MEASURE, notes)
+    run.store.replace_notes(MERGING, notes)
     return notes
 
 
@@ -154,7 +157,7 @@ class PreparedMerging(Prepared):
 
     def results(self, run: Run) -> Sequence[str]:
         """The accuracy of members, merged models and ensembles, mean and standard deviation, as a table."""
-        return (_table(run.store.scores(MEASURE), self.several),)
+        return (_table(Rows(run.store.scores(MERGING)), self.several),)
 
     def _open(self, source: SourceModel) -> Stack:
         config = self.config
@@ -163,20 +166,18 @@ class PreparedMerging(Prepared):
         return open_model(LoadingOptions(device=config.device), model=source.location, dtype=config.dtype)
 
 
-def _table(scores: Sequence[Score], arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
-    values = {(score.subject, score.task, score.metric): score.value for score in scores}
-
-    def cell(arm: str, task: str) -> str:
-        value, spread = (values.get((arm, task, metric)) for metric in ("accuracy", "accuracy@spread"))
+def _table(scores: Rows, arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
+    def cell(arm: str, order: str, part: str) -> str:
+        of = {"arm": arm, "condition": order, "part": part}
+        value, spread = (scores.value(**of, metric=metric) for metric in ("accuracy", "accuracy_spread"))
         if value is None:
             return "–"
         return f"{value:.1%}" if spread is None else f"{value:.1%} ± {spread:.1%}"
 
     rows: list[tuple[str, ...]] = [COLUMNS]
     for arm in arms:
-        for order, merged in (("sequential", "own-depth"), ("random", "random")):
-            tasks = (f"members {order}", f"best member {order}", f"merged {merged}", f"ensemble {order}")
-            rows.append((arm, order, *(cell(arm, task) for task in tasks)))
+        for order in ORDERS:
+            rows.append((arm, order, *(cell(arm, order, part) for part in PARTS)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows

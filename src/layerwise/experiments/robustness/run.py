@@ -19,7 +19,6 @@ from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.merging.run import compare_arms
 from layerwise.experiments.merging.sources import SourceModel, by_arm
-from layerwise.experiments.merging.spread import MEASURE as MERGING
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
@@ -41,12 +40,11 @@ from layerwise.experiments.training_runs import (
 from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import alpha_rows
-from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, TrainingRecord, refined_at
-from layerwise.results.vocabulary import ALPHA, TRAINING
+from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.load_trained import Trained, open_trained, saved_edges
