@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import MISSING
 from pathlib import Path
@@ -61,26 +62,27 @@ def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.R
     assert page.read_text().startswith("<!doctype html>")
     shown = result._repr_html_()
     assert str(result.folder) in shown
-    assert shown.count("<li>") == len(result.summary.splitlines())
+    assert shown.count("<li>") == len(result.findings) > 0
 
 
-def test_names_and_paths_stand_for_what_they_lead_to(
-    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path
+def test_a_result_draws_the_figures_of_its_report(result: layerwise.Result) -> None:
+    drawn = result.plot("layers-0")._repr_mimebundle_()["application/vnd.plotly.v1+json"]
+    assert {"data", "layout"} <= json.loads(json.dumps(drawn, allow_nan=False)).keys()
+    assert result.plot().name in (result.folder / "report.html").read_text()
+    with pytest.raises(LayerwiseError, match="has no figure 'layers'; did you mean layers-0"):
+        result.plot("layers")
+
+
+@pytest.mark.parametrize("form", [lambda each: each, str])
+def test_names_paths_and_texts_stand_for_what_they_lead_to(
+    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path, form: Callable[[Path], str | Path]
 ) -> None:
+    """A path may be a text, and a tuple a list."""
     again = layerwise.sweep(
-        model, texts, families=("leave_one_out",), similarity=False, run=tmp_path / "run", reporter=Silent()
-    )
-    assert again.table("effect").equals(result.table("effect"))
-
-
-def test_a_path_may_be_a_text_and_a_tuple_a_list(
-    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path
-) -> None:
-    folder = str(tmp_path / "run")
-    again = layerwise.sweep(
-        model, texts, families=["leave_one_out"], similarity=False, run=folder, reporter=Silent()
+        form(model), form(texts), families=["leave_one_out"], similarity=False, run=form(tmp_path / "run"),
+        reporter=Silent(),
     )  # fmt: skip
-    assert again.folder == Path(folder)
+    assert again.folder == tmp_path / "run"
     assert again.table("effect").equals(result.table("effect"))
 
 

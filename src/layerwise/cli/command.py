@@ -9,23 +9,22 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING
-from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from cyclopts import Group, Parameter, Token
+from cyclopts import Group, Parameter
 
-from layerwise.errors import LayerwiseError, OptionError
+from layerwise.errors import LayerwiseError
 from layerwise.experiments.experiment import Action, Configuration, Experiment
 from layerwise.experiments.option import (
     Option,
-    check_location,
     flag_of,
     from_text,
+    is_switch,
     options_of,
     own_first,
+    path_of,
     settings_of,
     split_settings,
 )
@@ -40,7 +39,7 @@ DRY_RUN = Parameter(
     help="Print what would be computed, and what it costs; then end.",
 )  # fmt: skip
 USUAL = Group("Options", sort_key=0)
-"""The one heading of a help that lists the usual options."""
+"""The heading of a verb's own options, and of all in a help that lists the usual ones."""
 
 SET = "set"
 """The option of settings, `--set NAME=VALUE`, which trainings also have for transformers' arguments."""
@@ -158,15 +157,11 @@ def _details(
         metavar=option.metavar or ("CHOICE" if get_origin(hint) is Literal else None),
         **heading,
         negative=f"--no-{name.replace('_', '-')}" if default is True or hint == (bool | None) else (),
-        converter=None if bool in (hint, *get_args(hint)) else partial(_value, kind, name),
+        converter=None if is_switch(kind, name) else lambda _, tokens: from_text(kind, name, [t.value for t in tokens]),
         n_tokens=1 if is_list and not option.positional else None,
         show_default=_shown_default(default) if "by default" not in option.help else False,
         show=everything or not option.rare,
     )
-
-
-def _value(kind: type[Configuration], name: str, type_: Any, tokens: Sequence[Token]) -> Any:
-    return from_text(kind, name, [token.value for token in tokens])
 
 
 def _shown_default(default: Any) -> bool | Callable[[Any], str]:
@@ -178,45 +173,20 @@ def _shown_default(default: Any) -> bool | Callable[[Any], str]:
 def path_parameter(flag: str, help: str, metavar: str | None = None) -> Parameter:
     """The parameter of a path: `flag` is its option, or the capitals that stand for it where it has none."""
     name = flag if flag.startswith("--") else None
-    return Parameter(name, help=help, metavar=metavar, converter=partial(_path, flag))
-
-
-def choice_parameter(flag: str, help: str) -> Parameter:
-    """The parameter of a choice, which its verb checks."""
-    return Parameter(flag, help=help, metavar="CHOICE", converter=lambda type_, tokens: tokens[0].value)
-
-
-def _path(flag: str, type_: Any, tokens: Sequence[Token]) -> Path:
-    """The path of an option, if it can be looked up. An empty text is refused: it would be the working folder."""
-    (token,) = tokens
-    if not token.value:
-        raise OptionError(f"{flag} was given an empty text; write what it is about, or leave it out")
-    check_location(flag, token.value)
-    return Path(token.value)
+    return Parameter(name, help=help, metavar=metavar, converter=lambda _, tokens: path_of(flag, tokens[0].value))
 
 
 def _group(kind: type[Configuration], name: str, everything: bool) -> Group:
-    """The heading of an option, where `everything` is listed: the group that it comes from, `TextOptions` as "Text".
+    """The heading of an option, where `everything` is listed: the class that declares it, `TextOptions` as "Text".
 
     A verb's own options come first, and those of the run last.
 
     >>> from layerwise.experiments.sweep.config import Sweep
     >>> [_group(Sweep, name, True).name for name in ("tasks", "tokens", "device", "seed")]
-    ['Sweep options', 'Text options', 'Model options', 'Run options']
+    ['Options', 'Text options', 'Device options', 'Run options']
     """
-    if not everything:
+    classes = kind.__mro__
+    home = next((each for each in classes if name in vars(each).get("__annotations__", {})), kind)
+    if home is kind or not everything:
         return USUAL
-    for rank, base in enumerate(_option_groups(kind), start=1):
-        if name in getattr(base, "__dataclass_fields__", ()):
-            words = ["Run"] if issubclass(base, Experiment) else re.findall("[A-Z][a-z]*", base.__name__)[:-1]
-            return Group(f"{' '.join(words).capitalize()} options", sort_key=rank)
-    return Group(f"{kind.VERB.split()[-1].replace('-', ' ').capitalize()} options", sort_key=0)
-
-
-def _option_groups(kind: type[Any]) -> Iterator[type[Any]]:
-    """The base classes whose names are headings; what several verbs are derived from is none, but its bases are."""
-    for base in kind.__bases__:
-        if issubclass(base, Configuration) and base not in (Experiment, Action, Configuration):
-            yield from _option_groups(base)
-        else:
-            yield base
+    return Group(f"{re.findall('[A-Z][a-z]*', home.__name__)[0]} options", sort_key=classes.index(home))

@@ -6,8 +6,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
+from cyclopts import Parameter
+
 from layerwise import results
-from layerwise.cli.command import choice_parameter, path_parameter
+from layerwise.cli.command import path_parameter
 from layerwise.errors import OptionError, RunError, near_matches
 from layerwise.experiments.terminal import output, write
 from layerwise.results import Run
@@ -15,13 +17,16 @@ from layerwise.results import Run
 Format = Literal["html", "markdown", "claims", "parquet", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
-FORM = "A page, Markdown, what became of the published claims over several runs, or tables."
+FORM = Parameter(
+    "--format", help="A page, Markdown, what became of the published claims over several runs, or tables.",
+    metavar="CHOICE", converter=lambda _, tokens: tokens[0].value,
+)  # fmt: skip
 OUTPUT = "File to write, or folder of tables; by default RUN/report.html, RUN/exports, and else the terminal."
 
 
 def report(
     *runs: Annotated[Path, path_parameter("RUN", "Run folder; several for claims.")],
-    form: Annotated[Format, choice_parameter("--format", FORM)] = "html",
+    form: Annotated[Format, FORM] = "html",
     output_path: Annotated[Path | None, path_parameter("--output", OUTPUT, "PATH")] = None,
 ) -> None:
     """Write what a run found: a page, tables, verdicts on claims.

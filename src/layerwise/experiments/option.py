@@ -7,6 +7,7 @@ when the configuration is made, wherever they come from.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -35,18 +36,20 @@ class Option:
     """What is known of an option beside its name, its type and its default.
 
     Where `help` is empty, several verbs have the option, and its help is in `layerwise.experiments.options.shared`.
-    `least` and `most` bound numbers. `metavar` stands for the value in a help text. A `positional` option is written
-    without its flag on the command line. A `repeated` one takes one value each time it is given; other lists are
-    separated by commas. `flag` replaces the flag that the name would give. With `is_location` the value
-    may be a path, and is a text because it may be a name of the hub too. `empty` allows an empty text. A `rare` option
-    is listed by `--help-all` alone. A `setting` has no flag: the command line has it as `--set NAME=VALUE`.
-    `needs` says where the option is read (see `holds`); one of several is enough.
+    `least` and `most` bound numbers, and so do `above` and `below`, which are no values themselves. `metavar` stands
+    for the value in a help text. A `positional` option is written without its flag on the command line. A `repeated`
+    one takes one value each time it is given; other lists are separated by commas. `flag` replaces the flag that the
+    name would give. With `is_location` the value may be a path, and is a text because it may be a name of the hub too.
+    `empty` allows an empty text. A `rare` option is listed by `--help-all` alone. A `setting` has no flag: the command
+    line has it as `--set NAME=VALUE`. `needs` says where the option is read (see `holds`); one of several is enough.
     """
 
     help: str
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
+    above: float | None = None
+    below: float | None = None
     positional: bool = False
     repeated: bool = False
     flag: str | None = None
@@ -230,11 +233,14 @@ def _scalar(flag: str, text: str, kinds: tuple[Any, ...]) -> Any:
                 return readers[kind](text)
             except ValueError as error:
                 raise OptionError(f"{flag} takes {_WORDS[kind]}; found {named(repr(text))}") from error
-    if Path in kinds:
-        _check_text(flag, text, Option(""))
-        check_location(flag, text)
-        return Path(text)
-    return text
+    return path_of(flag, text) if Path in kinds else text
+
+
+def path_of(flag: str, text: str) -> Path:
+    """The path of a text that can be looked up. An empty one is refused: it would be the working folder."""
+    _check_text(flag, text, Option(""))
+    check_location(flag, text)
+    return Path(text)
 
 
 def _switch(text: str) -> bool:
@@ -349,10 +355,14 @@ def _check_text(flag: str, value: object, option: Option) -> None:
 def _check_bounds(flag: str, value: float, option: Option) -> None:
     if abs(value) > LARGEST:
         raise OptionError(f"{flag} takes a number up to {LARGEST:,}, and a larger one was given")
-    if (option.least is not None and value < option.least) or (option.most is not None and value > option.most):
-        low = "" if option.least is None else f" from {option.least:,}"
-        high = "" if option.most is None else f" up to {option.most:,}"
-        raise OptionError(f"{flag} takes a number{low}{high}; found {value:,}")
+    bounds = (
+        (option.least, "from", operator.ge), (option.above, "above", operator.gt),
+        (option.most, "up to", operator.le), (option.below, "below", operator.lt),
+    )  # fmt: skip
+    given = [(bound, word, holds) for bound, word, holds in bounds if bound is not None]
+    if not all(holds(value, bound) for bound, _, holds in given):
+        words = " and ".join(f"{word} {bound:,}" for bound, word, _ in given).replace(" and up to", " up to")
+        raise OptionError(f"{flag} takes a number {words}; found {value:,}")
 
 
 def check_location(flag: str, location: str | Path) -> None:

@@ -2,7 +2,6 @@
 
     result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
     result.best, result.front, result.confirmed
-    layerwise.search.route(stack).router                        # a plan for each prompt
 
 budget, prices, timing   what a plan may cost: layers, milliseconds, bytes
 moves, averaging         from a plan to the plans next to it; averages of neighbouring layers
@@ -29,9 +28,9 @@ class _Verb(ModuleType):
         return import_module("layerwise.experiments.verbs").search(*arguments, **options)
 
     def __getattr__(self, name: str) -> Any:
-        if name == "route":
-            return import_module("layerwise.experiments.verbs").route
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name != "route":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return import_module("layerwise.experiments.verbs").route
 
 
 # A module may be given a class of its own (Python's data model, "Customizing module attribute access").

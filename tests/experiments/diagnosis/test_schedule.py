@@ -138,8 +138,6 @@ def test_a_file_that_is_there_is_kept(run: Path, file: Path) -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--output", "no-such-folder/growth.yaml"), "there is no folder no-such-folder"),
-    (("--output", "growth.yaml", "--max-share", "1.5"), "--max-share is a share"),
-    (("--output", "growth.yaml", "--min-effect", "0"), "--min-effect is an effect"),
     (("--output", "growth.yaml", "--phases", "0"), "--phases takes a number from 1"),
     ((), "--output requires an argument"),
 ])  # fmt: skip

@@ -87,10 +87,8 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
         (["--suite", "blimp"], "give the folder that holds its files, --data FOLDER"),
         (["--suite", ","], "--suite names nothing"),
         (["--tasks", "cola"], "add one of glue, msgs, msgs-ours"),
-        (["--set", "temperature=0"], "a temperature of 0 was given"),
         (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
         (["--suite", "msgs-ours", "--plan", "0-"], "0-"),
-        (["--suite", "msgs-ours", "--learning-rate", "0"], "a learning rate of 0 was given; give one above 0"),
         (["--suite", "msgs-ours", "--train", "heads"], "did you mean head"),
     ],
 )

@@ -50,7 +50,6 @@ def few_examples() -> Iterator[None]:
         (("--shares", "1/2,0.5"), "--shares names 0.5 twice"),
         (("--bias", "1,1"), "--bias names 1 twice"),
         (("--set", "glue_tasks=rte"), "it is read with --glue"),
-        (("--glue", ".", "--set", "glue_learning_rate=0"), "give one above 0"),
         (("--set", "target_score=2"), "takes a number from -1 up to 1"),
     ],
 )

@@ -87,7 +87,6 @@ def test_an_option_replaces_a_setting_of_the_recipe() -> None:
         (("layershuffle",), {"prediction_token": "mean"}, "it is read by layershuffle-predict"),
         (("layershuffle",), {"position_table": "shared"}, "it is read by layershuffle-position"),
         (("layershuffle",), {"position_dropout": 0.1}, "it is read by layershuffle-position"),
-        (("layershuffle-position",), {"position_dropout": 1.0}, "--position-dropout is a probability below 1"),
         (("baseline",), {"evals": 3}, "the baseline is validated once, at its end"),
         (("layerdrop",), {"drop_rate": 2.0}, "is a probability from 0"),
         (("layerdrop",), {"draft": "0 1"}, "--set draft does nothing here: it is read by draft"),

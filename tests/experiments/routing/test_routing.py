@@ -167,7 +167,7 @@ def test_a_prompt_is_what_stands_before_the_answer(stack: Stack, folder: Path) -
     ("changes", "words"),
     [
         ({"budget": "ms=0.8x"}, "priced in layers"),
-        ({"moves": ("merge",)}, "drop and repeat"),
+        ({"moves": ("merge",)}, "drop, repeat and reorder"),
         ({"margin": 0.0}, "above 0"),
         ({"tasks": ()}, "--tasks NAMES"),
         ({"tasks": ("a", "a")}, "twice"),

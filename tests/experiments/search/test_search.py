@@ -180,6 +180,22 @@ def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_p
     assert result.front
 
 
+@pytest.mark.parametrize("method", first_fast(["evolve", "greedy"]))
+def test_layers_of_another_model_are_among_the_moves(
+    stack: Stack, corpus: Corpus, tmp_path: Path, method: str
+) -> None:  # fmt: skip
+    other = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=3)
+    other.save_pretrained(tmp_path / "other")
+    result = layerwise.search(
+        stack, corpus, "layers=1x", source=(str(tmp_path / "other"),), method=method, run=tmp_path / "run", **SMALL
+    )
+    plans = map(Plan.parse, Rows(result.rows).where(metric="price").axis("plan"))
+    assert {source for plan in plans for source in plan.sources()} == {"b"}
+    assert len(result.best.steps()) == DEPTH
+    with Run.open(tmp_path / "run") as run:
+        assert any(family.startswith("b:") for family in run.manifest.families)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -190,6 +206,7 @@ def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_p
         ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
         ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
         ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
+        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "takes no layers of other models"),
         ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),
     ],
 )

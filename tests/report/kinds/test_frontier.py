@@ -8,6 +8,7 @@ import pytest
 
 from layerwise.report import ReportData, render, terminal_lines
 from layerwise.report.kinds.frontier import ARMS, FRONTIER_KIND, SLOTS, every_verdict, headline
+from layerwise.report.marks import Mark
 from layerwise.results.rows import Note, Score
 from tools.golden.outputs import stored
 
@@ -59,7 +60,9 @@ def test_what_is_not_resolvable_is_named_with_what_would_resolve_it() -> None:
 
 
 def test_every_arm_has_a_colour_of_its_own_and_a_line_through_what_no_quicker_point_matches() -> None:
-    (picture,) = FRONTIER_KIND.sections[0].parts[0].pictures(RUN)  # type: ignore[union-attr]
+    mark = FRONTIER_KIND.sections[0].parts_of(RUN)[0]
+    assert isinstance(mark, Mark)
+    (picture,) = mark.pictures(RUN)
     traces = picture.variants[0,].traces
     dots = [trace for trace in traces if trace["mode"] == "markers"]
     assert len({(trace["marker"]["color"], *trace["marker"]["symbol"]) for trace in dots}) == len(dots) == len(ARMS)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from layerwise.report import ReportData
-from layerwise.report.kind import Beside
 from layerwise.report.kinds.rehearsal import REHEARSAL_KIND, SIMULATION_KIND, findings
 from layerwise.report.marks import Mark
 from layerwise.results.rows import Score
@@ -36,9 +35,9 @@ def test_where_all_requests_were_refused_the_sentence_says_so() -> None:
 
 
 def test_what_guessing_scores_is_drawn_at_every_level() -> None:
-    beside = REHEARSAL_KIND.sections[0].parts[0]
-    assert isinstance(beside, Beside)
-    quality = next(beside.marks[0].pictures(RUN))
+    mark = REHEARSAL_KIND.sections[0].parts_of(RUN)[0]
+    assert isinstance(mark, Mark)
+    quality = next(mark.pictures(RUN))
     (guessed,) = (trace for trace in quality.variants[0, 0].traces if trace["name"] == "always the commonest class")
     assert (guessed["x"], guessed["y"]) == ([0.0, 1.0, 2.0], [10.0, 10.0, 10.0])
 
@@ -52,7 +51,7 @@ def simulated() -> ReportData:
 
 
 def test_a_simulation_has_a_picture_for_each_quantity() -> None:
-    marks = (part for part in SIMULATION_KIND.sections[0].parts if isinstance(part, Mark))
+    marks = (part for part in SIMULATION_KIND.sections[0].parts_of(simulated()) if isinstance(part, Mark))
     drawn = {
         (picture.alternative, trace["name"]): trace["y"]
         for mark in marks

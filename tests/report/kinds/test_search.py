@@ -42,3 +42,13 @@ def test_a_search_that_was_stopped_says_so() -> None:
     left = replace(RUN, scores=tuple(RUN.rows.where(measure="latency")))
     assert "no plan was chosen yet" in render(left)
     assert list(findings(left)) == []
+
+
+def test_a_plan_over_several_models_is_saved_with_all_of_them_and_not_healed() -> None:
+    def following(plan: str) -> list[str]:
+        rows = (replace(row, plan=plan) if row.metric == "chosen" else row for row in RUN.scores)
+        manifest = {**RUN.manifest, "experiment": {"source": ["other"]}}
+        return [str(each) for each in SEARCH_KIND.following(replace(RUN, scores=tuple(rows), manifest=manifest))]
+
+    assert following("0 b:1") == ['Save it: layerwise save tiny other --plan "0 b:1" --output FOLDER']
+    assert following("0 1")[0] == 'Heal it: layerwise heal tiny --plan "0 1"'

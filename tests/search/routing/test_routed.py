@@ -134,6 +134,19 @@ def test_candidates_keep_the_prefix_and_stand_in_the_order_of_their_cost() -> No
     assert (costs[0], costs[-1]) == (3, 7)  # half of the layers, and a quarter more
 
 
+def test_orders_are_candidates_where_prompts_need_them() -> None:
+    """Half of the questions want the layer 4 before the layer 3: no plan in the trained order answers both halves."""
+
+    def measured(plans: Sequence[Plan]) -> dict[Plan, Numbers]:
+        pairs = {plan: [layer for layer in plan.order() if layer in (3, 4)] for plan in plans}
+        return {plan: np.repeat([1.0 * (pair == [3, 4]), 1.0 * (pair == [4, 3])], 4) for plan, pair in pairs.items()}
+
+    plans = candidate_plans(measured, 6, 2, ("drop", "reorder"), 2)
+    assert {plan.order() for plan in plans if len(plan.order()) == 6} == {(0, 1, 2, 3, 4, 5), (0, 1, 2, 4, 3, 5)}
+    assert any(plan.order()[-2:] == (4, 3) for plan in plans if len(plan.order()) == 4)
+    assert all(keeps(plan, 2) for plan in plans)
+
+
 def test_a_plan_without_finite_scores_is_no_candidate() -> None:
     def measured(plans: Sequence[Plan]) -> dict[Plan, Numbers]:
         return {plan: scores for plan, scores in planted(plans).items() if 5 in plan.order()}

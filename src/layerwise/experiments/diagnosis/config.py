@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import MeasureError, RunError, near_matches
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
+from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.results.run import is_run
@@ -53,6 +53,8 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
         "./my-model --text texts/ --parts racing --budget 50000",
     )
 
+    ALTERNATIVES: ClassVar = (Alternatives(("all_layers", "recovery_layers"), "say which layers recover"),)
+
     parts: tuple[str, ...] = option(
         PARTS, f"Parts to carry out, from: {', '.join(PARTS)}; all by default.", metavar="NAMES"
     )
@@ -60,7 +62,7 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
         None, "Stop reading text for a layer when its verdict is settled, after N tokens at the latest.", metavar="N",
         least=1, rare=True, needs="parts=ablation|racing|agreement|pruning",
     )  # fmt: skip
-    min_effect: float = option(MIN_EFFECT, metavar="NATS", rare=True)
+    min_effect: float = option(MIN_EFFECT, metavar="NATS", rare=True, above=0)
     curve_tokens: int = option(
         CURVE_TOKENS, "Scored tokens for curves and sets of layers.", metavar="N", least=1,
         needs="parts=predictability|manipulation|pruning", setting=True,
@@ -74,15 +76,14 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
     )  # fmt: skip
     recovery_layers: tuple[int, ...] = option(
         (), "Layers that recover; by default up to twelve, spread evenly.", metavar="NUMBERS", needs="parts=recovery",
-        setting=True,
-    )  # fmt: skip
+        setting=True, least=0)  # fmt: skip
     recovery_rate: float = option(
-        LAYER_RATE, "Learning rate of a layer that recovers alone.", metavar="X", needs="parts=recovery", setting=True
-    )
+        LAYER_RATE, "Learning rate of a layer that recovers alone.", metavar="X", needs="parts=recovery", setting=True,
+        above=0,
+    )  # fmt: skip
     recovery_model_rate: float = option(
         MODEL_RATE, "Learning rate where the whole model is trained, with --all-layers.", metavar="X",
-        needs="parts=recovery", setting=True,
-    )  # fmt: skip
+        needs="parts=recovery", setting=True, above=0)  # fmt: skip
 
     def check(self) -> None:
         """Raise `MeasureError` for an unknown part and for one whose needs are not among the parts.
@@ -103,22 +104,6 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
             lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
             if lacking:
                 raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
-        self._check_recovery()
-        if not self.min_effect > 0:
-            raise MeasureError(
-                f"--min-effect is the smallest effect that counts, and {self.min_effect:g} nats were given; use a "
-                f"positive one, such as {MIN_EFFECT:g}"
-            )
-
-    def _check_recovery(self) -> None:
-        """Raise `MeasureError` for layers that are named and all of them too, and for rates that are not above 0."""
-        if self.all_layers and self.recovery_layers:
-            raise MeasureError("--all-layers lets every layer recover, and --recovery-layers some; give one of them")
-        if any(layer < 0 for layer in self.recovery_layers):
-            raise MeasureError(f"--recovery-layers takes layers from 0 up; found {min(self.recovery_layers)}")
-        for flag, rate in (("rate", self.recovery_rate), ("model-rate", self.recovery_model_rate)):
-            if not rate > 0:
-                raise MeasureError(f"--recovery-{flag} is a learning rate, above 0, such as 5e-4; found {rate:g}")
 
     def ordered_parts(self) -> tuple[str, ...]:
         """The parts in the order in which they are carried out, whatever order they were named in.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from layerwise.bounded import kind_of, named
-from layerwise.errors import DataError, MeasureError, RunError, TrainError, near_matches
+from layerwise.errors import DataError, RunError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.fine_tuning import FineTuningOptions
@@ -81,7 +81,9 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
     suite: tuple[str, ...] = option(("pairs",), metavar="NAMES", empty=True)
     data: Path | None = option(None, metavar="FOLDER")
     password: str | None = option(None, metavar="TEXT", setting=True)
-    temperature: float = option(1.0, "Temperature of the softmax that scores a sentence.", metavar="X", setting=True)
+    temperature: float = option(
+        1.0, "Temperature of the softmax that scores a sentence.", metavar="X", setting=True, above=0
+    )
     too_long: Literal["refuse", "skip"] = option(
         "refuse", "What is done about sentences longer than the model's positions.", setting=True
     )
@@ -104,12 +106,6 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
                 "--suite"
             )
         self.check_plans()
-        if self.learning_rate is not None and self.learning_rate <= 0:
-            raise TrainError(
-                f"a learning rate of {self.learning_rate:g} was given; give one above 0 (5e-5 is the usual)"
-            )
-        if not self.temperature > 0:
-            raise MeasureError(f"a temperature of {self.temperature:g} was given; give one above 0 (1 is the usual)")
         if self.run is not None and is_run(self.model):
             raise RunError(f"the rows go into the run that was given, {self.model}: leave out --run {self.run}")
 

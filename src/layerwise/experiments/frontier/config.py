@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.run import TimingOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.options.timing import TimingOptions
 from layerwise.experiments.reporter import Reporter, waiting
 
 if TYPE_CHECKING:

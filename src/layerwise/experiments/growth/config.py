@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import LoadingOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import (
     OptimizationOptions,
     TrainingOptions,
@@ -50,17 +48,14 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Clust
     )  # fmt: skip
     from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.", rare=True)
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
-    max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X", rare=True)
+    max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X", rare=True, above=0)
     seeds: int = seeds_option(1)
     steps: int | None = steps_option()
-    epochs: float | None = option(None, metavar="X")
+    epochs: float | None = option(None, metavar="X", above=0)
 
     def check(self) -> None:
-        """Raise `TrainError` for `--set` of another form than NAME=VALUE, and for epochs that are none."""
+        """Raise `TrainError` for `--set` of another form than NAME=VALUE."""
         self.trainer_arguments(self.device)
-        for flag, value in (("--epochs", self.epochs), ("--max-epochs", self.max_epochs)):
-            if value is not None and value <= 0:
-                raise TrainError(f"{flag} is {value:g}; write a number above 0")
 
 
 @dataclass(frozen=True, kw_only=True)

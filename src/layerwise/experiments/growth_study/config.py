@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Inputs, Reads
 from layerwise.experiments.growth.config import GrowthExperiment
 from layerwise.experiments.growth_study.arms import ARMS, HALF_BUDGET, ordered_arms, shortened
@@ -40,33 +39,22 @@ class GrowthStudy(GrowthExperiment):
 
     arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
     learning_rates: tuple[float, ...] = option(
-        (), metavar="NUMBERS",
-    )  # fmt: skip
+        (), metavar="NUMBERS", above=0)  # fmt: skip
     warmups: tuple[float, ...] = option(
         (), "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
-        "double, where rates are swept.", metavar="NUMBERS", setting=True,
-    )  # fmt: skip
+        "double, where rates are swept.", metavar="NUMBERS", setting=True, least=0, below=1)  # fmt: skip
     shorter: float = option(
         HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE",
-        setting=True,
-    )  # fmt: skip
+        setting=True, above=0, below=1)  # fmt: skip
     sweep_seeds: int = option(
         1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000, setting=True
     )
     seeds: int = seeds_option(3)
 
     def check(self) -> None:
-        """Raise `TrainError` for arms that make no study, and for learning rates that are not above 0."""
+        """Raise `TrainError` for arms that make no study."""
         super().check()
         self.chosen_arms()
-        if any(rate <= 0 for rate in self.learning_rates):
-            given = ",".join(f"{rate:g}" for rate in self.learning_rates)
-            raise TrainError(f"--learning-rates takes numbers above 0, as in 5e-4,1e-3,2e-3; found {given}")
-        if any(not 0 <= warmup < 1 for warmup in self.warmups):
-            given = ",".join(f"{warmup:g}" for warmup in self.warmups)
-            raise TrainError(f"--warmups takes shares of the steps, from 0 and below 1, as in .05,.1,.2; found {given}")
-        if not 0 < self.shorter < 1:
-            raise TrainError(f"--shorter is a share of uniform's steps, above 0 and below 1, not {self.shorter:g}")
 
     def chosen_arms(self) -> tuple[str, ...]:
         """The arms, uniform first."""

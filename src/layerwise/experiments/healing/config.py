@@ -11,7 +11,7 @@ from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, R
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import LoadingOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import PublishingOptions
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
@@ -78,10 +78,9 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         None, "Also heal with 1 to N middle layers skipped.", metavar="N", least=1, most=1_000, rare=True
     )
     learning_rates: tuple[float, ...] = option(
-        (), metavar="NUMBERS", rare=True,
-    )  # fmt: skip
+        (), metavar="NUMBERS", rare=True, above=0)  # fmt: skip
     steps: int | None = steps_option()
-    epochs: float | None = option(None)
+    epochs: float | None = option(None, above=0)
     seeds: int = seeds_option(3)
 
     def check(self) -> None:
@@ -95,11 +94,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         for name in self.controls:
             if name not in CONTROLS:
                 raise TrainError(f"there is no control {name[:40]!r}; {near_matches(name, CONTROLS)}")
-        if any(rate <= 0 for rate in self.learning_rates):
-            given = ",".join(f"{rate:g}" for rate in self.learning_rates)
-            raise TrainError(f"--learning-rates takes numbers above 0, as in 3e-4,1e-3; found {given}")
-        if self.epochs is not None and self.epochs <= 0:
-            raise TrainError(f"--epochs is {self.epochs:g}; write a number above 0")
         self.trainer_arguments(self.device)
         self.check_repository()
 

@@ -46,9 +46,9 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
         help="Run with trained models, or the folder of one model.", metavar="RUN_OR_MODEL", positional=True,
         is_location=True,
     )  # fmt: skip
-    keep: float | None = option(None, "Share of the edges to keep.", metavar="SHARE", needs="!suite")
+    keep: float | None = option(None, "Share of the edges to keep.", metavar="SHARE", needs="!suite", above=0, most=1)
     tolerance: float | None = option(
-        None, "Cut until the loss has risen by so much, in nats.", metavar="NATS", needs="!suite"
+        None, "Cut until the loss has risen by so much, in nats.", metavar="NATS", needs="!suite", least=0
     )
     rounds: int = option(
         1, "How often the edges that are left are ranked anew.", metavar="N", least=1, most=1_000,
@@ -64,8 +64,7 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
     tasks: tuple[str, ...] = option((), metavar="NAMES", rare=True, needs="suite=msgs|msgs-ours")
     learning_rate: float = option(
         3e-4, "Learning rate of the fine-tuning on those tasks.", metavar="X", needs="suite=msgs|msgs-ours",
-        setting=True,
-    )  # fmt: skip
+        setting=True, above=0)  # fmt: skip
     removal: Literal["renormalise", "zero"] = option(
         "renormalise",
         "What the rest of a row does when one of its weights is set to zero: sum to one again, or stay.",
@@ -81,8 +80,6 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
 
     def check(self) -> None:
         """Raise `MeasureError` for a cut that cannot be, and `RunError` for a run beside a run."""
-        if not self.learning_rate > 0:
-            raise MeasureError(f"--learning-rate is above 0, such as 3e-4, not {self.learning_rate:g}")
         for name in self.suite:
             if name not in SUITES:
                 raise DataError(f"edges cannot be cut for {name!r}; {near_matches(name, SUITES)}")
@@ -92,10 +89,6 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
             raise MeasureError(
                 f"nothing is cut that could be written to {self.output}: give --keep SHARE or --tolerance NATS"
             )
-        if self.keep is not None and not 0 < self.keep <= 1:
-            raise MeasureError(f"--keep is the share of the edges to keep, between 0 and 1, not {self.keep:g}")
-        if self.tolerance is not None and self.tolerance < 0:
-            raise MeasureError(f"--tolerance is a rise of the loss in nats, 0 or more, not {self.tolerance:g}")
         if self.run is not None and is_run(self.model):
             raise RunError(f"the rows go into the run that was given, {self.model}: leave out --run {self.run}")
 

@@ -55,7 +55,6 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
     def check(self) -> None:
         """Raise `TrainError` for shares that are none, and for a bias or a share that is given twice."""
         super().check()
-        self.check_glue()
         for flag, given in (("--bias", self.bias), ("--shares", self.share_values())):
             twice = [each for each in given if given.count(each) > 1]
             if twice:

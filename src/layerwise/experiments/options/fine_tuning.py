@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from layerwise.errors import TrainError
 from layerwise.experiments.option import option
 from layerwise.experiments.options.training import changed
 
@@ -18,7 +17,7 @@ class FineTuningOptions:
     tasks: tuple[str, ...] = option((), metavar="NAMES")
     seeds: int = option(3, metavar="N", least=1, most=1_000)
     train: Literal["all", "head"] = option("all", "Weights that learn: all, or the new head alone.", rare=True)
-    learning_rate: float | None = option(None, metavar="X")
+    learning_rate: float | None = option(None, metavar="X", above=0)
     batch_size: int | None = option(None, metavar="N", least=1, rare=True)
     epochs: int | None = option(None, metavar="N", least=1)
     patience: int | None = option(
@@ -45,7 +44,7 @@ class GlueOptions:
         (), "Tasks of --glue; all that it holds by default.", metavar="NAMES", needs="glue", setting=True
     )
     glue_learning_rate: float | None = option(
-        None, "Peak learning rate on GLUE; 5e-5 by default.", metavar="X", needs="glue", setting=True
+        None, "Peak learning rate on GLUE; 5e-5 by default.", metavar="X", needs="glue", setting=True, above=0
     )
     glue_batch_size: int | None = option(
         None, "Examples in a step on GLUE; 32 by default.", metavar="N", least=1, needs="glue", setting=True
@@ -71,13 +70,6 @@ class GlueOptions:
         None, "Selection score to which steps and seconds of fine-tuning are counted; by default the last that every "
         "fine-tuning of the backbone reaches.", metavar="X", least=-1, most=1, setting=True,
     )  # fmt: skip
-
-    def check_glue(self) -> None:
-        """Raise `TrainError` for a learning rate that is not above 0."""
-        if self.glue_learning_rate is not None and self.glue_learning_rate <= 0:
-            raise TrainError(
-                f"a learning rate of {self.glue_learning_rate:g} on GLUE was given; give one above 0 (5e-5 is usual)"
-            )
 
     def glue_changes(self) -> dict[str, Any]:
         """The settings of a fine-tuning on GLUE that these options replace, by the names of `FineTuningConfig`."""

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import DeviceOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 

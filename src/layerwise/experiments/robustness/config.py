@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from layerwise.errors import RunError, TrainError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Prepared, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, changed
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan.checks import LAYER_LIMIT
@@ -97,8 +96,9 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         "per-layer", "Embeddings of layershuffle-position; its published code has shared ones.", setting=True
     )
     position_dropout: float = option(
-        0.0, "Dropout in layershuffle-position, whose paper states no rate.", metavar="X", least=0, setting=True
-    )
+        0.0, "Dropout in layershuffle-position, whose paper states no rate.", metavar="X", least=0, setting=True,
+        below=1,
+    )  # fmt: skip
     prediction_loss: Literal["sum", "mean"] = option(
         "sum", "Loss of layershuffle-predict over layers; its published code takes the mean.", setting=True
     )
@@ -117,11 +117,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         """Raise `TrainError` for methods and settings that no training can have."""
         for name in named_methods(self.methods):
             _check_method(name)
-        if self.position_dropout >= 1:
-            raise TrainError(
-                f"--position-dropout is a probability below 1; {self.position_dropout:g} would leave nothing of the "
-                "position: write 0.1"
-            )
         self.recipes(Settings(), LAYER_LIMIT)
         self.trainer_arguments(self.device)
         self.check_repository()

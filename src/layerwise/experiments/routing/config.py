@@ -60,8 +60,8 @@ class Routing(ModelOptions, Experiment):
 
         if Budget.parse(self.budget).unit != "layers":
             raise OptionError(f"--budget {self.budget}: a router's plans are priced in layers; write layers=0.9x")
-        if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat"}:
-            raise OptionError("--moves takes drop and repeat; give other candidates with --plan")
+        if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat", "reorder"}:
+            raise OptionError("--moves takes drop, repeat and reorder; give other candidates with --plan")
         for text in self.plan:
             given_plan(text)
         RoutingCriterion(self.margin)

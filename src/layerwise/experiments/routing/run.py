@@ -184,7 +184,7 @@ class PreparedRouting(Prepared):
             run.store.replace_scores(measure, rows)
         run.store.replace_scores("run", [size_row(self.stack)])
         self._save(run, tables, time)
-        groups = [[(None, name) for name in self.names], pairs]
+        groups: list[list[made.Sets]] = [[(None, name) for name in self.names], [*pairs]]
         # Last, because these rows say that the routing is complete.
         verdicts = made.verdict_rows(
             scores[ROUTE], groups, self.config.objective, RoutingCriterion(self.config.margin), self.limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -12,11 +13,13 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
+from layerwise.plan.source import source_name
 from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, check_moves
 
 if TYPE_CHECKING:
     from layerwise.experiments.search.run import PreparedSearch
+    from layerwise.stack import Stack
 
 Method = Literal["greedy", "evolve", "optuna", "one-shot"]
 
@@ -34,6 +37,7 @@ class Search(ModelOptions, TextOptions, Experiment):
         "demo --budget layers=9",
         "org/name --text texts/ --budget layers=0.75x",
         "./my-model --text texts/ --budget ms=0.75x --phase decode",
+        "./first --source ./second --text texts/ --budget layers=1x",
     )
     READS: ClassVar = (
         Reads(
@@ -45,6 +49,9 @@ class Search(ModelOptions, TextOptions, Experiment):
 
     budget: str = option(metavar="BUDGET")
     moves: tuple[str, ...] = option(("drop",), metavar="NAMES")
+    source: tuple[str, ...] = option(
+        (), "Another model, built alike, whose layers may stand in; repeat for more.", metavar="MODEL", repeated=True
+    )
     method: Method = option("greedy", "How it is looked for.")
     width: int = option(3, metavar="N", least=1, most=64, rare=True, needs="method=greedy")
     second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
@@ -61,6 +68,10 @@ class Search(ModelOptions, TextOptions, Experiment):
             raise OptionError("--method evolve exchanges layers and halves; name --moves drop,halves, or use greedy")
         if self.method == "one-shot" and moves != ("drop",):
             raise OptionError("--method one-shot leaves out whole layers; leave --moves out, or use greedy")
+        if self.source and self.method not in ("greedy", "evolve"):
+            raise OptionError(
+                f"--method {self.method} takes no layers of other models; leave --source out, or use greedy or evolve"
+            )
         if not set(moves) & set(CHEAPER):
             raise OptionError(
                 f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join(CHEAPER)} as well"
@@ -75,11 +86,29 @@ class Search(ModelOptions, TextOptions, Experiment):
         """Whether milliseconds are measured."""
         return self.latency or Budget.parse(self.budget).unit == "ms"
 
+    def with_sources(self, stack: Stack, reporter: Reporter) -> Stack:
+        """`stack` with the layers of the other models within reach, as b, c, ...: the names that `save` gives them.
+
+        Raises `ModelError` for a model that is not built alike.
+        """
+        if not self.source:
+            return stack
+        from layerwise.experiments.opening import open_model
+        from layerwise.stack import Stack
+
+        named = {source_name(0): stack}
+        for number, location in enumerate(self.source, start=1):
+            with waiting(reporter, f"loading {location}"):
+                named[source_name(number)] = open_model(self, model=location, dtype=self.dtype)
+        able = copy.copy(stack)
+        able.sources = Stack.with_sources(named).sources
+        return able
+
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSearch:
         """Open the model, tokenize and divide the text, and count what the search costs at most."""
         from layerwise.experiments.search.run import PreparedSearch
 
         corpus = inputs.corpus or self.corpus(self.model)
-        stack = inputs.stack or self.open_model(reporter)
+        stack = self.with_sources(inputs.stack or self.open_model(reporter), reporter)
         with waiting(reporter, f"tokenizing {corpus.name}"):
             return PreparedSearch(self, stack, corpus)

@@ -28,7 +28,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import CHOSEN, LATENCY, SEARCH, SEARCH_ROUND
 from layerwise.search import timing
-from layerwise.search.averaging import with_averages
+from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.cost import Spent, WorstCase
@@ -42,7 +42,7 @@ from layerwise.search.one_shot import RANDOM_SETS, one_shot_plans, random_sets, 
 from layerwise.search.prices import PlanPrices
 from layerwise.search.rungs import Evaluator, Round, RungSettings, mean_losses
 from layerwise.search.texts import by_document, divided_text, grown
-from layerwise.stack import Stack
+from layerwise.stack import Stack, weight_hash
 
 REPORTED = 12
 """Plans of a front that are measured on the report text, for each unit."""
@@ -95,7 +95,10 @@ class PreparedSearch(Prepared):
         timed = (str(self.setting),) if config.times else ()
         return provenance(
             self.stack, self.text,
-            families=("search", str(self.budget), *self.moves, config.method, f"width:{config.width}", *timed),
+            families=(
+                "search", str(self.budget), *self.moves, config.method, f"width:{config.width}", *timed,
+                *(f"{name}:{weight_hash(self.stack.sources[name].model)[:16]}" for name in foreign(self.stack)),
+            ),
             tasks=second, seed=config.seed, settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
         )  # fmt: skip
 
@@ -104,12 +107,13 @@ class PreparedSearch(Prepared):
         unit, depth = self.budget.unit, self.stack.depth
         whole = prices.of_plan(Plan.identity(depth), unit)
         limit = self.budget.limit(whole)
-        if limit >= whole and set(self.moves) <= set(CHEAPER):
+        others = foreign(self.stack)
+        if limit >= whole and set(self.moves) <= set(CHEAPER) and not others:
             raise OptionError(
                 f"--budget {self.budget} leaves room for the whole model, which costs {whole:g} {unit}: nothing has to "
                 "be left out; give less"
             )
-        return Space(depth, self.moves, lambda plan: prices.of_plan(plan, unit), limit)
+        return Space(depth, self.moves, lambda plan: prices.of_plan(plan, unit), limit, others)
 
     def describe(self) -> Iterator[str]:
         """The model, the text and its parts, and what the search costs at most."""

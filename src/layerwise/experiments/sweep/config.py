@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
 from layerwise.experiments.options.plans import PlanOptions, families_option
+from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 

@@ -10,7 +10,7 @@ from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.options.timing import TimingOptions
+from layerwise.experiments.options.run import TimingOptions
 from layerwise.experiments.reporter import Reporter
 
 if TYPE_CHECKING:

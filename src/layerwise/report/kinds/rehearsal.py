@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
-from layerwise.report.kind import Beside, Column, Kind, Pivot, Says, Section
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Lines
 from layerwise.report.page.wording import listed
 from layerwise.report.show import Show
@@ -55,7 +55,7 @@ def curves(data: ReportData) -> Iterator[Score]:
 
 
 def findings(data: ReportData) -> Iterator[str]:
-    """For each arm what the loss of half of the nodes, or of the number next to it, costs."""
+    """For each arm what the loss of half of the nodes, or of the number next to it, costs; and what guessing scores."""
     rows = levels(data)
     nodes = data.rows.value(measure=REHEARSAL, metric=NODES) or 0.0
     deaths = [dead for dead in rows.axis("amount") if dead]
@@ -66,13 +66,9 @@ def findings(data: ReportData) -> Iterator[str]:
         for condition in rows.where(arm=arm).axis("condition"):
             own = rows.where(arm=arm, condition=condition, amount=dead)
             yield from _costs(own, f"{arm}, {dead:g} of {nodes:g} nodes dead, {condition}", rows.axis("metric"))
-
-
-def guessed(data: ReportData) -> Iterator[str]:
-    """What guessing scores, where that is known."""
     show = QUALITY["accuracy"][1]
     for value in dict.fromkeys(map(show.text, data.rows.where(measure=REHEARSAL, against=COMMONEST))):
-        yield f"Dashed: always naming the commonest class scores {value} %."
+        yield f"Always naming the commonest class scores {value} %."
 
 
 def _costs(rows: Rows, where: str, measured: tuple[str, ...]) -> Iterator[str]:
@@ -141,12 +137,9 @@ REHEARSAL_KIND = Kind(
             anchor=REHEARSAL, title="What is left when nodes die", short="Dead nodes",
             missing="No swarm was rehearsed: layerwise swarm rehearse does.",
             parts=(
-                Beside((
-                    _lines("rehearsal-quality", "Quality by dead nodes", "Score", QUALITY),
-                    _lines("rehearsal-latency", "Latency by dead nodes", "Within", LATENCY, "curves"),
-                )),
-                Says(guessed, terminal=False),
+                _lines("rehearsal-quality", "Quality by dead nodes", "Score", QUALITY),
                 Says(findings),
+                _lines("rehearsal-latency", "Latency by dead nodes", "Within", LATENCY, "curves"),
                 Pivot(
                     title="Every number", derive=levels, folded=True, words=_written,
                     rows={"arm": "arm", "replicas": "condition", "dead": "amount"},

@@ -41,8 +41,8 @@ CANDIDATE, JUDGED = "one plan for all", "judged here"
 SLOTS = {ROUTER: 1, "fixed": 0, "permuted": 3, "oracle": 2, "oracle_of_noise": 5, CANDIDATE: 5, JUDGED: 1}
 DOTTED = Style(line=True, dash="dot", bounds=False, size=7)
 STYLES = {
-    CANDIDATE: Style(faint=True), ROUTER: Style(line=True, size=7), "fixed": Style(line=True, bounds=False, size=7),
-    "permuted": DOTTED, "oracle": DOTTED, "oracle_of_noise": DOTTED,
+    CANDIDATE: Style(faint=True, symbol="circle"), ROUTER: Style(line=True, size=7),
+    "fixed": Style(line=True, bounds=False, size=7), "permuted": DOTTED, "oracle": DOTTED, "oracle_of_noise": DOTTED,
     JUDGED: Style(symbol="star", size=15, bounds=False),
 }  # fmt: skip
 """How the arms of the picture are drawn, the first ones below the others."""
@@ -108,6 +108,9 @@ def findings(data: ReportData) -> Iterator[str]:
             f"Choosing takes {NUMBER.text(router)} ms, which is {LAYERS.text(own_layers)} layers of {layer.value:.3f} "
             "ms; it counts as layers."
         )
+    margin = data.rows.value(measure=ROUTE_VERDICT, metric="margin")
+    if verdicts(data) and margin is not None:
+        yield f"Alike means that the interval lies within {margin:g} on both sides."
 
 
 def _where(row: Score) -> str:
@@ -169,11 +172,6 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.rows.where(measure=ROUTE_PLAN).axis('plan')):,}", "candidates"
 
 
-def _margin(data: ReportData) -> Iterator[str]:
-    margin = data.rows.value(measure=ROUTE_VERDICT, metric="margin")
-    yield from [] if margin is None else [f"The margin is {margin:g}."]
-
-
 def _words(value: object) -> str:
     return ARMS.get(str(value), str(value))
 
@@ -207,7 +205,6 @@ ROUTING_KIND = Kind(
                     ),
                     note="verdicts",
                 ),
-                Says(_margin, terminal=False),
                 Pivot(
                     derive=beside, split="task", rows={"arm": "arm"}, words=_words,
                     columns=(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from layerwise.plan import Plan
 from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Scatter, Style
@@ -49,7 +50,11 @@ ARMS: Mapping[str, str] = {
 """The arms in reading order, as they are called."""
 
 SLOTS = {"searched": 5, FRONT: 0, **{name: at for at, name in enumerate(ARMS, start=1)}, CHOSEN: 6}
-STYLES = {"searched": Style(faint=True), FRONT: Style(line=True), CHOSEN: Style(symbol="star", size=14)}
+STYLES = {
+    "searched": Style(faint=True, symbol="circle"),
+    FRONT: Style(line=True),
+    CHOSEN: Style(symbol="star", size=14),
+}
 MILLI = Show(decimals=3)
 
 
@@ -242,12 +247,16 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _following(data: ReportData) -> Iterator[str]:
-    """The plan is healed, or saved as a model of its own."""
+    """The plan is healed, unless it has layers of several models, or saved as a model of its own."""
     best = chosen(data)
     if best is not None:
-        model = data.manifest.get("model", "MODEL")
-        yield f'Heal it: layerwise heal {model} --plan "{best.plan}"'
-        yield f'Save it: layerwise save {model} --plan "{best.plan}" --output FOLDER'
+        given = data.manifest.get("experiment")
+        options = given if isinstance(given, Mapping) else {}
+        others = options.get("source", ()) if Plan.parse(str(best.plan)).sources() else ()
+        models = " ".join(map(str, (data.manifest.get("model", "MODEL"), *others)))
+        if not others:
+            yield f'Heal it: layerwise heal {models} --plan "{best.plan}"'
+        yield f'Save it: layerwise save {models} --plan "{best.plan}" --output FOLDER'
 
 
 SEARCH_KIND = Kind(

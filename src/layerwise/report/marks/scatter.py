@@ -17,6 +17,7 @@ from layerwise.report.show import NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
+MOST_TICKS = 24
 CROWDED = 1_000
 """From so many points on they are smaller."""
 
@@ -86,8 +87,10 @@ class Scatter(Mark):
         if len(spread) < 2:
             return None
         ends = limits(bounds) or (0.0, 1.0)
+        whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
         bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
-        x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, **({"type": "log"} if self.log else {})}
+        x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
+        x |= {"type": "log"} if self.log else {}
         return framed(
             self.height or 380, [*([diagonal(*ends, "equal")] if self.equal else []), *traces],
             x=bare if self.bare else x,
