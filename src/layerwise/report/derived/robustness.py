@@ -231,7 +231,7 @@ def survival(data: ReportData) -> Survival:
     rows: dict[str, dict[SurvivalCondition, Score]] = {}
     for condition in tested:
         for row in of_arms(data, metric=lead.metric, **condition.where):
-            if row.low is not None and row.high is not None and math.isfinite(row.low + row.value + row.high):
+            if row.low is not None and row.high is not None:
                 rows.setdefault(str(row.arm), {})[condition] = row
     scores = [(condition, row) for own in rows.values() for condition, row in own.items()]
     in_order = [row for condition, row in scores if condition.words == "its own order"] or [row for _, row in scores]
