@@ -162,6 +162,17 @@ def test_sentences_say_what_the_matrix_shows(data: ReportData) -> None:
     assert "Merged from any layers layershuffle has 89.1 % [87.9, 90.3], its members" in summary(merged)
 
 
+def test_arms_that_learned_nothing_are_said_to_have_learned_nothing() -> None:
+    guesses = {
+        condition: row("robustness", "accuracy", 0.11, 0.05, arm="a", condition=condition)
+        for condition in ("sequential", "random")
+    }
+    null = row("robustness", "accuracy", 0.1, against="chance")
+    assert summary(of(null, *guesses.values())).startswith("No arm is distinguishable from chance even in order. ")
+    better = replace(guesses["sequential"], value=0.9, low=0.85, high=0.95)
+    assert summary(of(null, better, guesses["random"])) == "Random order is not survived by a."
+
+
 def test_a_language_model_leads_with_nats_and_its_chance_is_a_uniform_guess_where_its_size_is_known() -> None:
     run = robust.run(8, language=True)
     assert quantity(run) is LOSS
