@@ -78,10 +78,6 @@ ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
 REHEARSAL, REHEARSAL_DRAW = "rehearsal", "rehearsal_draw"
 COMMONEST = "commonest"
 
-# A swarm that is simulated: `amount` is its number of nodes
-
-SIMULATION = "simulation"
-
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"

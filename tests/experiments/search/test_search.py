@@ -206,7 +206,7 @@ def test_layers_of_another_model_are_among_the_moves(
         ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
         ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
         ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
-        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "takes no layers of other models"),
+        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "--source does nothing here"),
         ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),
     ],
 )

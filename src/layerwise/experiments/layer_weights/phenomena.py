@@ -27,7 +27,7 @@ from layerwise.experiments.layer_weights.sentences import phenomena_table
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.interventions.edge_phenomena import EdgeMargins, measured, phenomenon_rows
 from layerwise.measure.interventions.edge_pruning import Wired, alpha_rows, cut, wired_as
 from layerwise.models.elc.encoder import ElcPreTrainedModel
@@ -63,13 +63,13 @@ class PreparedEdgePhenomena(Prepared):
         path = Path(config.model).expanduser()
         self._models: dict[str, Callable[[], WeightedModel]]
         if is_run(path):
-            models = {each.label: each.folder for each in finished_models(path) if has_layer_weights(each.folder)}
+            models = {each.label: each for each in finished_models(path) if has_layer_weights(each.folder)}
             if not models:
                 raise RunError(f"{path} holds no finished model with learned layer weights; {ORIGIN}")
             with Run.open(path) as run:
                 self.manifest = run.manifest
             self.folder = path
-            self._models = {label: partial(self._open, folder) for label, folder in models.items()}
+            self._models = {label: partial(self._open_of_run, each) for label, each in models.items()}
         else:
             reporter.log(f"loading {config.model}")
             model = self._open(path)
@@ -78,6 +78,9 @@ class PreparedEdgePhenomena(Prepared):
 
     def _open(self, folder: Path) -> WeightedModel:
         return open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
+
+    def _open_of_run(self, of: TrainedModel) -> WeightedModel:
+        return replace(self._open(of.folder), arm=of.arm, seed=of.seed)
 
     def _manifest(self, model: WeightedModel) -> Manifest:
         examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)

@@ -21,7 +21,7 @@ from layerwise.experiments.layer_weights.sentences import agreement_sentence, cu
 from layerwise.experiments.layer_weights.sparse import write_sparse
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.interventions.edge_pruning import (
     DRAWS,
     Ranked,
@@ -63,25 +63,26 @@ class PreparedLayerWeights(Prepared):
             self._models = {"all": lambda: opened}
 
     def _take_run(self, folder: Path) -> None:
-        models = {each.label: each.folder for each in finished_models(folder) if has_layer_weights(each.folder)}
+        models = {each.label: each for each in finished_models(folder) if has_layer_weights(each.folder)}
         if not models:
             raise RunError(f"{folder} holds no finished model with learned layer weights; {ORIGIN}")
         if self.config.output is not None and len(models) > 1:
             raise RunError(
                 f"{folder} holds {len(models)} models with learned layer weights, and one is written: give its folder, "
-                f"such as {next(iter(models.values()))}"
+                f"such as {next(iter(models.values())).folder}"
             )
         with Run.open(folder) as run:
             self.manifest = run.manifest
         self.folder = folder
-        self._models = {label: partial(self._open_of_run, model) for label, model in models.items()}
+        self._models = {label: partial(self._open_of_run, each) for label, each in models.items()}
 
     def _open(self, folder: Path) -> Opened:
         model = open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
         return model, examples_of(model, self.config, self._reporter, self._corpus)
 
-    def _open_of_run(self, folder: Path) -> Opened:
-        model = open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
+    def _open_of_run(self, of: TrainedModel) -> Opened:
+        model = open_weighted(of.folder, device=self.config.device, dtype=self.config.dtype)
+        model = replace(model, arm=of.arm, seed=of.seed)
         # The data of a run are those of the model that its trainings began from.
         model.stack.source = replace(model.stack.source, name=self.manifest.model)
         return model, examples_of(model, self.config, self._reporter, self._corpus)

@@ -50,8 +50,9 @@ class Search(ModelOptions, TextOptions, Experiment):
     budget: str = option(metavar="BUDGET")
     moves: tuple[str, ...] = option(("drop",), metavar="NAMES")
     source: tuple[str, ...] = option(
-        (), "Another model, built alike, whose layers may stand in; repeat for more.", metavar="MODEL", repeated=True
-    )
+        (), "Another model, built alike, whose layers may stand in; repeat for more.", metavar="MODEL", repeated=True,
+        rare=True, needs="method=greedy|evolve",
+    )  # fmt: skip
     method: Method = option("greedy", "How it is looked for.")
     width: int = option(3, metavar="N", least=1, most=64, rare=True, needs="method=greedy")
     second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
@@ -68,10 +69,6 @@ class Search(ModelOptions, TextOptions, Experiment):
             raise OptionError("--method evolve exchanges layers and halves; name --moves drop,halves, or use greedy")
         if self.method == "one-shot" and moves != ("drop",):
             raise OptionError("--method one-shot leaves out whole layers; leave --moves out, or use greedy")
-        if self.source and self.method not in ("greedy", "evolve"):
-            raise OptionError(
-                f"--method {self.method} takes no layers of other models; leave --source out, or use greedy or evolve"
-            )
         if not set(moves) & set(CHEAPER):
             raise OptionError(
                 f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join(CHEAPER)} as well"
