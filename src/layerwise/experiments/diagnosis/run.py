@@ -20,8 +20,8 @@ from layerwise.experiments.diagnosis.cost import describe_cost
 from layerwise.experiments.diagnosis.elsewhere import Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.diagnosis.works import diagnosis_works
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter

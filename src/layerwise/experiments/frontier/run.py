@@ -17,8 +17,8 @@ import torch
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, PlanError, UnsupportedModel
+from layerwise.experiments.engines.work import Work, WorkCost, is_short
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work, WorkCost, is_short
 from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.frontier.healed import HEALED, documents_of, given_models, healed_here, opened, plans_to_heal
 from layerwise.experiments.frontier.rows import CHOOSE, DRAFT, REPORT, ArmPoint, point_rows

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.engines.trainings import are_short, evaluation_work, recipe_works, steps_behind
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, folder_name, recorded_steps
 from layerwise.experiments.growth.budget import check_epochs, check_initial_weights
 from layerwise.experiments.growth.config import UNIFORM, GrowthTraining

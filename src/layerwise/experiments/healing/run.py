@@ -15,9 +15,9 @@ from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
 from layerwise.experiments.base_model import base_model
 from layerwise.experiments.documents import divided_documents
+from layerwise.experiments.engines.trainings import are_short, evaluation_work, recipe_works, steps_behind
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.healing.arms import (
     DEMO_EPOCHS,
     SETTINGS,

@@ -9,9 +9,9 @@ from pathlib import Path
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.text.corpus import Corpus
 from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.config import BACKBONE, ElcPretraining
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained

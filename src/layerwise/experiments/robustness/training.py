@@ -14,9 +14,9 @@ from typing import Any
 
 from layerwise.experiments.base_model import BaseModel, base_model
 from layerwise.experiments.cluster.pieces import Telling, carried_out, refuse_unseen
+from layerwise.experiments.engines.trainings import are_short, evaluation_work, recipe_works, steps_behind
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter

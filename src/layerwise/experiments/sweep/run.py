@@ -17,8 +17,8 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.workers import planned_workers
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.reporter import Reporter

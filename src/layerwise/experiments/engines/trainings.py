@@ -10,7 +10,7 @@ from typing import Any
 from torch.utils.data import Subset
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.forecast.work import Work, WorkCost, is_short
+from layerwise.experiments.engines.work import Work, WorkCost, is_short
 from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL

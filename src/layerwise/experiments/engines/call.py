@@ -1,0 +1,37 @@
+"""Rows that are computed once in the life of a run: what a machine takes, or a choice that depends on that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from layerwise.experiments.engines.steps import Session, Unit
+from layerwise.results.rows import Score
+
+
+def _every(row: Score) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Call(Unit[list[Score]]):
+    """The rows of `measure` that are `own`: those that are stored or, where there are none, what `compute()` gives.
+
+    Other rows of the measure stay. `says` is logged before anything is computed.
+    """
+
+    measure: str
+    compute: Callable[[], Iterable[Score]]
+    says: str = ""
+    own: Callable[[Score], bool] = _every
+
+    def carry_out(self, session: Session) -> list[Score]:
+        """Read the rows, or compute and store them."""
+        stored = session.store.scores(self.measure)
+        found = [row for row in stored if self.own(row)]
+        if not found:
+            if self.says:
+                session.reporter.log(self.says)
+            found = list(self.compute())
+            session.store.replace_scores(self.measure, [*stored, *found])
+        return found
