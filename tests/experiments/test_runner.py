@@ -12,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from layerwise.errors import MeasureError, RunError
-from layerwise.experiments.engines.steps import Finished, Outline, Session, Steps, Unit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.reporter import Reporter
@@ -58,7 +58,7 @@ class Counting(Experiment):
         )
         for step in range(self.steps):
             yield from Step(self, step)
-        return Finished([Score("count", "all", "all", "steps", float(self.steps))])
+        return Completed([Score("count", "all", "all", "steps", float(self.steps))])
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Step(Unit[None]):
     config: Counting
     number: int
 
-    def carry_out(self, session: Session) -> None:
+    def carry_out(self, session: UnitSession) -> None:
         config, stored = self.config, session.store.scores("effect")
         if any(score.subject == str(self.number) for score in stored):
             return
@@ -184,7 +184,7 @@ def test_what_a_unit_raises_the_experiment_may_go_on_from(tmp_path: Path, monkey
         try:
             yield from Step(self, 0)
         except MeasureError as refusal:
-            return Finished([Score("count", "all", "all", "steps", 0.0)], {"count": [str(refusal)]})
+            return Completed([Score("count", "all", "all", "steps", 0.0)], {"count": [str(refusal)]})
         raise AssertionError("the step refuses")
 
     monkeypatch.setattr(Counting, "begin", going_on)

@@ -22,7 +22,7 @@ from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.experiments.cluster.ranks import assist, measuring
 from layerwise.experiments.cluster.workers import as_workers_compute, is_spread, spread_over
 from layerwise.experiments.engines.forecast import Forecast, forecast, held_against
-from layerwise.experiments.engines.steps import Finished, Outline, Session, Steps, carry_out
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession, carry_out
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.option import plain
@@ -54,9 +54,9 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
         folder = folder_for(config, outline)
         with spread_over(config, outline, inputs, reporter) as spread:
             if not is_first_process():
-                _help(outline, steps, Session(folder, Silent(), spread=spread))
+                _help(outline, steps, UnitSession(folder, Silent(), spread=spread))
             else:
-                _perform(config, outline, steps, Session(folder, reporter, spread=spread))
+                _perform(config, outline, steps, UnitSession(folder, reporter, spread=spread))
     return Result(folder)
 
 
@@ -90,13 +90,13 @@ def folder_for(config: Experiment, outline: Outline) -> Path:
     return outline.folder or config.run or folder_of(outline.manifest, outline.recipe)
 
 
-def _help(outline: Outline, steps: Steps, session: Session) -> None:
+def _help(outline: Outline, steps: Steps, session: UnitSession) -> None:
     """In another process than the first: take part in trainings, then carry pieces of measurements out."""
     if carry_out(steps, session, lambda: False) is None:
         assist(outline)
 
 
-def _perform(config: Experiment, outline: Outline, steps: Steps, session: Session) -> None:
+def _perform(config: Experiment, outline: Outline, steps: Steps, session: UnitSession) -> None:
     folder, reporter = session.folder, session.reporter
     if not config.overwrite:
         outline.refuse(folder)
@@ -120,7 +120,9 @@ def _perform(config: Experiment, outline: Outline, steps: Steps, session: Sessio
         raise refusal
 
 
-def _complete(config: Experiment, outline: Outline, steps: Steps, session: Session, run: Run) -> MeasureError | None:
+def _complete(
+    config: Experiment, outline: Outline, steps: Steps, session: UnitSession, run: Run
+) -> MeasureError | None:
     """Carry out what is missing and store the rows; returns a refusal that leaves rows to report."""
     expected = _forecast(config, outline, session.folder, run, session.reporter, session.reporter.log)
     with held_against(expected, run, session.reporter), ExitStack() as others:
@@ -133,7 +135,7 @@ def _complete(config: Experiment, outline: Outline, steps: Steps, session: Sessi
         try:
             finished = carry_out(steps, session, measures)
         except MeasureError as error:
-            finished = Finished(refusal=error)
+            finished = Completed(refusal=error)
         assert finished is not None, "the first process carries everything out"
         finished.store(run.store)
         if finished.refusal is not None and outline.is_empty(run):

@@ -20,7 +20,7 @@ from layerwise.errors import MeasureError
 from layerwise.experiments.engines import forecast as module
 from layerwise.experiments.engines import work
 from layerwise.experiments.engines.forecast import LIMIT, forecast
-from layerwise.experiments.engines.steps import Finished, Outline, Session, Steps, Unit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.work import Work, WorkCost
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import configured
@@ -132,7 +132,7 @@ class Expected(Experiment):
         step = Step()
         yield Outline(manifest, lambda: ["a step"], ahead=(step,))
         yield from step
-        return Finished()
+        return Completed()
 
 
 class Step(Unit[None]):
@@ -140,7 +140,7 @@ class Step(Unit[None]):
         if run is None or not run.store.scores("effect"):
             yield Work("a step", lambda seconds: WorkCost(50.0))
 
-    def carry_out(self, session: Session) -> None:
+    def carry_out(self, session: UnitSession) -> None:
         session.store.replace_scores("effect", [Score("effect", "0", "all", "x", 1.0)])
 
 

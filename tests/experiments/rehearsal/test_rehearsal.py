@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from layerwise.experiments.rehearsal.simulation import read_times
 from layerwise.experiments.rehearsal.trial import DeadNodes
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
-from layerwise.results.rows import Score
 
 
 @pytest.mark.parametrize("kill", ["9", "all of them", "60-40%", "0-101%", "-1", ""])
@@ -77,22 +74,8 @@ def test_a_decoder_from_end_to_end(tmp_path: Path) -> None:
     assert by_name["1 of 4 dead, 1 replica", "missing"].value == 3
     assert by_name["1 of 4 dead, 1 replica", "nll_added"].value > 0
     assert by_name["4 of 4 dead, 2 replicas", "refused"].value > 0.4
-    with Run.open(tmp_path / "run") as run:
-        draws = run.store.scores("rehearsal_draw")
-    _forget_the_last_draw(tmp_path / "run", draws)
-    perform(config)
-    with Run.open(tmp_path / "run") as run:
-        assert run.store.scores("rehearsal_draw") == draws
-        assert {(row.task, row.metric): row for row in run.store.scores("rehearsal")} == by_name
     page = (tmp_path / "run" / "report.html").read_text()
     assert "What is left when nodes die" in page
-
-
-def _forget_the_last_draw(folder: Path, draws: list[Score]) -> None:
-    """What is in the store of a rehearsal that was killed before its last draw."""
-    with closing(sqlite3.connect(folder / "run.sqlite")) as database, database:
-        database.execute("DELETE FROM scores WHERE measure = 'rehearsal'")
-        database.execute("DELETE FROM scores WHERE measure = 'rehearsal_draw' AND task = ?", [draws[-1].task])
 
 
 @pytest.mark.nightly

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from layerwise.experiments.engines.steps import Session, Unit
+from layerwise.experiments.engines.steps import Unit, UnitSession
 from layerwise.results.rows import Score
 
 
@@ -14,7 +14,7 @@ def _every(row: Score) -> bool:
 
 
 @dataclass(frozen=True)
-class Call(Unit[list[Score]]):
+class CallUnit(Unit[list[Score]]):
     """The rows of `measure` that are `own`: those that are stored or, where there are none, what `compute()` gives.
 
     Other rows of the measure stay. `says` is logged before anything is computed.
@@ -25,13 +25,13 @@ class Call(Unit[list[Score]]):
     says: str = ""
     own: Callable[[Score], bool] = _every
 
-    def carry_out(self, session: Session) -> list[Score]:
+    def carry_out(self, session: UnitSession) -> list[Score]:
         """Read the rows, or compute and store them."""
         stored = session.store.scores(self.measure)
-        found = [row for row in stored if self.own(row)]
-        if not found:
+        kept = [row for row in stored if self.own(row)]
+        if not kept:
             if self.says:
                 session.reporter.log(self.says)
-            found = list(self.compute())
-            session.store.replace_scores(self.measure, [*stored, *found])
-        return found
+            kept = list(self.compute())
+            session.store.replace_scores(self.measure, [*stored, *kept])
+        return kept

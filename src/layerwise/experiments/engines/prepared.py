@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from layerwise.experiments.engines.steps import Finished, Outline, Session, Steps, Unit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.work import Work
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class _Training(Unit[None]):
     prepared: Prepared
     collective: ClassVar[bool] = True
 
-    def carry_out(self, session: Session) -> None:
+    def carry_out(self, session: UnitSession) -> None:
         self.prepared.spread = session.spread
         self.prepared.train(session.folder, session.reporter)
 
@@ -36,7 +36,7 @@ class _Training(Unit[None]):
 class _Measurement(Unit[None]):
     prepared: Prepared
 
-    def carry_out(self, session: Session) -> None:
+    def carry_out(self, session: UnitSession) -> None:
         self.prepared.spread = session.spread
         assert session.run is not None
         self.prepared.measure(session.run, session.reporter)
@@ -52,4 +52,4 @@ def steps_of(prepared: Prepared) -> Steps:
     )  # fmt: skip
     yield from training
     yield from _Measurement(prepared)
-    return Finished()
+    return Completed()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from layerwise.experiments.engines.steps import Session, Unit
+from layerwise.experiments.engines.steps import Unit, UnitSession
 from layerwise.experiments.engines.work import Work, WorkCost, is_short
 from layerwise.results import Run
 from layerwise.results.rows import Score
@@ -20,7 +20,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Parts:
+class RoundParts:
     """What one piece consists of, to measure what all pieces take: `run` are functions that do a part each.
 
     A part is `passes` of a model, each of so many `operations`.
@@ -32,7 +32,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Rounds(Unit[dict[Key, list[Score]]], Generic[Key]):
+class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
     """The rows of `measure` by piece: those of `pieces` that are missing are measured, and all that are stored come.
 
     `key(row)` tells which piece a row is of. `begin()` is called once, where a piece is missing: it opens and warms up
@@ -44,9 +44,9 @@ class Rounds(Unit[dict[Key, list[Score]]], Generic[Key]):
     key: Callable[[Score], Key]
     begin: Callable[[], Callable[[Key], Iterable[Score]]]
     label: Callable[[Key], str] = lambda piece: "rounds"
-    parts: Parts | None = None
+    parts: RoundParts | None = None
 
-    def carry_out(self, session: Session) -> dict[Key, list[Score]]:
+    def carry_out(self, session: UnitSession) -> dict[Key, list[Score]]:
         """Measure what is missing, piece after piece."""
         kept = self._kept(session.run)
         missing = [piece for piece in self.pieces if piece not in kept]

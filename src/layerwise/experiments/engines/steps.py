@@ -4,7 +4,7 @@
         stack, settings = ...                                   opened, and refused where it cannot be
         yield Outline(manifest, says=..., ahead=(rounds,))      what is known before anything is computed
         times = yield from rounds                               a unit: kept, resumed, shared, priced
-        return Finished(rows_of_rounds(names, settings, times))     stored when all of it is there
+        return Completed(rows_of_rounds(names, settings, times))     stored when all of it is there
 
 A unit keeps what it has finished in the run folder and does not compute it again. The code between units runs again
 whenever a run is resumed: it may depend on the seed, on the options and on what units return, and on nothing else.
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Session:
+class UnitSession:
     """One process at work on an experiment: the folder of its run, who is informed, and which workers there are.
 
     `run` is open in the first process alone; those that only help to train have none.
@@ -86,7 +86,7 @@ class Unit(ABC, Generic[T]):
         return iter(())
 
     @abstractmethod
-    def carry_out(self, session: Session) -> T:
+    def carry_out(self, session: UnitSession) -> T:
         """Do what is missing, keep it as soon as it is there, and return all of it."""
 
 
@@ -134,7 +134,7 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Finished:
+class Completed:
     """What an experiment returns when it is complete: its scores, and notes by what they are about.
 
     They take the place of those of the same measures. With a `refusal` the experiment ends as incomplete once they are
@@ -153,24 +153,24 @@ class Finished:
             store.replace_scores(measure, [score for score in self.scores if score.measure == measure])
 
 
-Steps: TypeAlias = Generator[Outline | Unit[Any], Any, Finished]
+Steps: TypeAlias = Generator[Outline | Unit[Any], Any, Completed]
 """An experiment under way: its outline first, then one unit after the other."""
 
 
-def carry_out(steps: Steps, session: Session, measures: Callable[[], bool]) -> Finished | None:
+def carry_out(steps: Steps, session: UnitSession, measures: Callable[[], bool]) -> Completed | None:
     """Carry the units out, one after the other, behind the outline; returns the rows.
 
-    What a unit raises is raised in the experiment, which may go on with something else. `measures()` is asked once,
+    What a unit raises is raised in the experiment, which may go on with something else. `measures()` is called once,
     before the first unit that is not collective: where it says no, the others are left to another process, and there
     are no rows.
     """
-    asked = False
+    is_measuring = False
     try:
         unit = steps.send(session)
         while True:
             assert isinstance(unit, Unit), "the outline comes once"
-            if not unit.collective and not asked:
-                asked = True
+            if not unit.collective and not is_measuring:
+                is_measuring = True
                 if not measures():
                     return None
             try:
@@ -180,5 +180,5 @@ def carry_out(steps: Steps, session: Session, measures: Callable[[], bool]) -> F
             else:
                 unit = steps.send(result)
     except StopIteration as end:
-        finished: Finished = end.value
+        finished: Completed = end.value
         return finished

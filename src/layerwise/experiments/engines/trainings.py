@@ -1,30 +1,104 @@
-"""The work of trainings and of evaluating what comes of them: a few steps on a copy, and a few examples."""
+"""Trainings from one base model: each resumes by itself in its folder, and any worker can carry one out."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from torch.utils.data import Subset
+from typing import Any, ClassVar
 
 from layerwise.data.splits import Splits
+from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
+from layerwise.experiments.engines.steps import Unit, UnitSession
 from layerwise.experiments.engines.work import Work, WorkCost, is_short
-from layerwise.measure.interventions.accuracy import BATCH, evaluate
-from layerwise.plan import Plan
-from layerwise.results.training_record import FILE, MODEL
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.sentences import duration
+from layerwise.experiments.trainings import training_progress
+from layerwise.measure.workers import Plain
+from layerwise.results import Run
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.stack import Stack
-from layerwise.train.checkpoint_dir import last_checkpoint, steps_of
+from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.recipe import Recipe
-from layerwise.train.training import Base, trainer_of
-from layerwise.train.trial_steps import FEW, training_times
+from layerwise.train.training import Base, train, trainer_of, training_config
+from layerwise.train.trial_steps import training_times
 
 _KEPT = 3
 """Checkpoints that are on disk at once: the last, the best, and the one that is being written."""
 
 _CALLS = 5
 """A step, forward and backward with the optimizer's, beside a pass of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeTraining:
+    """A training of a recipe with a seed: what it is called, and its folder in that of the run."""
+
+    recipe: Recipe
+    seed: int
+    folder: str
+    label: str
+
+    @classmethod
+    def of(cls, recipe: Recipe, seed: int) -> RecipeTraining:
+        """The training of an arm, in `RUN/ARM/seed-N`."""
+        return cls(recipe, seed, f"{recipe.arm}/seed-{seed}", f"{recipe.arm}/{seed}")
+
+
+@dataclass(frozen=True)
+class TrainingsUnit(Unit[list[TrainingRecord]]):
+    """The records of `trainings`, in their order; those that are finished are not trained again.
+
+    `stack` is a model of the size that is trained, `arguments` are further `TrainingArguments`.
+    """
+
+    base: Base
+    stack: Stack
+    splits: Splits
+    trainings: Sequence[RecipeTraining]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    collective: ClassVar[bool] = True
+
+    def refuse(self, folder: Path) -> None:
+        """Raise `TrainError` where the run `folder` holds another training in the place of one of these."""
+        for each in self.trainings:
+            wanted = training_config(self.base, self.splits, each.recipe, each.seed)
+            existing_run(folder / each.folder, wanted)
+
+    def carry_out(self, session: UnitSession) -> list[TrainingRecord]:
+        """Train what is missing; raises what `train` does, and `RunError` where a worker's model is not seen here."""
+        paths = [session.folder / each.folder / MODEL for each in self.trainings]
+        due = [number for number, path in enumerate(paths) if not (path / FILE).is_file()]
+        folder = str(session.folder.absolute())
+        pieces = [{"part": "training", "training": self.trainings[number].folder, "folder": folder} for number in due]
+        for number in carried_out(session.spread, pieces, self.carry_out_piece, session.reporter):
+            each = due[number]
+            refuse_unseen(self.trainings[each].label, session.spread, (paths[each] / FILE).is_file())
+        return [self._train(each, session.folder, session.reporter) for each in self.trainings]
+
+    def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:
+        """Carry out one training, which `carry_out` made a piece of."""
+        training = next(each for each in self.trainings if each.folder == piece["training"])
+        record = self._train(training, Path(piece["folder"]), reporter)
+        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
+        least = f", least validation loss {min(losses):.3f} at step {record.best_step:,}" if losses else ""
+        steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
+        reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{least}")
+
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The trainings that are not finished, by their recipes."""
+        left: dict[str, tuple[Recipe, list[int]]] = {}
+        for each in self.trainings:
+            _, behind = left.setdefault(each.recipe.arm, (each.recipe, []))
+            behind += steps_behind([folder / each.folder])
+        if not are_short(self.stack, self.splits, left):
+            yield from recipe_works(self.base, self.splits, left, self.arguments)
+
+    def _train(self, training: RecipeTraining, folder: Path, reporter: Reporter) -> TrainingRecord:
+        return train(
+            self.base, self.splits, training.recipe, training.seed, folder / training.folder,
+            progress=training_progress(reporter, training.label), arguments=self.arguments,
+        )  # fmt: skip
 
 
 def steps_behind(folders: Sequence[Path]) -> list[int]:
@@ -59,45 +133,19 @@ def recipe_works(
             yield training_work(name, make, behind)
 
 
-def are_short(
-    stack: Stack, splits: Splits, recipes: Mapping[str, tuple[Recipe, Sequence[int]]], evaluated: float = 0.0
-) -> bool:
-    """Whether the trainings, and as many examples as are `evaluated`, are short for any processor."""
+def are_short(stack: Stack, splits: Splits, recipes: Mapping[str, tuple[Recipe, Sequence[int]]]) -> bool:
+    """Whether the trainings are short for any processor."""
     weights = sum(parameter.numel() for parameter in stack.model.parameters())
-    positions = _positions(stack, splits)
     steps = examples = 0.0
     for recipe, behind in recipes.values():
         whole = recipe.steps(len(splits.train))
         left = sum(whole - done for done in behind)
         steps += left
         examples += left * recipe.settings.batch_size
-    passes = steps * _CALLS + evaluated / BATCH
-    return is_short(weights * positions * (6 * examples + 2 * evaluated), passes)
+    return is_short(6.0 * weights * positions(stack, splits) * examples, _CALLS * steps)
 
 
-def evaluation_work(name: str, stack: Stack, splits: Splits, count: float, *, filled_in: bool = False) -> Work:
-    """`count` evaluations of a whole model of this size on the examples to report, by some of them."""
-    examples = len(splits.test)
-
-    def timed(few: int, first: int) -> float:
-        chosen = Subset(splits.test, [(first + number * examples // few) % examples for number in range(few)])
-        begun = time.perf_counter()
-        evaluate(stack, Plan.identity(stack.depth), chosen, splits.collate, filled_in=filled_in)
-        return (time.perf_counter() - begun) / few
-
-    def measure(seconds: float) -> WorkCost:
-        end = time.perf_counter() + seconds
-        timed(min(examples, FEW), 0)  # the first one warms up
-        each = timed(min(examples, FEW), 1)
-        # As many more as there is time for, up to a batch: those of a whole batch take less each.
-        more = min(examples, BATCH, int((end - time.perf_counter()) / each))
-        each = timed(more, 2) if more > FEW else each
-        return WorkCost(count * examples * each, measured_on=f"{max(more, FEW)} of {examples:,} examples")
-
-    return Work(name, measure)
-
-
-def _positions(stack: Stack, splits: Splits) -> int:
+def positions(stack: Stack, splits: Splits) -> int:
     """The positions of one example in the model."""
     example = splits.collate([splits.train[0]])
     if "input_ids" in example:

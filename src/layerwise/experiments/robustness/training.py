@@ -14,7 +14,8 @@ from typing import Any
 
 from layerwise.experiments.base_model import BaseModel, base_model
 from layerwise.experiments.cluster.pieces import Telling, carried_out, refuse_unseen
-from layerwise.experiments.engines.trainings import are_short, evaluation_work, recipe_works, steps_behind
+from layerwise.experiments.engines.evaluations import evaluation_work
+from layerwise.experiments.engines.trainings import are_short, recipe_works, steps_behind
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import given_options
@@ -122,7 +123,7 @@ class PreparedRobustTraining(PreparedRobustness):
         }
         models = sum(len(behind) for _, behind in left.values())
         surveyed = models * self.examples_of_survey()
-        if not models or are_short(self.stack, self.splits, left, surveyed):
+        if not models or are_short(self.stack, self.splits, left):
             return
         yield evaluation_work("surveys", self.stack, self.splits, surveyed / len(self.splits.test))
         yield from recipe_works(self.base, self.splits, left, self.arguments)

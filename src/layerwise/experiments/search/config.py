@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, MOVES, check_moves
-
-if TYPE_CHECKING:
-    from layerwise.experiments.search.run import PreparedSearch
 
 Method = Literal["greedy", "evolve", "optuna", "one-shot"]
 
@@ -30,6 +26,7 @@ class Search(ModelOptions, TextOptions, Experiment):
     """
 
     VERB: ClassVar = "search"
+    RUNS: ClassVar = "search.run:search"
     EXAMPLES: ClassVar = (
         "demo --budget layers=9",
         "org/name --text texts/ --budget layers=0.75x",
@@ -75,12 +72,3 @@ class Search(ModelOptions, TextOptions, Experiment):
     def times(self) -> bool:
         """Whether milliseconds are measured."""
         return self.latency or Budget.parse(self.budget).unit == "ms"
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSearch:
-        """Open the model, tokenize and divide the text, and count what the search costs at most."""
-        from layerwise.experiments.search.run import PreparedSearch
-
-        corpus = inputs.corpus or self.corpus(self.model)
-        stack = inputs.stack or self.open_model(reporter)
-        with waiting(reporter, f"tokenizing {corpus.name}"):
-            return PreparedSearch(self, stack, corpus)

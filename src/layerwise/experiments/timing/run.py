@@ -11,8 +11,8 @@ from functools import partial
 import torch
 
 from layerwise.errors import UnsupportedModel
-from layerwise.experiments.engines.rounds import Parts, Rounds
-from layerwise.experiments.engines.steps import Finished, Outline, Steps
+from layerwise.experiments.engines.rounds import RoundParts, RoundsUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.options.timing import TimingOptions
 from layerwise.experiments.provenance import described, hardware
@@ -62,7 +62,7 @@ def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
     )  # fmt: skip
     yield Outline(manifest, says, ahead=(rounds,))
     times = times_of((yield from rounds), settings)
-    return Finished(rows_of_rounds([str(plan) for plan in plans], settings, times))
+    return Completed(rows_of_rounds([str(plan) for plan in plans], settings, times))
 
 
 def timed_settings(stack: Stack, options: TimingOptions) -> tuple[Setting, ...]:
@@ -90,7 +90,7 @@ def timed_rounds(
     rounds: int,
     also: Callable[[int, RoundTimes], RoundTimes] = lambda number, times: {},
     seed: int = 0,
-) -> Rounds[int]:
+) -> RoundsUnit[int]:
     """So many rounds of everything, and one that warms up in each session of the run.
 
     `also(number, times)` gives times of what is no plan, beside those of a round.
@@ -108,8 +108,8 @@ def timed_rounds(
         return once
 
     operations = 2.0 * numbers_of(stacks[""].model) * settings[0].batch * settings[0].context
-    parts = Parts([partial(own, [plan], settings, 0) for plan in plans], len(settings) * (PASSES + 2), operations)
-    return Rounds(TIME_ROUND, range(rounds), lambda row: int(row.metric), begin, parts=parts)
+    parts = RoundParts([partial(own, [plan], settings, 0) for plan in plans], len(settings) * (PASSES + 2), operations)
+    return RoundsUnit(TIME_ROUND, range(rounds), lambda row: int(row.metric), begin, parts=parts)
 
 
 def times_of(rounds: Mapping[int, Sequence[Score]], settings: Sequence[Setting]) -> list[RoundTimes]:
