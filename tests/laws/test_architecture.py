@@ -175,8 +175,13 @@ def test_plans_and_schedules_are_standard_library_only() -> None:
 
 
 def of_run_folders(path: Path) -> list[str]:
-    """What a file imports of the run folder: everything in `results` but the rows and their units."""
-    pure = ("layerwise.results.rows", "layerwise.results.units")
+    """What a file imports of the run folder: everything in `results` but the rows, their names and units."""
+    pure = (
+        "layerwise.results.rows",
+        "layerwise.results.selection",
+        "layerwise.results.units",
+        "layerwise.results.vocabulary",
+    )
     return [
         name for name in imported_modules(path) if name.startswith("layerwise.results") and not name.startswith(pure)
     ]

@@ -336,7 +336,7 @@ def test_tables_are_strict(store: Store) -> None:
     kinds = store._connection.execute("SELECT name, strict FROM pragma_table_list WHERE type = 'table'").fetchall()
     assert {name for name, strict in kinds if strict} >= {"losses", "scores", "plans", "notes", "sessions"}
     with pytest.raises(sqlite3.IntegrityError, match="cannot store TEXT value in REAL column"):
-        store._connection.execute("INSERT INTO scores VALUES (1, '', '', '', '', 'abc', 0, 0, 0, 0, 0, 0, 0, 1)")
+        store._connection.execute("INSERT INTO losses VALUES (1, 1, 1, 'abc', 1, 1, 1)")
 
 
 @pytest.mark.parametrize(
@@ -365,6 +365,7 @@ def test_tables_are_strict(store: Store) -> None:
         ("UPDATE sessions SET versions = '[]'", "is a list where an object belongs"),
         ("UPDATE sessions SET pid = 'x'", 'is "x" where a whole number belongs'),
         ("ALTER TABLE scores DROP COLUMN mde", "its table scores has no column mde"),
+        ("ALTER TABLE scores DROP COLUMN arm", "was written by an earlier layerwise, whose rows have no column 'arm'"),
         ("DROP TABLE plans", "it has no table plans"),
         ("ALTER TABLE notes RENAME TO n; CREATE VIEW notes AS SELECT * FROM n", "it has no table notes"),
         ("CREATE VIEW guest AS SELECT 1", "holds the view 'guest'"),

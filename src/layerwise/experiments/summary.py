@@ -32,6 +32,10 @@ def summary(data: pages.ReportData) -> str:
     layer weights are worth their cost, a growth run as its arms, the verdict and the claims of its headline.
     """
     evidence = pages.Evidence.of(data)
+    own = [kind for kind in pages.KINDS if kind.is_of(data)]
+    measured = pages.FrontierScores.of(data.scores)
+    if own and not measured.points:
+        return "\n".join(pages.terminal_lines(own[0], data))
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
     rehearsed = pages.RehearsalScores.of(data.scores)
@@ -46,15 +50,8 @@ def summary(data: pages.ReportData) -> str:
     drafted = pages.SpeculationScores.of(data.scores)
     if drafted.chosen is not None:
         return "\n".join(pages.speculation_lines(drafted))
-    healed = pages.HealingScores.of(data.scores)
-    if healed.rows:
-        return "\n".join(pages.healing_lines(healed))
-    measured = pages.FrontierScores.of(data.scores)
     if measured.points:
         return "\n".join(pages.frontier_lines(measured))
-    timed = pages.TimeScores.of(data.scores)
-    if timed.rows:
-        return "\n".join(pages.time_lines(timed))
     pretrained = evidence.pretraining
     if pretrained.measures:
         standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)

@@ -15,14 +15,18 @@ rehearsal    what is left of a swarm as its nodes die
 routing      plans per input beside fixed plans at the same mean layers
 search       the front of a search, and the chosen plan beside its controls
 speculation  what a draft was expected to gain, and what it gained
-healing      what a plan loses, and what training brings back
 frontier     what is lost for the milliseconds that are saved
-timing       how long a pass takes under each of several plans
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
 
+kinds        the kinds of run that are data (`kind`), with their words; `writers` write any of them
+
 All kinds share these:
+
+data         ReportData, the rows of a run
+show         how a number is written
+marks        the pictures: lines, dots, heat, bars, scatter
 
 figures      Plotly figures as plain data, each also of use alone
 page         the page itself (`render`, `write`), the Markdown, the kinds of run (`groups`), and what these are made of
@@ -41,14 +45,14 @@ from layerwise.report.comparison.overlay import Overlaid, overlaid
 from layerwise.report.comparison.page import comparison_page
 from layerwise.report.comparison.tables import comparison_lines
 from layerwise.report.comparison.verdicts import OverModels, over_models
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
 from layerwise.report.finetuned.findings import finetuned_lines
 from layerwise.report.frontier.lookup import FrontierScores
 from layerwise.report.frontier.tables import frontier_lines
 from layerwise.report.growth.findings import growth_lines
-from layerwise.report.healing.lookup import HealingScores
-from layerwise.report.healing.tables import healing_lines
+from layerwise.report.kinds import KINDS
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
@@ -63,17 +67,16 @@ from layerwise.report.search.tables import search_lines
 from layerwise.report.speculation.chapter import speculation_lines
 from layerwise.report.speculation.lookup import SpeculationScores
 from layerwise.report.sweep.findings import findings
-from layerwise.report.timing.chapter import time_lines
-from layerwise.report.timing.lookup import TimeScores
+from layerwise.report.writers import terminal_lines
 
 __all__ = [
+    "KINDS",
     "Claim",
     "Compared",
     "CurveCoincidence",
     "Evidence",
     "Finding",
     "FrontierScores",
-    "HealingScores",
     "Judged",
     "OverModels",
     "Overlaid",
@@ -82,7 +85,6 @@ __all__ = [
     "RoutingScores",
     "SearchScores",
     "SpeculationScores",
-    "TimeScores",
     "claim_lines",
     "claims_page",
     "coincidences",
@@ -92,7 +94,6 @@ __all__ = [
     "finetuned_lines",
     "frontier_lines",
     "growth_lines",
-    "healing_lines",
     "judged",
     "markdown",
     "over_models",
@@ -104,7 +105,7 @@ __all__ = [
     "routing_lines",
     "search_lines",
     "speculation_lines",
-    "time_lines",
+    "terminal_lines",
     "wiring",
     "write",
 ]

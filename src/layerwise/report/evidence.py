@@ -1,7 +1,7 @@
-"""What a report is made of: the manifest of a run, its plans and its scores, and the questions asked of them.
+"""The rows of a run looked up, and the questions asked of them.
 
-`ReportData` is the input, plain rows. `Evidence` is the same rows looked up by plan, task and metric, so that figures,
-tables and sentences all read one source. Nothing here measures anything: a number that is not in the rows is not in
+`Evidence` is the rows of a `ReportData` looked up by plan, task and metric, so that figures, tables and sentences all
+read one source. Nothing here measures anything: a number that is not in the rows is not in
 the report.
 """
 
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.report.data import ReportData
 from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
 from layerwise.report.finetuned.lookup import FineTunedPlans
 from layerwise.report.growth.lookup import GrowthScores
@@ -22,7 +23,7 @@ from layerwise.report.page.number_format import verdict
 from layerwise.report.pretraining.lookup import PretrainingScores
 from layerwise.report.robustness.lookup import RobustnessScores
 from layerwise.report.robustness.lookup import depth_of as stated_depth
-from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.units import resampling_unit
 
 ALL_TASKS = "all"
@@ -32,23 +33,6 @@ _DIGITS = re.compile(r"\d{300}")
 
 PRUNING = "pruning"
 """The family of the plans that a diagnosis runs to judge its scores; they are no plans of a sweep."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportData:
-    """The rows of one run.
-
-    `manifest` is printed whole in the provenance; `model`, `corpus` and `depth` are also read for the title. `losses`
-    are optional: with them, two plans are compared document by document, without them by their two intervals. `notes`
-    say what a measure had to leave out; each stands in its chapter. `level` is the significance level of every verdict.
-    """
-
-    manifest: Mapping[str, object]
-    plans: tuple[PlanRecord, ...]
-    scores: tuple[Score, ...]
-    losses: tuple[Loss, ...] = ()
-    notes: tuple[Note, ...] = ()
-    level: float = 0.05
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,10 @@ there, so that one figure function draws every measure that has an axis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
 from layerwise.plan import Sublayer
 from layerwise.report.diagnosis.lookup import NULL, WHOLE, DiagnosisScores
+from layerwise.report.figures.axis import Band, Line, Rows
 from layerwise.report.page.wording import label
-from layerwise.results.rows import Score
-
-Rows = Mapping[Any, Score]
-"""Position to score. Positions are numbers, whole for layers and counts, real for sizes: a mapping of either does."""
 
 NULL_NAMES = {
     "no_effect": "no effect",
@@ -30,24 +23,6 @@ NULL_NAMES = {
     "twin": "undamaged twin",
     "uniform": "uniform",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """Scores along an axis. `slot` is its colour; `hollow` holds the positions drawn as open markers."""
-
-    name: str
-    rows: Rows
-    slot: int
-    hollow: frozenset[float] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """What a null gives along the same axis: an area where it has an interval, a dashed line where it has none."""
-
-    name: str
-    rows: Rows
 
 
 def null_name(null: str) -> str:
@@ -67,3 +42,6 @@ def layer_bands(
         (null, run.layers(measure, f"{metric}{NULL}{null}", task, part)) for null in run.nulls(measure, metric, task)
     )
     return tuple(Band(null_name(null), rows) for null, rows in nulls if rows)
+
+
+__all__ = ["NULL_NAMES", "Band", "Line", "Rows", "layer_bands", "null_name"]

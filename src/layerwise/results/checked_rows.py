@@ -13,11 +13,11 @@ from functools import cache
 from types import NoneType
 from typing import Any, TypeVar, cast, get_type_hints
 
-from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.rows import Loss, Note, PlanRecord, Score, described
 
 Row = TypeVar("Row", Loss, Score, PlanRecord, Note)
 
-_SCORED = ("value", "low", "high", "p", "p_adjusted", "mde")
+_SCORED = ("value", "low", "high", "p", "p_adjusted", "mde", "amount")
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bytes: "raw bytes", NoneType: "nothing"}
 
 
@@ -47,7 +47,7 @@ def impossible(row: Loss | Score | PlanRecord | Note) -> str | None:
                 number = getattr(row, name)
                 if number is not None and not math.isfinite(number):
                     return f"has {name} = {number}"
-            return _negative(row, ("documents", "tokens"))
+            return _negative(row, ("documents", "tokens", "layer", "other"))
         case PlanRecord():
             return _negative(row, ("affected", "evaluations", "stages", "weights", "slots"))
     return None
@@ -80,8 +80,8 @@ def _named(row: Loss | Score | PlanRecord | Note) -> str:
     match row:
         case Loss(plan, task, document, window):
             return f"plan {_short(plan)} on window {window} of document {_short(document)} (task {_short(task)})"
-        case Score(_, subject, task, metric):
-            return f"the score {_short(metric)} of {_short(subject)} (task {_short(task)})"
+        case Score(task=task, metric=metric):
+            return f"the score {_short(metric)} of {described(row)[:80]} (task {_short(task)})"
         case PlanRecord(plan):
             return f"the record of plan {_short(plan)}"
         case _:

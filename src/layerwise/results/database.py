@@ -41,8 +41,9 @@ CREATE TABLE IF NOT EXISTS scores (
     id INTEGER PRIMARY KEY,
     measure TEXT NOT NULL, subject TEXT NOT NULL, task TEXT NOT NULL, metric TEXT NOT NULL,
     value REAL NOT NULL, low REAL, high REAL, p REAL, p_adjusted REAL, mde REAL,
-    documents INTEGER, tokens INTEGER, session INTEGER NOT NULL REFERENCES sessions,
-    UNIQUE (measure, subject, task, metric)
+    documents INTEGER, tokens INTEGER,
+    arm TEXT, seed INTEGER, layer INTEGER, other INTEGER, part TEXT, plan TEXT, condition TEXT, amount REAL,
+    against TEXT, session INTEGER NOT NULL REFERENCES sessions
 ) STRICT;
 CREATE TABLE IF NOT EXISTS plans (
     id INTEGER PRIMARY KEY, plan INTEGER NOT NULL REFERENCES plan_texts,
@@ -147,6 +148,11 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
             raise RunError(f"{path} is not the database of a run: it has no table {name}. {_ANOTHER}")
         present = {column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")}
         missing = [column for column in columns if column not in present]
+        if name == "scores" and "arm" in missing:
+            raise RunError(
+                f"{path} was written by an earlier layerwise, whose rows have no column 'arm'. Read it with "
+                "that version, or carry the command out again that stands in its manifest."
+            )
         if missing:
             raise RunError(
                 f"{path} is not the database of a run: its table {name} has no column {missing[0]}. {_ANOTHER}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Self
 
 BENCHMARK_TASK = "benchmark/"
 """How the task of a `Loss` begins that is no text but what a benchmark asks for: `benchmark/NAME` is how likely a
@@ -51,10 +52,18 @@ class Loss:
 class Score:
     """One number with the evidence beside it.
 
-    `measure` is the noun of the measurement (`effect`, `similarity`, `benchmark`), `subject` what it is about (a plan,
-    a layer, a pair of layers `3,7`), `metric` the quantity with its unit in the name's documentation. `low` and `high`
-    bound the interval, `p` is two-sided, `p_adjusted` corrected over its family, `mde` the minimum detectable
-    effect. What does not apply is `None`.
+    `measure` is the noun of the measurement (`effect`, `similarity`, `benchmark`), `metric` the quantity with its unit
+    in the name's documentation, `task` the part of the text ("all" for the whole). `low` and `high` bound the interval,
+    `p` is two-sided, `p_adjusted` corrected over its family, `mde` the minimum detectable effect.
+
+    What the number is about stands in columns of their own, so that no reader takes a text apart:
+    `arm` the way of training or the model, `seed` the seed of one training or draw, `layer` the layer, `other` the
+    second layer of a pair, or the position of the layer, `part` a half of a layer (`attn`, `mlp`) or a kind of weight,
+    `plan` the plan's text, `condition` what was done or under which circumstances (an intervention, a setting, a
+    phase), `amount` how much of it (layers skipped, a learning rate, steps), and `against` what the value is compared
+    with: another arm, or a null. What does not apply is `None`.
+
+    `subject` is what older measures write in place of these columns; new rows are made by `Score.of`, and have none.
     """
 
     measure: str
@@ -69,6 +78,45 @@ class Score:
     mde: float | None = None
     documents: int | None = None
     tokens: int | None = None
+    arm: str | None = None
+    seed: int | None = None
+    layer: int | None = None
+    other: int | None = None
+    part: str | None = None
+    plan: str | None = None
+    condition: str | None = None
+    amount: float | None = None
+    against: str | None = None
+
+    @classmethod
+    def of(cls, measure: str, metric: str, value: float, *bounds: Any, task: str = "all", **columns: Any) -> Self:
+        """A row whose subject stands in its columns; `bounds` are `low`, `high` and `p`, in this order.
+
+        >>> Score.of("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1).arm
+        'lora'
+        """
+        return cls(measure, "", task, metric, value, *bounds, **columns)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What no two rows of a measure share: everything but the numbers."""
+        return tuple(getattr(self, name) for name in KEY)
+
+
+KEY = (
+    "subject", "task", "metric", "arm", "seed", "layer", "other", "part", "plan", "condition", "amount", "against",
+)  # fmt: skip
+"""The columns that tell one number of a measure from another."""
+
+
+def described(row: Score) -> str:
+    """What a row is about, for an error: its subject, or its columns that are not empty.
+
+    >>> described(Score.of("healing", "nll", 2.5, arm="lora", seed=1))
+    "arm 'lora', seed 1"
+    """
+    named = (name for name in KEY if name not in ("subject", "task", "metric") and getattr(row, name) is not None)
+    return repr(row.subject) if row.subject else ", ".join(f"{name} {getattr(row, name)!r}" for name in named) or "all"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,11 @@ from layerwise.results.checked_json import parse, value_of
 from layerwise.results.checked_rows import Row, impossible, row_of
 from layerwise.results.database import connect_for_reading, connect_for_writing, explained
 from layerwise.results.manifest import installed_versions, utc_now
-from layerwise.results.rows import BENCHMARK_TASK, Loss, Note, PlanRecord, Score
+from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, described
 
-_SCORE_COLUMNS = ", ".join(item.name for item in fields(Score))
+_SCORE_NAMES = tuple(item.name for item in fields(Score))
+_SCORE_COLUMNS = ", ".join(_SCORE_NAMES)
+_REAL = frozenset({"value", "low", "high", "p", "p_adjusted", "mde", "amount"})
 _LOSS_ROWS = """
     SELECT plan_texts.text, documents.task, documents.name,
         losses.window, losses.nll, losses.tokens, losses.hits
@@ -167,11 +169,11 @@ class Store:
         """Put `rows` in the place of everything `measure` had written before, in one transaction.
 
         NaN says that a number was not measured: such a value is no row, and such a bound or p-value is `None`. Raises
-        `MeasureError` for an infinite number, for a row of another measure, and for two rows of one subject, task and
-        metric.
+        `MeasureError` for an infinite number, for a row of another measure, and for two rows that differ in
+        nothing but their numbers.
         """
         rows = [_measured(row) for row in rows if not math.isnan(row.value)]
-        seen: set[tuple[str, str, str]] = set()
+        seen: set[tuple[object, ...]] = set()
         for row in rows:
             _check_score(row, measure, seen)
         session = self._writable()
@@ -291,25 +293,21 @@ def _measured(row: Score) -> Score:
     return replace(row, **absent) if absent else row
 
 
-def _check_score(row: Score, measure: str, seen: set[tuple[str, str, str]]) -> None:
-    where = f"The score {row.metric!r} of {row.subject!r} (task {row.task!r})"
+def _check_score(row: Score, measure: str, seen: set[tuple[object, ...]]) -> None:
+    where = f"The score {row.metric!r} of {described(row)} (task {row.task!r})"
     if row.measure != measure:
         raise MeasureError(f"{where} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
     wrong = impossible(row)
     if wrong is not None:
         raise MeasureError(f"{where} {wrong}. Leave the row out, or write None if it does not apply.")
-    key = (row.subject, row.task, row.metric)
-    if key in seen:
-        raise MeasureError(f"{where} is there twice. Give each number a subject, task and metric of its own.")
-    seen.add(key)
+    if row.key in seen:
+        raise MeasureError(f"{where} is there twice. Give each number columns of its own: {', '.join(KEY)}.")
+    seen.add(row.key)
 
 
 def _plain(row: Score) -> tuple[str | float | int | None, ...]:
     """The fields as built-in numbers, because SQLite stores NumPy's as raw bytes."""
-    numbers = (row.value, row.low, row.high, row.p, row.p_adjusted, row.mde)
-    counts = (row.documents, row.tokens)
-    return (
-        *(row.measure, row.subject, row.task, row.metric),
-        *(None if number is None else float(number) for number in numbers),
-        *(None if count is None else int(count) for count in counts),
+    return tuple(
+        value if value is None or isinstance(value, str) else float(value) if name in _REAL else int(value)
+        for name, value in zip(_SCORE_NAMES, astuple(row), strict=True)
     )

@@ -110,7 +110,7 @@ def test_every_arm_has_points_losses_times_and_every_parallel_plan_a_verdict(who
         (name, f"{phase}, batch 1, context 8") for name in parallel for phase in ("prefill", "decode")
     }  # fmt: skip
     assert any(name.endswith(", fused") for name in parallel)
-    times = {(row.subject, row.task.partition(",")[0]): row for row in scores if row.metric == "ms"}
+    times = {(row.plan, row.condition.partition(",")[0]): row for row in scores if row.metric == "ms"}
     assert (draft, "prefill") not in times
     assert times[draft, "decode"].value == pytest.approx(1.5 * times["0-3, fused", "decode"].value)
     assert times.keys() >= {(name, "decode") for name in arms}

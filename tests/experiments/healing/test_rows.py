@@ -40,11 +40,12 @@ def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model
         for name, loss in (("whole", whole), ("skip-1", 1.95), ("skip-2", 2.05))
     }
     rows = {
-        (row.subject, row.task): row.value
+        (row.metric, row.amount): row.value
         for row in window_rows(Trainings(Plan.identity(6), 6, arms, 2, {}, {}), PlantedLosses(losses))
+        if row.against == "whole"
     }
-    assert rows["healed@whole", "2"] == pytest.approx(2.05 - whole)
-    assert rows["crossing@whole", "all"] == pytest.approx(at)
+    assert rows["above_whole", 2] == pytest.approx(2.05 - whole)
+    assert rows["layers", None] == pytest.approx(at)
 
 
 def test_the_middle_is_in_the_middle() -> None:
@@ -86,7 +87,7 @@ def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
     """A random plan that lost 4 nats and kept 1.2 had regained 70 % of its own loss, beside 40 % of the healed plan."""
     arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random"))
     rows = regained(Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), Planted(), "all")  # type: ignore[arg-type]
-    values = {(row.subject, row.metric): row.value for row in rows}
+    values = {(row.arm, row.metric): row.value for row in rows}
     assert values["pruned", "lost"] == pytest.approx(1.0)
     for arm, share in {"lora": 0.4, "random": -0.2}.items():
         assert values[arm, "regained"] == pytest.approx(share)

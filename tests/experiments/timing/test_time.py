@@ -45,11 +45,11 @@ def test_rows_provenance_and_a_report(model: Path, tmp_path: Path, steps: list[i
     ended = layerwise("time", model, *PLANS, "--plan", "0 1 3", "--fused", *SHORT, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     stored = rows(tmp_path / "run")
-    assert {row.task for row in stored} == {f"{phase}, batch 1, context 6" for phase in ("prefill", "decode")}
-    assert list(dict.fromkeys(row.subject for row in stored)) == [
+    assert {row.condition for row in stored} == {f"{phase}, batch 1, context 6" for phase in ("prefill", "decode")}
+    assert list(dict.fromkeys(row.plan for row in stored)) == [
         "0-3", "0 (1|2) 3", "0 1 3", "0-3, fused", "0 (1|2) 3, fused", "0 1 3, fused",
     ]  # fmt: skip
-    values = {(row.subject, row.metric): row.value for row in stored}
+    values = {(row.plan, row.metric): row.value for row in stored}
     assert values["0 1 3", "ms"] == pytest.approx(3)
     assert values["0 1 3", "ratio"] == pytest.approx(3 / 4)
     assert "0 1 3" in ended.out
@@ -100,7 +100,7 @@ def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_pa
     result = package.time(
         model, plans="0 1 3", rounds=LEAST_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent()
     )  # fmt: skip
-    assert list(dict.fromkeys(row.subject for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
+    assert list(dict.fromkeys(row.plan for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
 
 
 def test_a_dry_run_times_nothing(model: Path, tmp_path: Path) -> None:

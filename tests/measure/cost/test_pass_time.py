@@ -30,7 +30,7 @@ PLANS = [TimedPlan(Plan.parse("0-5")), TimedPlan(LOOP), TimedPlan(LOOP, fused=Tr
 def test_two_rows_for_each_plan(phase: Phase) -> None:
     stack = load(tiny_llama().eval())
     rows = time_rows(stack, PLANS, Setting(phase, 2, 4), rounds=LEAST_ROUNDS)
-    assert [(row.subject, row.metric) for row in rows] == [
+    assert [(row.plan, row.metric) for row in rows] == [
         (subject, metric)
         for subject in ("0-5", "0 (1|2) 5", "0 (1|2) 5, fused")
         for metric in ("ms", "ratio")
@@ -39,7 +39,7 @@ def test_two_rows_for_each_plan(phase: Phase) -> None:
         assert row.low is not None
         assert row.high is not None
         assert 0 < row.low <= row.value <= row.high
-        assert (row.task, row.documents) == (f"{phase}, batch 2, context 4", LEAST_ROUNDS)
+        assert (row.condition, row.documents) == (f"{phase}, batch 2, context 4", LEAST_ROUNDS)
     assert (rows[1].low, rows[1].value, rows[1].high) == (1, 1, 1)
 
 

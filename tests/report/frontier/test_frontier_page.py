@@ -41,8 +41,8 @@ def rows(verdict: str = "best", in_turn: str = "beaten") -> list[Score]:
         made.append(Score("frontier", name, "choose", "delta_nll", loss + 0.01))
         for setting in (PREFILL, DECODE):
             if setting == DECODE or name != DRAFT[0]:
-                made.append(Score("time", name, setting, "ms", ms, ms - 0.1, ms + 0.1, documents=20))
-                made.append(Score("time", name, setting, "ratio", ms / 6, ms / 6, ms / 6, documents=20))
+                made.append(Score.of("time", "ms", ms, ms - 0.1, ms + 0.1, plan=name, condition=setting))
+                made.append(Score.of("time", "ratio", ms / 6, ms / 6, ms / 6, plan=name, condition=setting))
     for setting in (PREFILL, DECODE):
         made += [
             compared("0 (1|2) 3-5", setting, "0-5", "above_rival", 0.1, 0.01),

@@ -14,11 +14,11 @@ from layerwise.report.page.groups import GROUPS, present_groups
 from layerwise.results.rows import Score
 from report import diagnosed, grown, pretrained, robust, synthetic
 from report.frontier import test_frontier_page as frontier
-from report.healing import test_healing_report as healing
+from report.kinds import test_healing as healing
+from report.kinds import test_timing as timing
 from report.routing import test_routing_page as routing
 from report.search import test_search_page as search
 from report.speculation import test_speculation_page as speculation
-from report.timing import test_times_page as timing
 
 
 def of_rows(rows: Iterable[Score]) -> ReportData:
@@ -46,7 +46,7 @@ KINDS: dict[str, Callable[[], ReportData]] = {
     "healing": lambda: of_rows(healing.rows()),
     "speculation": lambda: of_rows(speculation.rows()),
     "frontier": lambda: of_rows(frontier.rows()),
-    "time": lambda: of_rows(timing.rows()),
+    "timing": lambda: of_rows(timing.rows()),
 }
 """A run of every kind that the page knows."""
 

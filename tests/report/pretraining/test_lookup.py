@@ -13,7 +13,7 @@ import pytest
 
 from layerwise.experiments.summary import summary
 from layerwise.report import Evidence, ReportData, markdown, render
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.pretraining.findings import pretraining_findings
 from layerwise.report.pretraining.layer_weights import Alpha
 from layerwise.report.pretraining.lookup import PretrainingScores
@@ -216,8 +216,8 @@ def test_a_deep_map_has_no_numbers_in_its_cells() -> None:
 
 def test_arms_that_share_rows_stand_in_lanes_and_others_in_the_middle() -> None:
     score = row("blimp", "a", "all", "accuracy", 0.5, 0.1)
-    shared = dots([Dots("a", 0, {"x": score}), Dots("b", 1, {"x": score})], across="")
-    alone = dots([Dots("a", 0, {"x": score}), Dots("b", 1, {"y": score})], across="")
+    shared = dots([DotArm("a", 0, {"x": score}), DotArm("b", 1, {"x": score})], across="")
+    alone = dots([DotArm("a", 0, {"x": score}), DotArm("b", 1, {"y": score})], across="")
     assert len({trace["y"][0] for trace in shared.traces}) == 2
     assert [trace["y"][0] for trace in alone.traces] == [0.0, 1.0]
 

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.curves import curve_families, curves, half_depth
 from layerwise.results.rows import PlanRecord, Score
 from report import synthetic

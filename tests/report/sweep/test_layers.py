@@ -6,7 +6,8 @@ import pytest
 
 from layerwise.plan import Plan
 from layerwise.plan.families import repeat_blocks
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.layers import neighbour_swaps, repeated_windows, single_skips, skipped_windows
 from layerwise.results.rows import PlanRecord
 from report import synthetic

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.similarity import Matrix, Zone, clearest_zone, contrast, contrast_bounds, difference, matrix
 from layerwise.results.rows import Score
 from report import synthetic

@@ -15,7 +15,7 @@ from typing import Any
 from layerwise.bounded import Unreadable
 from layerwise.data.parquet_batches import column_names, parquet_batches
 from layerwise.data.suites.glue_forms import FORMS, SUPERGLUE_FORMS, Form
-from layerwise.data.suites.glue_tables import Rows
+from layerwise.data.suites.glue_tables import TaskRows
 from layerwise.data.suites.records import FileRecord
 from layerwise.errors import DataError
 
@@ -40,7 +40,7 @@ def form_of(path: Path, name: str) -> Form:
         raise _unreadable(path, fault) from fault
 
 
-def read_parquet(path: Path, name: str, form: Form) -> Rows:
+def read_parquet(path: Path, name: str, form: Form) -> TaskRows:
     """The rows of all files of the split whose first file is `path`.
 
     Raises `DataError` for a file that cannot be read or holds more than text is read of, for a split of which a file
@@ -49,7 +49,7 @@ def read_parquet(path: Path, name: str, form: Form) -> Rows:
     records = tuple(record for part in _parts(path) for record in _records(part))
     if not records:
         raise DataError(f"{path} holds no row; fetch it again")
-    return Rows(records)
+    return TaskRows(records)
 
 
 def _parts(path: Path) -> Sequence[Path]:

@@ -21,23 +21,23 @@ INCOMPLETE = frozenset({"qqp"})
 """The tasks whose published table has rows that lack a question; they are left out and counted."""
 
 
-class Rows(NamedTuple):
+class TaskRows(NamedTuple):
     """The rows of a file, and how many were left out because something is missing in them."""
 
     records: tuple[FileRecord, ...]
     left_out: int = 0
 
 
-Reader = Callable[[Path, str, Form], Rows]
+Reader = Callable[[Path, str, Form], TaskRows]
 """Reads the file of a task whose columns have these names."""
 
 
-def read_flat(path: Path, name: str, form: Form) -> Rows:
+def read_flat(path: Path, name: str, form: Form) -> TaskRows:
     """JSON lines, an example each, or a table without a header where the file is one."""
-    return read_headerless(path, name, form) if path.suffix == ".tsv" else Rows(read_records(path, kind=".jsonl"))
+    return read_headerless(path, name, form) if path.suffix == ".tsv" else TaskRows(read_records(path, kind=".jsonl"))
 
 
-def read_headerless(path: Path, name: str, form: Form) -> Rows:
+def read_headerless(path: Path, name: str, form: Form) -> TaskRows:
     """A tab-separated table without a header: quotation marks are characters like any other."""
     columns = HEADERLESS[name]
     records = []
@@ -48,10 +48,10 @@ def read_headerless(path: Path, name: str, form: Form) -> Rows:
                 f"({', '.join(columns)}), separated by tabs"
             )
         records.append(FileRecord(dict(zip(columns, cells, strict=True)), str(path), number))
-    return Rows(tuple(records))
+    return TaskRows(tuple(records))
 
 
-def read_headed(path: Path, name: str, form: Form) -> Rows:
+def read_headed(path: Path, name: str, form: Form) -> TaskRows:
     """A tab-separated table whose first line names its columns.
 
     Raises `DataError` for a table without the columns of `form`, and for a row with more or fewer cells than the
@@ -80,15 +80,15 @@ def read_headed(path: Path, name: str, form: Form) -> Rows:
             records.append(FileRecord(columns, str(path), number))
     if not records:
         raise DataError(f"{path} holds no row below its header; take the file as GLUE publishes it")
-    return Rows(tuple(records), left_out)
+    return TaskRows(tuple(records), left_out)
 
 
-def read_superglue(path: Path, name: str, form: Form) -> Rows:
+def read_superglue(path: Path, name: str, form: Form) -> TaskRows:
     """The JSON lines of SuperGLUE; MultiRC's passages are taken apart into one record an answer."""
     rows = read_records(path, kind=".jsonl")
     if name == "multirc":
-        return Rows(tuple(answer for row in rows for answer in _answers(row)))
-    return Rows(tuple(map(_spans, rows)) if name == "wsc" else rows)
+        return TaskRows(tuple(answer for row in rows for answer in _answers(row)))
+    return TaskRows(tuple(map(_spans, rows)) if name == "wsc" else rows)
 
 
 def _cells(path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -16,13 +16,11 @@ from layerwise.experiments.growth_study.sweep import PILOT
 from layerwise.experiments.healing.config import Healing, parse_arm
 from layerwise.plan import Plan, edits
 from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import RANDOM, SKIP, WHOLE
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.phases.metrics import best_rate
 from layerwise.train.recipe import Recipe, Settings
 
-WHOLE = "whole"
-RANDOM = "random"
-SKIP = "skip-"
 SETTINGS = Settings(
     epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4
 )  # fmt: skip

@@ -15,19 +15,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from layerwise.experiments.healing.arms import RANDOM, SKIP, WHOLE, HealingArm, middle_skipped, random_plan
+from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.outcomes import ALL, Outcomes
 from layerwise.measure.stats.seeds import over_seeds, seed_difference
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import (
+    BEFORE,
+    HEALED,
+    HEALING,
+    HEALING_CONTRAST,
+    HEALING_COST,
+    HEALING_RATE,
+    HEALING_WINDOW,
+    PRUNED,
+    RANDOM,
+    SKIP,
+    UNTOUCHED,
+    WHOLE,
+)  # fmt: skip
 from layerwise.train.phases.metrics import best_rate
-
-UNTOUCHED, PRUNED = "untouched", "pruned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +99,31 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
 
 def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """Loss and accuracy of every model on every task."""
-    models = [*trainings.unhealed(), *(f"{arm}/{seed}" for arm in trainings.names for seed in range(trainings.seeds))]
+    seeds = range(trainings.seeds)
+    models: dict[str, dict[str, Any]] = {UNTOUCHED: {"arm": UNTOUCHED}, PRUNED: {"arm": PRUNED}}
+    for arm in trainings.names:
+        if arm == RANDOM:
+            models |= {before(arm, seed): {"arm": arm, "seed": seed, "condition": BEFORE} for seed in seeds}
+        elif arm.startswith(SKIP):
+            models[before(arm, 0)] = {"arm": arm, "condition": BEFORE}
+    models |= {f"{arm}/{seed}": {"arm": arm, "seed": seed} for arm in trainings.names for seed in seeds}
     for task in outcomes.tasks:
-        documents, tokens = outcomes.documents(task), outcomes.tokens(task)
-        for name in models:
+        counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
+        for name, columns in models.items():
             for metric, value in (("nll", outcomes.nll(name, task)), ("accuracy", outcomes.accuracy(name, task))):
-                yield Score("healing", name, task, metric, value, documents=documents, tokens=tokens)
+                yield Score.of(HEALING, metric, value, **columns, **counts)
         for arm in trainings.names:
             for metric, of in (("nll", outcomes.nll), ("accuracy", outcomes.accuracy)):
-                values = [of(f"{arm}/{seed}", task) for seed in range(trainings.seeds)]
-                yield _over("healing", arm, task, metric, values)
+                values = [of(f"{arm}/{seed}", task) for seed in seeds]
+                yield _over(HEALING, metric, values, arm=arm, task=task)
 
 
 def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
     """What was lost, what came back, and the share of it that the control does not gain."""
     value, low, high = outcomes.difference(PRUNED, UNTOUCHED, task)
-    yield Score("healing", PRUNED, task, "lost", value, low, high, documents=outcomes.documents(task))
+    yield Score.of(
+        HEALING, "lost", value, low, high, arm=PRUNED, task=task, documents=outcomes.documents(task)
+    )  # fmt: skip
     seeds = range(trainings.seeds)
     whole = outcomes.nll(UNTOUCHED, task)
     gained = [whole - outcomes.nll(f"{WHOLE}/{seed}", task) if WHOLE in trainings.names else 0.0 for seed in seeds]
@@ -111,16 +133,16 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
         start = outcomes.nll(origin, task)
         nats = [start - outcomes.nll(f"{arm}/{seed}", task) for seed in seeds]
         above = [outcomes.nll(f"{arm}/{seed}", task) - whole for seed in seeds]
-        yield _over("healing", arm, task, "above_whole", above)
-        yield _over("healing", arm, task, "regained", nats)
+        yield _over(HEALING, "above_whole", above, arm=arm, task=task)
+        yield _over(HEALING, "regained", nats, arm=arm, task=task)
         lost = start - whole
         # A share of what was not resolvably lost is a ratio of two noises.
         if arm == WHOLE or lost <= 0 or (origin == PRUNED and (low is None or low <= 0)):
             continue
-        yield _over("healing", arm, task, "regained_share", [own / lost for own in nats])
+        yield _over(HEALING, "regained_share", [own / lost for own in nats], arm=arm, task=task)
         if WHOLE in trainings.names:
             net = [(own - other) / lost for own, other in zip(nats, gained, strict=True)]
-            yield _over("healing", arm, task, "net_share", net)
+            yield _over(HEALING, "net_share", net, arm=arm, task=task)
 
 
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
@@ -134,17 +156,17 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     differences = {name: seed_difference(losses[main], losses[name]) for name in others}
     adjusted = holm_by_key({name: each.p for name, each in differences.items()})
     for name, each in differences.items():
-        yield Score(
-            "healing_contrast", main, ALL, f"nll@{name}", each.value, each.low, each.high, each.p, adjusted.get(name),
-            each.mde, each.seeds,
+        yield Score.of(
+            HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde, each.seeds,
+            arm=main, against=name,
         )  # fmt: skip
 
 
 def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """Nats above the untouched model by the number of middle layers skipped, and where healing stops to make up.
 
-    The text alone may make any model better. Where the whole one was trained on it too (at 0), `healed@whole` has the
-    healed models beside that one, seed by seed, and the crossing is where they stop to be no worse than it.
+    The text alone may make any model better. Where the whole one was trained on it too (at 0), the rows against `whole`
+    have the healed models beside that one, seed by seed, and the crossing is where they stop to be no worse than it.
     """
     counts = sorted(_count(name) for name in trainings.names if name.startswith(SKIP))
     if not counts:
@@ -157,22 +179,23 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     for count in counts:
         name = f"{SKIP}{count}"
         value, low, high = outcomes.difference(before(name, 0), UNTOUCHED, ALL)
-        yield Score("healing_window", "before", str(count), "above_whole", value, low, high)
+        yield Score.of(HEALING_WINDOW, "above_whole", value, low, high, condition=BEFORE, amount=count)
         for seed in seeds:
             curves[seed][count] = outcomes.nll(f"{name}/{seed}", ALL) - whole
     for count in sorted(curves[0]):
-        yield _over("healing_window", "healed", str(count), "above_whole", [curves[seed][count] for seed in seeds])
-    subject = "crossing"
+        each = [curves[seed][count] for seed in seeds]
+        yield _over(HEALING_WINDOW, "above_whole", each, condition=HEALED, amount=count)
+    against = None
     if WHOLE in trainings.names:
-        subject = f"crossing@{WHOLE}"
+        against = WHOLE
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
         for count in counts:
             beside = [curves[seed][count] for seed in seeds]
-            yield _over("healing_window", f"healed@{WHOLE}", str(count), "above_whole", beside)
+            yield _over(HEALING_WINDOW, "above_whole", beside, condition=HEALED, amount=count, against=WHOLE)
     crossings = [crossing(curves[seed]) for seed in seeds]
     known = [each for each in crossings if each is not None]
     if len(known) == len(crossings):
-        yield _over("healing_window", subject, ALL, "layers", known)
+        yield _over(HEALING_WINDOW, "layers", known, condition=HEALED, against=against)
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
@@ -195,10 +218,10 @@ def _sweep(trainings: Trainings) -> Iterator[Score]:
     """The validation loss at every rate, which was chosen, and whether the best is at an end."""
     for arm, losses in trainings.losses.items():
         for rate, loss in sorted(losses.items()):
-            yield Score("healing_rate", arm, f"{rate:g}", "validation_nll", loss)
+            yield Score.of(HEALING_RATE, "validation_nll", loss, arm=arm, amount=rate)
         best = best_rate(losses)
         at_end = best in (min(losses), max(losses))
-        yield Score("healing_rate", arm, f"{best:g}", "chosen_at_end" if at_end else "chosen", 1.0)
+        yield Score.of(HEALING_RATE, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best)
 
 
 def _costs(trainings: Trainings) -> Iterator[Score]:
@@ -209,15 +232,15 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
             "best_step": record.best_step, **record.figures,
         }  # fmt: skip
         for metric, value in taken.items():
-            yield Score("healing_cost", f"{arm}/{seed}", ALL, metric, float(value))
+            yield Score.of(HEALING_COST, metric, float(value), arm=arm, seed=seed)
 
 
-def _over(measure: str, subject: str, task: str, metric: str, values: Sequence[float]) -> Score:
+def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) -> Score:
     """The mean over seeds with its interval, where there are two seeds or more."""
     low, high = over_seeds(values, metric)
     if metric == "layers" and low is not None:
         low = max(0.0, low)
-    return Score(measure, subject, task, metric, float(np.mean(values)), low, high)
+    return Score.of(measure, metric, float(np.mean(values)), low, high, **columns)
 
 
 def _count(arm: str) -> int:

@@ -22,7 +22,6 @@ from layerwise.experiments.timing.config import Timing
 from layerwise.measure.cost.pass_time import (
     PASSES,
     PHASES,
-    TIME,
     RoundTimes,
     Setting,
     TimedPass,
@@ -32,6 +31,7 @@ from layerwise.measure.cost.pass_time import (
 )
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import TIME
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.inputs import evaluating

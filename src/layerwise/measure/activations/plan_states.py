@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,7 +104,9 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     values = sums.sum(axis=1) / states.tokens.sum()
     estimate = student_interval(sums, states.tokens) if len(states.tokens) >= FEWEST_UNITS else None
     for at, name in enumerate(names):
-        bounds = {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
+        bounds: dict[str, Any] = (
+            {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
+        )
         yield Score(
             STATES, str(plan), "all", name, float(values[at]),
             documents=states.documents, tokens=int(states.tokens.sum()), **bounds,
@@ -115,7 +118,7 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
     zones = find_zones(states.mean_cosine, seed=seed)
     if zones.states < FEWEST_STATES:
         return []
-    behind = {"documents": states.documents, "tokens": int(states.tokens.sum())}
+    behind: dict[str, Any] = {"documents": states.documents, "tokens": int(states.tokens.sum())}
     scores = [Score(ZONES, str(plan), "all", "zones", float(zones.count), **behind)]
     if zones.p is not None:
         scores.append(Score(ZONES, str(plan), "all", "p", zones.p, **behind))
@@ -134,7 +137,7 @@ def three_zones(states: PlanStates, *, seed: Seed = 0) -> list[Score]:
     zones = find_zones(states.mean_cosine, seed=seed)
     if zones.states < FEWEST_STATES:
         return []
-    behind = {"documents": states.documents, "tokens": int(states.tokens.sum())}
+    behind: dict[str, Any] = {"documents": states.documents, "tokens": int(states.tokens.sum())}
     value, low, high = beyond_walks(states.mean_cosine, THREE, seed=seed)
     scores = [
         Score("contrast", CLAIM, "all", "zones", float(zones.count), **behind),

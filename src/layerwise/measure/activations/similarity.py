@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -251,7 +252,7 @@ class _Tokens:
         for i in range(len(values)):
             for j in range(i, len(values)):
                 value = float(values[i, j])
-                interval = {name: float(bound[i, j]) for name, bound in (bounds or {}).items()}
+                interval: dict[str, Any] = {name: float(bound[i, j]) for name, bound in (bounds or {}).items()}
                 if math.isfinite(value):
                     yield Score(
                         measure="similarity",

@@ -28,11 +28,9 @@ from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.cost.captured_pass import CapturedPass, static_cache
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import MILLISECONDS, RATIO, TIME
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-
-TIME = "time"
-"""The measure of the rows: `ms` of a pass, and `ratio`, to the first plan."""
 
 Phase = Literal["prefill", "decode"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -147,11 +145,10 @@ def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Se
                 continue
             own = [each[name, setting] for each in rounds]
             ratios = [mine / other for mine, other in zip(own, first, strict=True)]
-            for metric, values in (("ms", own), ("ratio", ratios)):
-                low, high = median_interval(values)
-                rows.append(
-                    Score(TIME, name, str(setting), metric, median(values), low, high, documents=len(rounds))
-                )  # fmt: skip
+            for metric, values in ((MILLISECONDS, own), (RATIO, ratios)):
+                interval = median_interval(values)
+                columns: dict[str, Any] = {"plan": name, "condition": str(setting), "documents": len(rounds)}
+                rows.append(Score.of(TIME, metric, median(values), *interval, **columns))
     return rows
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +176,7 @@ class _Study:
         chosen = range(len(self.grid.plans)) if plans is None else plans
         return [self._score(metric, plan, values[plan]) for plan in chosen]
 
-    def _score(self, metric: str, plan: int, value: float, **evidence: float) -> Score:
+    def _score(self, metric: str, plan: int, value: float, **evidence: Any) -> Score:
         return Score(
             EFFECT,
             self.grid.plans[plan],

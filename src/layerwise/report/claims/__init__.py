@@ -46,7 +46,8 @@ from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest
 from layerwise.report.claims.painters.space import same_space
 from layerwise.report.claims.painters.zones import one_ending, three_zones
 from layerwise.report.claims.paper import Judged, Paper, Rule
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 
 PAINTERS = Paper(
     "Transformer Layers as Painters",

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from layerwise.report.claims import PAPERS, Claim, Paper
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.plain_markdown import escaped
 from layerwise.report.page.table import Table
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from layerwise.errors import RunError
+from layerwise.report.data import ReportData
 from layerwise.report.diagnosis.lookup import MEASURES
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import GROUPS
 from layerwise.report.page.wording import listed
 from layerwise.results.identity import MEASURED

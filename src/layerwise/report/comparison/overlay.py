@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from layerwise.report.comparison.compared import Compared, ComparedRun
 from layerwise.report.evidence import ALL_TASKS, DELTA
-from layerwise.report.series import Line
+from layerwise.report.figures.axis import Line
 from layerwise.report.sweep.curves import Curve, Point, curve_families, scored_curves
 from layerwise.report.sweep.layers import neighbour_swaps, single_skips
 from layerwise.results.rows import Score

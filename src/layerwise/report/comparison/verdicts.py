@@ -35,7 +35,8 @@ from scipy.special import stdtrit
 
 from layerwise.report.claims import PAPERS, Claim, Paper, Published, Rule, Verdict
 from layerwise.report.comparison.compared import Compared
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
 from layerwise.results.units import FEWEST_UNITS
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from layerwise.report.figures.axis import Band, Rows
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, whiskers
 from layerwise.report.figures.lines import MOST_SIZES, Describe, area, size_axis
 from layerwise.report.page.palette import depth_colour, faded, light
-from layerwise.report.series import Band, Rows
 
 
 def fan(

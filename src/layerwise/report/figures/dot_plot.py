@@ -18,7 +18,7 @@ SEED_SIZE, SIZE = 5, 9
 
 
 @dataclass(frozen=True, slots=True)
-class Dots:
+class DotArm:
     """One arm: a score for every row that it has, and those of its seeds."""
 
     name: str
@@ -28,7 +28,7 @@ class Dots:
 
 
 def dots(
-    arms: Sequence[Dots],
+    arms: Sequence[DotArm],
     *,
     across: str,
     reference: float | None = None,
@@ -67,7 +67,7 @@ def dots(
 
 
 def _span(
-    arms: Sequence[Dots], reference: float | None, chance: Mapping[str, float], from_zero: bool
+    arms: Sequence[DotArm], reference: float | None, chance: Mapping[str, float], from_zero: bool
 ) -> tuple[float, float] | None:
     """All dots, whiskers and chances, with a little air; zero only where it is asked for."""
     scores = [score for arm in arms for score in (*arm.rows.values(), *(s for of in arm.seeds.values() for s in of))]
@@ -79,7 +79,7 @@ def _span(
     return min(bounds) - air, max(bounds) + air
 
 
-def _heights(arm: Dots, arms: Sequence[Dots], row_of: Mapping[str, int], lane: float) -> dict[str, float]:
+def _heights(arm: DotArm, arms: Sequence[DotArm], row_of: Mapping[str, int], lane: float) -> dict[str, float]:
     """Where an arm stands in each of its rows: the arms that have the row share it, in their order."""
     heights = {}
     for name in arm.rows:
@@ -88,7 +88,7 @@ def _heights(arm: Dots, arms: Sequence[Dots], row_of: Mapping[str, int], lane: f
     return heights
 
 
-def _arm(arm: Dots, heights: Mapping[str, float], signed: bool) -> list[Trace]:
+def _arm(arm: DotArm, heights: Mapping[str, float], signed: bool) -> list[Trace]:
     colour, _, symbol = series_style(arm.slot)
     faint = [(heights[name], name, score) for name, scores in arm.seeds.items() if name in heights for score in scores]
     shared = {"mode": "markers", "legendgroup": arm.name, "name": escape(arm.name)}

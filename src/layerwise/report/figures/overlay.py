@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.figure import Figure, level_line
 from layerwise.report.figures.frame import REFERENCE, framed
 from layerwise.report.figures.lines import SMALL, Describe, line_traces
-from layerwise.report.series import Line
 
 WHOLE_DEPTH = (-3.0, 103.0)  # nothing to all of the layers, with air for the markers at either end
 QUARTERS = [0, 25, 50, 75, 100]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from layerwise.report.timing.lookup import TimeScores
+from layerwise.report.frontier.times import TimeScores
 from layerwise.results.rows import Score
 
 FRONTIER = "frontier"

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
 from layerwise.report.frontier.chapter import FRONTIERS
 from layerwise.report.growth.chapters import GROWN
-from layerwise.report.healing.chapter import HEALED
+from layerwise.report.kind import Kind
+from layerwise.report.kinds.healing import HEALING_KIND
+from layerwise.report.kinds.timing import TIMING
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
@@ -27,11 +30,30 @@ from layerwise.report.routing.chapter import ROUTING
 from layerwise.report.search.chapter import SEARCHED
 from layerwise.report.speculation.chapter import SPECULATED
 from layerwise.report.sweep.chapters import SWEEP
-from layerwise.report.timing.chapter import TIMED
+from layerwise.report.writers.html import chapter
+from layerwise.report.writers.text import markdown_parts
+
+
+def group_of(kind: Kind) -> ChapterGroup:
+    """A kind that is data, in the form of those that are not yet."""
+    writers = tuple(partial(_chapter, kind, at) for at in range(len(kind.sections)))
+    return ChapterGroup(
+        kind.name, writers, (lambda evidence: markdown_parts(kind, evidence.data),),
+        present=lambda evidence: kind.is_of(evidence.data),
+        tiles=lambda evidence: tuple(kind.tiles(evidence.data)),
+        unfinished=lambda evidence: kind.unfinished(evidence.data),
+        counts=kind.counts,
+        opening=lambda evidence: kind.answer(evidence.data),
+    )  # fmt: skip
+
+
+def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
+    return chapter(kind, kind.sections[at], evidence.data)
+
 
 GROUPS = (
     SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, ROUTING,
-    HEALED, SPECULATED, FRONTIERS, TIMED,
+    group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
 )  # fmt: skip
 
 

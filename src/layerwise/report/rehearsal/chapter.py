@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import common_span, hover_text, lined
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note
@@ -13,7 +14,6 @@ from layerwise.report.page.markup import Safe, element
 from layerwise.report.quantity import scaled
 from layerwise.report.rehearsal.lookup import LATENCY, QUALITY, REHEARSAL, RehearsalScores
 from layerwise.report.rehearsal.tables import MILLISECONDS, rehearsal_markdown, rehearsal_sentences, rehearsal_table
-from layerwise.report.series import Line
 
 HEADING = Heading(REHEARSAL, "What is left when nodes die", "Dead nodes")
 HEIGHT = 400

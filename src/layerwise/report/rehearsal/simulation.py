@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.page.chapter import Heading, card, lead
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.markup import element
 from layerwise.report.page.render import page, write
-from layerwise.report.series import Line
 from layerwise.results.rows import Score
 
 HEADING = Heading("simulation", "A swarm past this machine", "Simulation")

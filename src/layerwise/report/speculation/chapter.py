@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, note
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.group import ChapterGroup
@@ -30,7 +30,7 @@ def speculation(evidence: Evidence) -> Chapter:
     rates = {way: run.rows[way, RATE] for way in run.ways}
     picture = Picture(
         "speculation-rates", "Tokens per second",
-        {(): dots([Dots(RATE, 0, rates)], across="tokens per second", from_zero=True)},
+        {(): dots([DotArm(RATE, 0, rates)], across="tokens per second", from_zero=True)},
     )  # fmt: skip
     body = (
         lead(

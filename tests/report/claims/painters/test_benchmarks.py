@@ -11,7 +11,8 @@ from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.report.claims import Rule
 from layerwise.report.claims.painters.benchmarks import fragile, fragility, order_by_benchmark
 from layerwise.report.claims.painters.slopes import repeat_at_chance, shallowest_on_benchmarks
-from layerwise.report.evidence import Evidence, ReportData
+from layerwise.report.data import ReportData
+from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.fragile import named
 from layerwise.results.rows import PlanRecord
 from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight

@@ -16,6 +16,7 @@ from layerwise.report.comparison.overlay import (
     strategies,
 )
 from layerwise.report.comparison.tables import coincidence_rows, half_rows, measure_name, title
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS, interval
 from layerwise.report.figures.lines import common_span
@@ -25,7 +26,6 @@ from layerwise.report.page.figure_slot import Choice, Picture, led
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.wording import label, listed
-from layerwise.report.series import Line
 from layerwise.results.rows import Score
 
 HEADING = Heading("curves", "How quality falls with the depth affected", "Curves")

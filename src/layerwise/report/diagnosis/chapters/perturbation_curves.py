@@ -12,6 +12,7 @@ from layerwise.report.claims.heterogeneity.accumulation import MANIPULATION, man
 from layerwise.report.diagnosis.lookup import NULL, DiagnosisScores
 from layerwise.report.diagnosis.tables import joint_rows
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Band, Line, Rows
 from layerwise.report.figures.curve_fan import fan
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import DELTA_AXIS
@@ -20,7 +21,6 @@ from layerwise.report.page.chapter import Chapter, Heading, card, cards, depth_k
 from layerwise.report.page.figure_slot import Picture, led
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.wording import label
-from layerwise.report.series import Band, Line, Rows
 from layerwise.results.rows import Score
 
 MEASURE = "manipulation"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from layerwise.report.diagnosis.lookup import DiagnosisScores
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Band, Line, Rows
 from layerwise.report.figures.frame import DELTA_AXIS
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.page.chapter import Chapter, Heading, card, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.palette import SERIES
 from layerwise.report.page.wording import label
-from layerwise.report.series import Band, Line, Rows
 from layerwise.results.rows import Score
 
 MEASURE = "pruning"

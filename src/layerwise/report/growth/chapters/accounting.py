@@ -6,7 +6,7 @@ from statistics import fmean
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.figures.scatter import Forecasts, phase_scatter
 from layerwise.report.growth.comparison_checks import BUDGET_BAR, STEP_BAR, budget_shares
 from layerwise.report.growth.lookup import ACCOUNTING, TRAINING, GrowthScores, PhaseSteps
@@ -69,7 +69,7 @@ def _budgets(run: GrowthScores) -> Picture | None:
         shares.setdefault(name.rpartition("/")[0], []).append(Score(TRAINING, name, "all", "flops", PERCENT * share))
     if not shares:
         return None
-    rows = [Dots(arm, slots[arm], {arm: _ranged(arm, scores)}, {arm: scores}) for arm, scores in shares.items()]
+    rows = [DotArm(arm, slots[arm], {arm: _ranged(arm, scores)}, {arm: scores}) for arm, scores in shares.items()]
     edge = max(2 * PERCENT * BUDGET_BAR, *(abs(s.value - PERCENT) for of in shares.values() for s in of))
     span = (PERCENT - 1.1 * edge, PERCENT + 1.1 * edge)
     allowed = (PERCENT * (1 - BUDGET_BAR), PERCENT * (1 + BUDGET_BAR))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
 from layerwise.report.growth.lookup import DIFFERENCE, GROWTH, HELD_OUT, TERMS, TEST, UNIFORM, GrowthScores
@@ -88,7 +88,7 @@ def _figure(
 ) -> Figure:
     """A row an arm in its colour; a pair has that of the arm it is compared with."""
     slots = arm_slots([*run.arms, *(_coloured_as(name) for name in scores)])
-    shown = [Dots(name, slots[_coloured_as(name)], {name: score}) for name, score in scores.items()]
+    shown = [DotArm(name, slots[_coloured_as(name)], {name: score}) for name, score in scores.items()]
     return dots(shown, across=ACROSS, reference=0.0, signed=True, span=span, rows=rows)
 
 
@@ -109,7 +109,7 @@ def _losses(run: GrowthScores) -> list[Picture]:
         score = run.of_arm(HELD_OUT, "nll", arm, TEST)
         seeds = list(run.by_seed(HELD_OUT, "nll", arm, TEST).values())
         if score is not None:
-            shown.append(Dots(arm, slots[arm], {arm: score}, {arm: seeds} if len(seeds) > 1 else {}))
+            shown.append(DotArm(arm, slots[arm], {arm: score}, {arm: seeds} if len(seeds) > 1 else {}))
     if not shown:
         return []
     null = None if run.null is None else run.null.value

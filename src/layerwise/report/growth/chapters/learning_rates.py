@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.growth.learning_rates import tunings
 from layerwise.report.growth.lookup import RATES, UNIFORM
@@ -14,7 +15,6 @@ from layerwise.report.page.chapter import Chapter, Heading, card, lead, legend, 
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.markup import element
 from layerwise.report.page.wording import listed
-from layerwise.report.series import Line
 
 HEADING = Heading(RATES, "The learning rates that were tried", "Rates")
 UPWARDS = "validation loss (nats per token)"

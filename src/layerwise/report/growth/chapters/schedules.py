@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.growth.lookup import SCHEDULE, GrowthScores
 from layerwise.report.growth.schedule_chart import schedule_diagram
@@ -12,7 +13,6 @@ from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, 
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.wording import counted
-from layerwise.report.series import Line
 
 HEADING = Heading(SCHEDULE, "What learned when", "Schedules")
 FEW = 2  # so many charts, or fewer, are drawn larger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.page.chapter import Chapter, Heading, card, lead, legend, note, spaced
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.markup import Safe, element
@@ -60,7 +60,7 @@ def _picture(run: PretrainingScores, suite: str) -> Picture:
         if (value := chance_of(run, suite, task, metric)) is not None
     }
     shown = [
-        Dots(arm, slots[arm], rows)
+        DotArm(arm, slots[arm], rows)
         for arm in run.arms
         if (rows := {name: of[arm] for name, of in scores.items() if arm in of})
     ]

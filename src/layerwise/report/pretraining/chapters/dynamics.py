@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.axis import Line
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, cards, lead, legend, note
@@ -12,7 +13,6 @@ from layerwise.report.page.figure_slot import Picture
 from layerwise.report.pretraining.dynamics import dynamics_findings, question_name, share_of
 from layerwise.report.pretraining.lookup import CONVERGENCE, DATA_SHARE, HELD_OUT, INITIAL_BIAS, PretrainingScores
 from layerwise.report.quantity import PERCENT, scaled
-from layerwise.report.series import Line
 from layerwise.results.rows import Score
 
 HEADING = Heading("dynamics", "Beginnings, data and speed", "Dynamics")
@@ -106,6 +106,6 @@ def _convergence(run: PretrainingScores) -> list[Picture]:
             by_arm.setdefault(subject.partition(" - ")[0], {})[cost] = score
     if not by_arm:
         return []
-    shown = [Dots(arm, slots.get(arm, 0), rows) for arm, rows in by_arm.items()]
+    shown = [DotArm(arm, slots.get(arm, 0), rows) for arm, rows in by_arm.items()]
     figure = dots(shown, across=f"ratio to {run.reference or 'the backbone'}; left is sooner", reference=1.0)
     return [Picture("convergence", "Steps and seconds to the same loss", {(): figure})]

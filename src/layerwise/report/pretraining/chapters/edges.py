@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.figures.scatter import EDGE, edge_scatter
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, cards, depth_key, lead, note, spaced
@@ -49,7 +49,7 @@ def _scatter(run: PretrainingScores, depth: int) -> Picture | None:
 
 def _left(run: PretrainingScores) -> Picture | None:
     marks = [
-        Dots(words, slot, {words: score})
+        DotArm(words, slot, {words: score})
         for slot, (metric, words) in enumerate(WAYS.items())
         if (score := run.score(EDGES, metric, CUT, ALL)) is not None
     ]

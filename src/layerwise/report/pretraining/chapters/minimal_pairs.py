@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.page.chapter import Chapter, Heading, card, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
 from layerwise.report.page.markup import Safe, element
@@ -88,7 +88,7 @@ def _picture(run: PretrainingScores, suite: str) -> Picture | None:
     slots = arm_slots(run.arms)
     scores = {task: run.by_arm(suite, "accuracy", task) for task in (*whole, *named)}
     shown = [
-        Dots(arm, slots[arm], {words: ACCURACY.shown(scores[task][arm]) for task, words in rows.items()})
+        DotArm(arm, slots[arm], {words: ACCURACY.shown(scores[task][arm]) for task, words in rows.items()})
         for arm in run.arms
         if (rows := {task: words for task, words in (whole | named).items() if arm in scores[task]})
     ]

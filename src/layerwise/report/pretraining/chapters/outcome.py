@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, cards, folded, lead, note
 from layerwise.report.page.figure_slot import Picture
@@ -60,12 +60,12 @@ def chance(run: PretrainingScores, suite: str) -> float:
     return ACCURACY.scale * next((score.value for score in run.subjects(suite, "chance").values()), 0.5)
 
 
-def _arms(run: PretrainingScores, measure: str, metric: str, task: str, scale: float) -> list[Dots]:
+def _arms(run: PretrainingScores, measure: str, metric: str, task: str, scale: float) -> list[DotArm]:
     """A row an arm, in its colour, with its seeds."""
     slots = arm_slots(run.arms)
     shown = []
     for arm, score in run.by_arm(measure, metric, task).items():
         seeds = run.by_seed(measure, metric, arm, task).values()
         several = [scaled(of, scale) for of in seeds] if len(seeds) > 1 else []
-        shown.append(Dots(arm, slots[arm], {arm: scaled(score, scale)}, {arm: several} if several else {}))
+        shown.append(DotArm(arm, slots[arm], {arm: scaled(score, scale)}, {arm: several} if several else {}))
     return shown

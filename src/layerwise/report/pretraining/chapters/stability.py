@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, cards, folded, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
@@ -53,7 +53,7 @@ def _distances(run: PretrainingScores) -> Picture | None:
         tasks = run.tasks_of(UNIFORMITY, "distance")
         scores = {task: run.score(UNIFORMITY, "distance", arm, task) for task in tasks if task != ALL}
         rows = {_reader(task): score for task, score in scores.items() if score is not None}
-        shown.append(Dots(arm, slot, rows))
+        shown.append(DotArm(arm, slot, rows))
     if not shown:
         return None
     figure = dots(shown, across="distance from equal shares", from_zero=True, allowed=(0.0, MARGIN))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, cards, folded, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
@@ -71,7 +71,7 @@ def _picture(run: PretrainingScores, unit: str) -> Picture | None:
         return None
     title, axis = DRAWN[unit]
     slots = _slots(run)
-    shown = [Dots(subject, slots[subject], of) for subject, of in rows.items()]
+    shown = [DotArm(subject, slots[subject], of) for subject, of in rows.items()]
     figure = dots(shown, across=axis, reference=1.0 if unit == "ratio" else 0.0, signed=unit != "ratio")
     return Picture(f"study-{unit}", title, {(): figure})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.lines import common_span, hover_text, lined
 from layerwise.report.page.chapter import Chapter, Heading, card, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
@@ -13,7 +14,6 @@ from layerwise.report.robustness.chapters.absence import absent
 from layerwise.report.robustness.chapters.layout import layout
 from layerwise.report.robustness.chapters.position_maps import Part, attention, branches, worth
 from layerwise.report.robustness.lookup import CONDITIONS, RobustnessScores
-from layerwise.report.series import Line
 
 HEADING = Heading("inside", "What goes on inside", "Inside")
 SOURCES = ("branches", "attention", "contribution", "worth", "embedding")

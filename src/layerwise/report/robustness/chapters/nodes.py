@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import common_span, hover_text, lined
 from layerwise.report.page.answers import pieces
@@ -26,7 +27,6 @@ from layerwise.report.robustness.node_loss import (
     node_rows,
     node_sentences,
 )
-from layerwise.report.series import Line
 from layerwise.results.rows import Score
 
 HEADING = Heading("nodes", "What the loss of a node costs", "Nodes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Band, Line
 from layerwise.report.figures.lines import hover_text, lined
 from layerwise.report.page.chapter import Chapter, Heading, card, lead, legend, note, spaced
 from layerwise.report.page.figure_slot import Picture
@@ -12,7 +13,6 @@ from layerwise.report.page.number_format import fixed
 from layerwise.report.quantity import ACCURACY
 from layerwise.report.robustness.chapters.absence import absent
 from layerwise.report.robustness.lookup import WHOLE, RobustnessScores, Rows
-from layerwise.report.series import Band, Line
 from layerwise.results.rows import Score
 
 HEADING = Heading("position", "Does a layer know where it stands?", "Position")

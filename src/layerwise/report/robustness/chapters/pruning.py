@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.axis import Line
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
 from layerwise.report.figures.lines import hover_text, lined
@@ -14,7 +15,6 @@ from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.page.markup import element
 from layerwise.report.robustness.chapters.absence import absent
 from layerwise.report.robustness.lookup import CONDITIONS, RULES, RobustnessScores
-from layerwise.report.series import Line
 
 HEADING = Heading("layers-kept", "How many layers are needed", "Pruning")
 HEIGHT = 420

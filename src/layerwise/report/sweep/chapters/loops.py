@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from layerwise.report.evidence import DELTA, Evidence
-from layerwise.report.figures.dot_plot import Dots, dots
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.loops import largest_effect, loop_map
 from layerwise.report.page.chapter import Chapter, Heading, card, lead, note
@@ -40,7 +40,7 @@ def loops(evidence: Evidence) -> Chapter:
     if compared:
         rows = {f"{size} layers": score for size, score in compared.items()}
         figure = dots(
-            [Dots("best gain − best loops", 0, rows)], across="Δ NLL, best gain minus best number of loops",
+            [DotArm("best gain − best loops", 0, rows)], across="Δ NLL, best gain minus best number of loops",
             reference=0.0, signed=True,
         )  # fmt: skip
         extra = [Picture("loops-against-gain", "Best gain minus best number of loops, by window", {(): figure})]

@@ -1,0 +1,54 @@
+"""What a report is made of: the manifest of a run, its plans and its scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from layerwise.errors import PlanError
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.selection import Rows
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The rows of one run. Nothing here measures anything: a number that is not in the rows is not in the report.
+
+    `manifest` is printed whole in the provenance; `model`, `corpus` and `depth` are also read for the title. `losses`
+    are optional: with them, two plans are compared document by document, without them by their two intervals. `notes`
+    say what a measure had to leave out; each stands in its chapter. `level` is the significance level of every verdict.
+    """
+
+    manifest: Mapping[str, object]
+    plans: tuple[PlanRecord, ...]
+    scores: tuple[Score, ...]
+    losses: tuple[Loss, ...] = ()
+    notes: tuple[Note, ...] = ()
+    level: float = 0.05
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The scores, looked up by their columns."""
+        return Rows(self.scores)
+
+    @cached_property
+    def depth(self) -> int:
+        """The depth that the manifest states, else one more than the deepest layer of any plan or row; 0 for none."""
+        stated = self.manifest.get("depth")
+        if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
+            return stated
+        planned = (layer for plan in self.schedules.values() for layer in plan.layers())
+        return 1 + max((*planned, *self.rows.axis("layer")), default=-1)
+
+    @cached_property
+    def schedules(self) -> dict[str, Plan]:
+        """The plan of every record whose text is one, by its text."""
+        parsed: dict[str, Plan] = {}
+        for text in dict.fromkeys(record.plan for record in self.plans):
+            try:
+                parsed[text] = Plan.parse(text)
+            except PlanError:  # a row of a foreign store: it stays in the table and has no picture
+                continue
+        return parsed

@@ -1,0 +1,210 @@
+"""A kind of run as data: its sections, and in each the marks, tables and findings that it is made of.
+
+    HEALING = Kind("healing", measures=("healing",), sections=(
+        Section(anchor="healing", title="What healing brings back", missing="No model was healed.", parts=(
+            Dots(name="nats", title="Above the whole model", where={"metric": "above_whole"}, series="arm"),
+            Says(findings),
+            Pivot(title="By task", rows={"task": "task", "model": "arm"}, columns=(Column("nats", "nll", NATS),)),
+        )),
+    ))
+
+`layerwise.report.writers` writes any of them as HTML, as Markdown and for a terminal, so no output can forget one.
+Leads and notes stand in `kinds/NAME.md` (see `layerwise.report.prose`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from layerwise.report.data import ReportData
+from layerwise.report.finding import Finding
+from layerwise.report.marks.mark import Mark
+from layerwise.report.page.table import Table
+from layerwise.report.show import ABSENT, NUMBER, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+Facts = Callable[[ReportData], Iterable[Finding | str]]
+Derive = Callable[[ReportData], Iterable[Score]]
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """Findings, or plain sentences, that a function reads from the rows: the only logic of a section.
+
+    Findings are questions with answers and badges. Those with `terminal` stand on a terminal too.
+    """
+
+    facts: Facts
+    title: str = ""
+    terminal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: the row of a `metric`, or of the first of several that there is, as `show` writes it.
+
+    `where` filters further, by any column. `text` writes the cell from all rows of the line instead.
+    """
+
+    head: str
+    metric: str | tuple[str, ...] = ()
+    show: Show = NUMBER
+    where: Mapping[str, Any] = field(default_factory=dict)
+    text: Callable[[Rows], str] | None = None
+
+    def cell(self, rows: Rows) -> str:
+        """What stands in the line of these rows."""
+        if self.text is not None:
+            return self.text(rows)
+        metrics = (self.metric,) if isinstance(self.metric, str) else self.metric
+        matching = (rows.one(metric=metric, **self.where) for metric in metrics)
+        return self.show.text(next((row for row in matching if row is not None), None))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pivot:
+    """A table of rows: a line for each combination of the columns `rows` (heading to column) that there is.
+
+    Its cells are `columns`, and with `across` a cell for each value of that column, as `show` writes its row. `where`
+    and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column. Columns
+    without any cell are left out. `folded` hides it behind its title on the page. `terminal` puts it on a terminal.
+    `words` writes the values of `rows` and `across`. `order` sorts the lines.
+    """
+
+    title: str = ""
+    rows: Mapping[str, str]
+    columns: Sequence[Column] = ()
+    across: str | None = None
+    show: Show = NUMBER
+    where: Mapping[str, Any] = field(default_factory=dict)
+    derive: Derive | None = None
+    split: str | None = None
+    folded: bool = False
+    terminal: bool = True
+    page: bool = True
+    words: Callable[[Any], str] = str
+    order: Callable[[tuple[Any, ...]], Any] | None = None
+    note: str = ""
+
+    def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
+        """Each table with its title, those without lines left out."""
+        rows = data.rows if self.derive is None else Rows(self.derive(data))
+        rows = rows.where(**self.where) if self.where else rows
+        if self.split is None:
+            parts = {self.title: rows}
+        else:
+            named = rows.by(self.split).items()
+            parts = {", ".join(filter(None, (self.title, self.words(value)))): own for value, own in named}
+        for title, own in parts.items():
+            table = self._table(own)
+            if table.body:
+                yield title, table
+
+    def _table(self, rows: Rows) -> Table:
+        keys = tuple(self.rows.values())
+        lines: dict[tuple[Any, ...], None] = dict.fromkeys(tuple(getattr(row, key) for key in keys) for row in rows)
+        across = rows.axis(self.across) if self.across else ()
+        columns = [*self.columns, *(Column(self.words(value), text=self._pivoted(value)) for value in across)]
+        ordered = list(lines)
+        if self.order is not None:
+            ordered.sort(key=self.order)
+        elif "task" in keys:
+            ordered.sort(key=lambda line: line[keys.index("task")] != "all")
+        named, cells = [], []
+        for line in ordered:
+            own = rows.where(**dict(zip(keys, line, strict=True)))
+            named.append(["" if value is None else self.words(value) for value in line])
+            cells.append([column.cell(own) for column in columns])
+        kept = [at for at in range(len(columns)) if any(row[at] not in ("", ABSENT) for row in cells)]
+        head = (*self.rows, *(columns[at].head for at in kept))
+        body = ((*heads, *(row[at] for at in kept)) for heads, row in zip(named, cells, strict=True))
+        plans = tuple(at for at, key in enumerate(keys) if key == "plan")
+        return Table(head, tuple(body), numeric_from=len(keys), code=plans)
+
+    def _pivoted(self, value: Any) -> Callable[[Rows], str]:
+        return lambda rows: self.show.text(rows.one(**{str(self.across): value}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tabled:
+    """A table that a function makes of the run, where lines and cells are not those of single rows."""
+
+    title: str = ""
+    table: Callable[[ReportData], Table]
+    folded: bool = False
+    terminal: bool = True
+    page: bool = True
+    note: str = ""
+
+    def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
+        """The table with its title, unless it has no lines."""
+        made = self.table(data)
+        if made.body:
+            yield self.title, made
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Marks side by side; where they share choices, the first has the controls and the others follow it."""
+
+    marks: tuple[Mark, ...]
+
+
+Part = Mark | Beside | Says | Pivot | Tabled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A section of the page: its anchor, its title, its name in the menu, and its parts in reading order.
+
+    It is written where the run has rows that match `needs`, a filter, or a function of the run; else `missing` is the
+    one line that says so. `needs` is by default that there are rows whose measure is the anchor.
+    """
+
+    anchor: str
+    title: str
+    short: str
+    parts: tuple[Part, ...]
+    missing: str
+    needs: Mapping[str, Any] | Callable[[ReportData], bool] | None = None
+
+    def present(self, data: ReportData) -> bool:
+        """Whether the run has what the section is about."""
+        if callable(self.needs):
+            return self.needs(data)
+        return bool(data.rows.where(**(self.needs or {"measure": self.anchor})))
+
+
+def nothing(data: ReportData) -> Iterable[str]:
+    """Nothing to say."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of run.
+
+    A run is of this kind where it has a row of one of `measures`, or where `present` says so. `answer` is the verdict
+    with which the page begins and the terminal ends. `tiles` are (number, name) for the masthead, `counts` the numbers
+    of the manifest that it shows too. `unfinished` is the sentence of the banner of a run that was stopped half-way.
+    `following` says what to do next, with a command or a plan that can be copied.
+    """
+
+    name: str
+    measures: tuple[str, ...]
+    sections: tuple[Section, ...]
+    present: Callable[[ReportData], bool] | None = None
+    answer: Callable[[ReportData], str] = lambda data: ""
+    tiles: Callable[[ReportData], Iterable[tuple[str, str]]] = lambda data: ()
+    counts: tuple[str, ...] = ()
+    unfinished: Callable[[ReportData], str | None] = lambda data: None
+    following: Facts = nothing
+
+    def is_of(self, data: ReportData) -> bool:
+        """Whether a run is (also) of this kind."""
+        if self.present is not None:
+            return self.present(data)
+        return bool(data.rows.where(measure=self.measures))

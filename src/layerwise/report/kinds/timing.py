@@ -1,0 +1,58 @@
+"""Timed passes: milliseconds of every plan in every setting, and its ratio to the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerwise.report.data import ReportData
+from layerwise.report.kind import Column, Kind, Pivot, Section
+from layerwise.report.marks import Dots
+from layerwise.report.show import Show
+from layerwise.results.vocabulary import MILLISECONDS, RATIO, TIME
+
+TIMES = Show(axis="milliseconds of a pass", decimals=3)
+RATIOS = Show(axis="x the first", decimals=3)
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    yield f"{max(row.documents or 0 for row in data.rows.where(measure=TIME)):,}", "rounds"
+
+
+def _answer(data: ReportData) -> str:
+    """The plan with the least ratio to the first, in each setting."""
+    ratios = data.rows.where(measure=TIME, metric=RATIO)
+    sentences = []
+    for setting, rows in ratios.by("condition").items():
+        first, *others = rows
+        if others:
+            best = min(others, key=lambda row: row.value)
+            resolved = best.high is not None and best.high < 1.0
+            verdict = "is the quickest" if resolved else "is not quicker than the first beyond the noise"
+            sentences.append(f"{setting}: {best.plan} {verdict}, {RATIOS.text(best)} x {first.plan}.")
+    return " ".join(sentences)
+
+
+TIMING = Kind(
+    name="timing",
+    measures=(TIME,),
+    answer=_answer,
+    tiles=_tiles,
+    sections=(
+        Section(
+            anchor=TIME,
+            title="How long a pass takes",
+            short="Milliseconds",
+            missing="Nothing was timed: layerwise time does.",
+            parts=(
+                Dots(
+                    name="times", title="Milliseconds of a pass", y="plan", show=TIMES, note="times",
+                    where={"measure": TIME, "metric": MILLISECONDS}, choices={"Setting": "condition"}, words=str,
+                ),
+                Pivot(
+                    rows={"plan": "plan"}, where={"measure": TIME}, split="condition",
+                    columns=(Column("ms", MILLISECONDS, TIMES), Column("x the first", RATIO, RATIOS)),
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""Bars along an axis with their intervals: a bar a layer, strong where it is resolved, or coloured by its series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from layerwise.report.data import ReportData
+from layerwise.report.figures.figure import Figure, Trace, bar, level_line
+from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, limits, series_style, whiskers
+from layerwise.report.marks.mark import Mark
+from layerwise.report.page.number_format import is_resolved, probability, verdict
+from layerwise.report.page.palette import faded, light
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+MOST_TICKS = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars(Mark):
+    """A bar for each value of the column `x`, side by side for each series.
+
+    Without series a bar that is distinguished from zero is strong and the others are pale. `of` is the number that the
+    bar shows, where that is not the value (tokens spent). `across` is the title of the axis, `at` what a position is
+    called, with `{}` for it, `text` what is said of a bar beside its number.
+    """
+
+    x: str = "layer"
+    across: str = "layer"
+    at: str = "layer {}"
+    of: Callable[[Score], float | None] | None = None
+    stacked: bool = False
+    text: Callable[[Score], str] = lambda row: ""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The bars of the rows; with `each` or choices on the vertical range of all of them."""
+        groups = rows.by(self.series) if self.series else {"": rows}
+        traces = [self._bars(name, group, data.level, slots) for name, group in groups.items()]
+        positions = {getattr(row, self.x) for row in rows}
+        numeric = all(isinstance(value, int | float) for value in positions)
+        shared = bool(self.each or self.choices) and self.of is None
+        bounds = (bound for row in map(self.show.shown, all_rows) for bound in (row.value, row.low, row.high))
+        return framed(
+            self.height or 360, traces, bargap=0.28, barmode="stack" if self.stacked else "group",
+            x={
+                "title": self.across, "showgrid": False,
+                "dtick": 1 if numeric and len(positions) <= MOST_TICKS else None,
+            },
+            y={"title": self.show.axis, "range": self.show.span or (limits(bounds) if shared else None)},
+            shapes=[] if not self.show.reference else [level_line(self.show.reference, **REFERENCE)],
+            showlegend=len(groups) > 1, legend=LEGEND,
+            margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},
+        )  # fmt: skip
+
+    def _bars(self, name: Any, rows: Rows, level: float, slots: Mapping[str, int]) -> Trace:
+        drawn = [row for row in rows if math.isfinite(row.value)]
+        shown = [self.show.shown(row) for row in drawn]
+        pale = faded(light("muted"), 0.35)
+        colour: Any = [light("accent") if is_resolved(row, level) else pale for row in drawn]
+        if self.series:
+            colour = series_style(slots.get(str(name), 0))[0]
+        return bar(
+            x=[getattr(row, self.x) for row in drawn],
+            y=[row.value for row in shown] if self.of is None else [self.of(row) for row in drawn],
+            marker={"color": colour, "line": {"width": 0}},
+            text=[self._hover(row, level) for row in drawn],
+            name=escape(self.words(name)),
+            **({} if self.of else {"error_y": whiskers(shown, light("ink"), thickness=1.2, width=3)}),
+        )
+
+    def _hover(self, row: Score, level: float) -> str:
+        parts = [f"<b>{escape(self.at.format(getattr(row, self.x)))}</b>", self.show.text(row)]
+        if row.p_adjusted is not None:
+            parts.append(f"adjusted p {probability(row.p_adjusted)}: {verdict(row, level)}")
+        more = self.text(row)
+        return "<br>".join([*parts, *([escape(more)] if more else [])])

@@ -1,0 +1,138 @@
+"""Numbers on a grid as colours: layers by positions, states by states, windows of layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from layerwise.report.data import ReportData
+from layerwise.report.figures.figure import Figure, heatmap
+from layerwise.report.figures.frame import CLEAR, colour_scale, framed
+from layerwise.report.marks.mark import Mark
+from layerwise.report.page.palette import DIVERGING, VIRIDIS, light
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+ORANGE_IS_MORE = tuple(colour for colour, _ in DIVERGING)
+CELL, HEAD = 22, 90
+MOST_ROWS = 40
+"""From so many rows on the cells shrink."""
+TICKS = {"color": light("muted"), "size": 11}
+SIGNS = 5
+"""Values that the key of a diverging scale names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heat(Mark):
+    """A cell for each pair of the columns `x` (across) and `y` (downwards).
+
+    With `diverging` white is zero, orange more and blue less; with `root` the colour is the signed square root, so that
+    small values are told apart while the key stays in their own unit. Otherwise brighter is more. `least` and `most`
+    fix the scale. `numbers` writes each value into its cell, `diagonal` is a dotted line where both agree, and
+    `upwards` lets the rows go from the bottom to the top. `across` and `down` are the titles of the axes. `text` is
+    what is beside the value in the hover text.
+    """
+
+    x: str = "layer"
+    y: str = "other"
+    across: str = "layer"
+    down: str = ""
+    diverging: bool = False
+    root: bool = False
+    least: float | None = None
+    most: float | None = None
+    numbers: bool = False
+    diagonal: bool = False
+    upwards: bool = False
+    square: bool = False
+    cell_words: Callable[[Any], str] = str
+    text: Callable[[Score], str] = lambda row: ""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The grid of the rows, on the colour scale of all of them."""
+        across, down = self._axis(all_rows, self.x), self._axis(all_rows, self.y)
+        cells = {(getattr(row, self.x), getattr(row, self.y)): row for row in rows if math.isfinite(row.value)}
+        if not cells:
+            return None
+        x, y = [self.cell_words(value) for value in across], [self.cell_words(value) for value in down]
+        grid = heatmap(
+            x=list(range(len(x))),
+            y=list(range(len(y))),
+            z=[[self._colour(cells.get((left, below))) for left in across] for below in down],
+            text=[[self._hover(cells.get((left, below)), left, below) for left in across] for below in down],
+            colorscale=colour_scale(ORANGE_IS_MORE if self.diverging else VIRIDIS),
+            **self._scale(all_rows),
+            **({"xgap": 1, "ygap": 1} if len(across) <= MOST_ROWS else {}),
+        )
+        traces = [grid]
+        height = self.height or HEAD + (CELL if len(down) <= MOST_ROWS else 8) * len(down)
+        ends = [-0.5, len(down) - 0.5]
+        return framed(
+            height, traces, x=_named(self.across, x), showlegend=False,
+            y={**_named(self.down, y), "range": ends if self.upwards else ends[::-1], **self._square()},
+            annotations=self._numbers(cells, across, down), shapes=self._diagonal(len(x), len(y)),
+            margin={"l": 40, "r": 8, "t": 8, "b": 44},
+        )  # fmt: skip
+
+    def _axis(self, rows: Rows, column: str) -> tuple[Any, ...]:
+        values = rows.axis(column)
+        return values if any(isinstance(value, str) for value in values) else tuple(sorted(values))
+
+    def _colour(self, row: Score | None) -> float | None:
+        if row is None:
+            return None
+        value = self.show.shown(row).value
+        return math.copysign(math.sqrt(abs(value)), value) if self.root else value
+
+    def _scale(self, rows: Rows) -> dict[str, Any]:
+        drawn = [value for row in rows if math.isfinite(row.value) and (value := self._colour(row)) is not None]
+        least, most = self.least, self.most
+        if self.diverging:
+            most = most if most is not None else max(map(abs, drawn), default=1.0) or 1.0
+            least = -most
+        bar: dict[str, Any] = {"thickness": 9, "outlinewidth": 0, "tickfont": TICKS}
+        if self.root:
+            positions = [most * (2 * at / (SIGNS - 1) - 1) for at in range(SIGNS)] if most else []
+            values = [math.copysign(position * position, position) / self.show.scale for position in positions]
+            bar |= {"tickmode": "array", "tickvals": positions, "ticktext": list(map(self.show.number, values))}
+        ends = {"zmin": least, "zmax": most}
+        return {"colorbar": bar, **{name: end for name, end in ends.items() if end is not None}}
+
+    def _hover(self, row: Score | None, left: Any, below: Any) -> str:
+        if row is None:
+            return ""
+        at = f"{self.across} {self.cell_words(left)}, {self.down} {self.cell_words(below)}".strip(", ")
+        more = self.text(row)
+        return "<br>".join([f"<b>{escape(at)}</b>", self.show.text(row), *([escape(more)] if more else [])])
+
+    def _numbers(self, cells: Mapping[tuple[Any, Any], Score], across: Any, down: Any) -> list[dict[str, Any]]:
+        if not self.numbers:
+            return []
+        return [
+            {
+                "x": across.index(left), "y": down.index(below), "text": self.show.number(row.value),
+                "showarrow": False, "font": {"size": 11, "color": light("ink")}, "bgcolor": CLEAR,
+            }
+            for (left, below), row in cells.items()
+        ]  # fmt: skip
+
+    def _diagonal(self, columns: int, rows: int) -> list[dict[str, Any]]:
+        line = {"color": light("zero"), "dash": "dot", "width": 1.2}
+        ends = {"x0": -0.5, "y0": -0.5, "x1": columns - 0.5, "y1": rows - 0.5}
+        return [{"type": "line", "xref": "x", "yref": "y", **ends, "line": line}] if self.diagonal else []
+
+    def _square(self) -> dict[str, Any]:
+        return {"scaleanchor": "x"} if self.square else {}
+
+
+def _named(title: str, names: list[str]) -> dict[str, Any]:
+    """An axis with a name at each whole number, or at every other where they crowd."""
+    step = 1 + len(names) // MOST_ROWS if all(len(name) < 4 for name in names) else 1
+    positions = list(range(0, len(names), step))
+    return {
+        "title": title, "showgrid": False, "zeroline": False, "tickmode": "array", "tickvals": positions,
+        "ticktext": [escape(names[at]) for at in positions], "range": [-0.5, len(names) - 0.5],
+    }  # fmt: skip

@@ -1,0 +1,124 @@
+"""What all marks share: which rows, which series in which colours, and the choices beside the figure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from layerwise.report.data import ReportData
+from layerwise.report.figures.figure import Figure
+from layerwise.report.page.figure_slot import Choice, Picture
+from layerwise.report.page.palette import SERIES
+from layerwise.report.page.wording import label
+from layerwise.report.show import NUMBER, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+Slots = Callable[[Sequence[str]], Mapping[str, int]]
+"""Which colour each series takes, by its slot in the palette."""
+
+Drawn = tuple[tuple[str, str], ...]
+
+
+def in_order(names: Sequence[str]) -> dict[str, int]:
+    """Colours in the order of appearance.
+
+    >>> in_order(["lora", "whole"])
+    {'lora': 0, 'whole': 1}
+    """
+    return {name: at % len(SERIES) for at, name in enumerate(names)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark(ABC):
+    """A picture as data.
+
+    `where` filters the rows of the run (see `Rows.where`), after `derive` has made them of the run where they are not
+    stored as they are drawn. `show` is the quantity. Each value of the column `series` is drawn in a colour of its own,
+    given by `slots`; `legend` is the noun of the buttons that hide and show them, and without it there are none. Each
+    of `choices` is a question beside the figure, with the column whose values are its answers; `by_choice` are the
+    fields of the mark that an answer changes, such as the quantity. With `each` there is a figure for every value of a
+    column, all on one axis. `words` writes a value of the columns `series`, `each` and
+    `choices`. `note` is small print under the figure.
+    """
+
+    name: str
+    title: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    derive: Callable[[ReportData], Iterable[Score]] | None = None
+    show: Show = NUMBER
+    series: str | None = None
+    slots: Slots = in_order
+    legend: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    by_choice: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)
+    each: str | None = None
+    words: Callable[[Any], str] = lambda value: label(str(value))
+    height: int | None = None
+    rooted: bool = False
+    bent: bool = False
+    wide: bool = True
+    note: str = ""
+
+    @abstractmethod
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The figure of rows that all belong together; `None` where there is nothing to draw.
+
+        `all_rows` are those of every figure that stands beside this one, for a common axis; of one metric, where that
+        is a choice.
+        """
+
+    def rows(self, data: ReportData) -> Rows:
+        """The rows that it draws."""
+        rows = data.rows if self.derive is None else Rows(self.derive(data))
+        return rows.where(**self.where) if self.where else rows
+
+    def colours(self, rows: Rows) -> Mapping[str, int]:
+        """The colour of every series."""
+        return self.slots([str(value) for value in rows.axis(self.series)]) if self.series else {}
+
+    def pictures(self, data: ReportData) -> Iterator[Picture]:
+        """The picture, or one for every value of the column `each`; none where there is nothing to draw."""
+        rows = self.rows(data)
+        if self.each is None:
+            yield from self._picture(self.name, self.title, rows, data, rows)
+            return
+        values = rows.axis(self.each)
+        for at, value in enumerate(values):
+            name, title = (f"{self.name}-{at}", self.words(value)) if len(values) > 1 else (self.name, self.title)
+            yield from self._picture(name, title, rows.where(**{self.each: value}), data, rows)
+
+    def _picture(
+        self, name: str, title: str, rows: Rows, data: ReportData, all_rows: Rows
+    ) -> Iterator[Picture]:  # fmt: skip
+        slots = self.colours(all_rows)
+        axes = {question: all_rows.axis(column) for question, column in self.choices.items()}
+        variants = {}
+        for key in product(*(range(len(values)) for values in axes.values())):
+            chosen = {
+                column: values[at] for column, values, at in zip(self.choices.values(), axes.values(), key, strict=True)
+            }
+            own = rows.where(**chosen) if chosen else rows
+            alike = all_rows.where(metric=chosen["metric"]) if "metric" in chosen else all_rows
+            changed: dict[str, Any] = {}
+            for answer in chosen.values():
+                changed |= self.by_choice.get(answer, {})
+            drawn = replace(self, **changed)
+            if len(own) and (figure := drawn.figure(own, data, slots, alike)) is not None:
+                variants[key] = figure
+        if variants:
+            choices = tuple(Choice(question, tuple(map(self.words, values))) for question, values in axes.items())
+            yield Picture(name, title, variants, choices, rooted=self.rooted, bent=self.bent)
+
+    def series_of(self, row: Score) -> str:
+        """Which series a row belongs to."""
+        value = getattr(row, self.series) if self.series else None
+        return "" if value is None else str(value)
+
+
+def followed(pictures: Sequence[Picture]) -> list[Picture]:
+    """Pictures side by side, of which the first has the controls and the others follow it."""
+    return [replace(each, leader=pictures[0].name) if at else each for at, each in enumerate(pictures)]

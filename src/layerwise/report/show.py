@@ -1,0 +1,89 @@
+"""How a number is written and which axis it stands on: its scale, its decimals, its unit and its interval.
+
+Every number of a page passes through `Show`: a table, a sentence and a figure of one quantity agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from layerwise.report.page.number_format import between, fixed, tidy
+from layerwise.results.rows import Score
+
+ABSENT = "–"
+"""What stands where nothing was measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Show:
+    """A quantity as it is shown.
+
+    `axis` is the title of its axis. A value is multiplied by `scale` and written with `decimals`, or with three
+    significant digits where there are none, a sign where it is `signed`, and `unit` behind it. `bounds` writes the
+    interval too. `span` is the whole range of the axis, and `reference` the value that others are compared with: a
+    dotted line.
+    """
+
+    axis: str = ""
+    scale: float = 1.0
+    decimals: int | None = None
+    unit: str = ""
+    signed: bool = False
+    bounds: bool = True
+    whole: bool = False
+    span: tuple[float, float] | None = None
+    reference: float | None = None
+
+    def shown(self, score: Score) -> Score:
+        """The score and its interval in the unit of the axis."""
+        if self.scale == 1.0:
+            return score
+        low, high = (None if bound is None else self.scale * bound for bound in (score.low, score.high))
+        return replace(score, value=self.scale * score.value, low=low, high=high)
+
+    def text(self, score: Score | None) -> str:
+        """The value with its unit and its interval; a dash where there is none.
+
+        >>> row = Score.of("healing", "share", 0.412, 0.38, 0.451)
+        >>> Show().text(row), PERCENT.text(row), Show(decimals=1, bounds=False).text(row), Show().text(None)
+        ('0.412 [0.380, 0.451]', '41.2 % [38.0, 45.1]', '0.4', '–')
+        """
+        if score is None:
+            return ABSENT
+        own = self.shown(score)
+        if not self.bounds or own.low is None or own.high is None:
+            return self.number(score.value)
+        if self.decimals is None and not self.unit:
+            return between(own.value, own.low, own.high, signed=self.signed)
+        written, _, interval = between(own.value, own.low, own.high, signed=self.signed).partition(" ")
+        if self.decimals is not None:
+            written, low, high = (
+                fixed(each, self.decimals, signed=self.signed) for each in (own.value, own.low, own.high)
+            )
+            interval = f"[{low}, {high}]"
+        return f"{written}{self.unit} {interval}"
+
+    def number(self, value: float | None) -> str:
+        """A bare value, in the unit of the rows, with its unit."""
+        if value is None:
+            return ABSENT
+        value = self.scale * value
+        if self.whole:
+            value = float(round(value))
+        if self.decimals is None:
+            return f"{tidy(value, signed=self.signed)}{self.unit}"
+        return f"{fixed(value, self.decimals, signed=self.signed)}{self.unit}"
+
+    def but(self, **changes: object) -> Show:
+        """The same with some of its fields changed: `NATS.but(signed=True)`."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+
+NUMBER = Show()
+COUNT = Show(whole=True, bounds=False)
+NATS = Show(axis="nats a token")
+DIFFERENCE = Show(axis="Δ NLL (nats a token)", signed=True, reference=0.0)
+PERCENT = Show(axis="percent", scale=100.0, unit=" %")
+ACCURACY = Show(axis="accuracy (%)", scale=100.0, decimals=1, unit=" %", span=(-2.0, 102.0))
+MILLISECONDS = Show(axis="milliseconds of a pass", decimals=3)
+RATIO = Show(axis="ratio", decimals=3, reference=1.0)

@@ -1,1 +1,0 @@
-"""Times of passes: milliseconds of every plan, and its ratio to the first."""

@@ -1,0 +1,115 @@
+"""Sections as chapters of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from layerwise.report.data import ReportData
+from layerwise.report.finding import Finding
+from layerwise.report.kind import Beside, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.marks.mark import Mark, followed
+from layerwise.report.page.answers import answers
+from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note
+from layerwise.report.page.figure_slot import Picture
+from layerwise.report.page.markup import Safe, element
+from layerwise.report.prose import prose
+
+
+def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
+    """Every section of a kind, those whose rows are missing as the line that says so."""
+    for section in kind.sections:
+        yield chapter(kind, section, data)
+
+
+def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
+    """One section."""
+    heading = Heading(section.anchor, section.title, section.short)
+    if not section.present(data):
+        return heading.missing(section.missing)
+    writer = _Writer(prose(kind.name), section.anchor, data)
+    for part in section.parts:
+        writer.write(part)
+    return heading.chapter(writer.body, writer.pictures)
+
+
+class _Writer:
+    """The body of a chapter as it grows, and the pictures in it."""
+
+    def __init__(self, words: dict[str, str], anchor: str, data: ReportData) -> None:
+        self.words, self.anchor, self.data = words, anchor, data
+        self.body: list[Safe] = [lead(words[anchor])] if anchor in words else []
+        self.pictures: list[Picture] = []
+
+    def write(self, part: Part) -> None:
+        """Add a part."""
+        match part:
+            case Says():
+                self._says(part)
+            case Pivot() | Tabled():
+                self._tables(part)
+            case Beside():
+                self._beside(part.marks)
+            case Mark():
+                self._mark(part)
+
+    def _says(self, part: Says) -> None:
+        statements = list(part.facts(self.data))
+        findings = [each for each in statements if isinstance(each, Finding)]
+        sentences = [each for each in statements if not isinstance(each, Finding)]
+        if statements and part.title:
+            self.body.append(element("h3", part.title))
+        if findings:
+            self.body.append(answers(findings))
+        if sentences:
+            self.body.append(element("ul", *(element("li", text) for text in sentences), class_="fates"))
+
+    def _tables(self, part: Pivot | Tabled) -> None:
+        if not part.page:
+            return
+        tables = [(title, table.html()) for title, table in part.tables(self.data)]
+        if part.folded and tables:
+            inner = [table if len(tables) == 1 else card(title, table) for title, table in tables]
+            self.body.append(folded(part.title or tables[0][0], *inner, *self._note(part.note)))
+            return
+        for title, table in tables:
+            self.body += [*([element("h3", title)] if title else []), table]
+        self.body += self._note(part.note) if tables else ()
+
+    def _mark(self, mark: Mark) -> None:
+        pictures = list(mark.pictures(self.data))
+        if not pictures:
+            return
+        if mark.legend:
+            names = tuple(picture.name for picture in pictures)
+            shown = {mark.words(name): slot for name, slot in mark.colours(mark.rows(self.data)).items()}
+            self.body.append(legend(shown, names, noun=mark.legend))
+        self._cards(pictures, wide=mark.wide)
+        self.body += self._note(mark.note)
+
+    def _beside(self, marks: Iterable[Mark]) -> None:
+        shown = [(mark, list(mark.pictures(self.data))) for mark in marks]
+        pictures = [picture for _, own in shown for picture in own]
+        if not pictures:
+            return
+        first = next(mark for mark, own in shown if own)
+        if first.legend:
+            named = {first.words(name): slot for name, slot in first.colours(first.rows(self.data)).items()}
+            self.body.append(legend(named, tuple(picture.name for picture in pictures), noun=first.legend))
+        self._cards(pictures, wide=False)
+        for mark, own in shown:
+            self.body += self._note(mark.note) if own else ()
+
+    def _cards(self, pictures: list[Picture], *, wide: bool) -> None:
+        """A card each; several stand side by side, and where they share choices the first leads them."""
+        if len(pictures) > 1 and len({picture.choices for picture in pictures}) == 1 and pictures[0].choices:
+            pictures = followed(pictures)
+        self.pictures += pictures
+        shown = [
+            card(picture.alternative, picture.controls(), picture.html(), wide=wide and len(pictures) == 1)
+            for picture in pictures
+        ]
+        self.body += shown if len(shown) == 1 else [element("div", *shown, class_="grid")]
+
+    def _note(self, name: str) -> list[Safe]:
+        """The small print of a part: what the words have under its name, or the text itself."""
+        return [note(self.words.get(f"{self.anchor}/{name}", name))] if name else []

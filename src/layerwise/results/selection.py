@@ -1,0 +1,131 @@
+"""Rows by their columns: `where` filters, `axis` lists the values of a column, `one` finds a single row.
+
+    rows = Rows(run.store.scores())
+    for arm in rows.where(measure="healing").axis("arm"):
+        loss = rows.one(measure="healing", metric="nll", arm=arm, seed=None, task="all")
+
+A value of `None` asks for rows whose column is empty; a column that is not named may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
+from typing import Any, overload
+
+from layerwise.errors import RunError, near_matches
+from layerwise.results.rows import Score
+
+COLUMNS = frozenset(item.name for item in fields(Score))
+
+
+class _Present:
+    """The one value that stands for any value but `None`."""
+
+    def __repr__(self) -> str:
+        return "PRESENT"
+
+
+PRESENT = _Present()
+"""Asks for rows whose column is not empty: `rows.where(seed=PRESENT)` are those of single seeds."""
+
+
+class Rows(Sequence[Score]):
+    """Scores in the order in which they were written, looked up by their columns.
+
+    A lookup by single values builds an index on these columns once, so that a page may ask thousands of times.
+    """
+
+    __slots__ = ("_indexes", "_rows")
+
+    def __init__(self, rows: Iterable[Score] = ()) -> None:
+        self._rows = tuple(rows)
+        self._indexes: dict[tuple[str, ...], dict[tuple[object, ...], list[Score]]] = {}
+
+    @overload
+    def __getitem__(self, at: int) -> Score: ...
+    @overload
+    def __getitem__(self, at: slice) -> Rows: ...
+    def __getitem__(self, at: int | slice) -> Score | Rows:
+        return Rows(self._rows[at]) if isinstance(at, slice) else self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Score]:
+        return iter(self._rows)
+
+    def __add__(self, more: Iterable[Score]) -> Rows:
+        return Rows((*self._rows, *more))
+
+    def where(self, **columns: Any) -> Rows:
+        """The rows whose columns hold what is wanted: a value, `None`, `PRESENT`, or one of several in a collection.
+
+        Raises `TypeError` for a column that there is not.
+
+        >>> rows = Rows([Score.of("m", "nll", 1.0, arm="a"), Score.of("m", "nll", 2.0, arm="a", seed=0)])
+        >>> [row.value for row in rows.where(arm="a", seed=None)], len(rows.where(seed=PRESENT))
+        ([1.0], 1)
+        >>> len(rows.where(arm=("a", "b")))
+        2
+        """
+        for name in columns:
+            if name not in COLUMNS:
+                raise TypeError(f"rows have no column {name!r}; {near_matches(name, COLUMNS)}")
+        single = {name: wanted for name, wanted in columns.items() if not _is_several(wanted)}
+        matching = self._indexed(single) if single else self._rows
+        several = [(name, wanted) for name, wanted in columns.items() if name not in single]
+        if not several:
+            return Rows(matching)
+        return Rows(row for row in matching if all(_holds(getattr(row, name), wanted) for name, wanted in several))
+
+    def axis(self, column: str) -> tuple[Any, ...]:
+        """The values of a column, each once, in the order of the rows; empty ones left out. Of tasks "all" comes first.
+
+        >>> Rows([Score.of("m", "nll", 1.0, task="qa"), Score.of("m", "nll", 1.0)]).axis("task")
+        ('all', 'qa')
+        """
+        values = dict.fromkeys(value for row in self._rows if (value := getattr(row, column)) is not None)
+        return tuple(sorted(values, key="all".__ne__)) if column == "task" else tuple(values)
+
+    def one(self, **columns: Any) -> Score | None:
+        """The row that the columns name, or `None` where there is none. Raises `RunError` where they name several."""
+        matching = self.where(**columns)
+        if len(matching) > 1:
+            columns_named = ", ".join(f"{name}={wanted!r}" for name, wanted in columns.items())
+            raise RunError(
+                f"{len(matching)} rows have {columns_named}: name more columns, or restore the run from a copy"
+            )
+        return matching[0] if matching else None
+
+    def value(self, **columns: Any) -> float | None:
+        """The value of the row that the columns name, or `None`."""
+        row = self.one(**columns)
+        return None if row is None else row.value
+
+    def by(self, column: str) -> dict[Any, Rows]:
+        """The rows of each value of a column, in the order of `axis`."""
+        return {value: self.where(**{column: value}) for value in self.axis(column)}
+
+    def along(self, column: str) -> dict[Any, Score]:
+        """The one row of each value of a column, in the order of `axis`; `RunError` where a value has several."""
+        return {value: row for value in self.axis(column) if (row := self.one(**{column: value})) is not None}
+
+    def _indexed(self, single: dict[str, object]) -> Sequence[Score]:
+        names = tuple(sorted(single))
+        index = self._indexes.get(names)
+        if index is None:
+            index = defaultdict(list)
+            for row in self._rows:
+                index[tuple(getattr(row, name) for name in names)].append(row)
+            self._indexes[names] = index = dict(index)
+        return index.get(tuple(single[name] for name in names), ())
+
+
+def _is_several(wanted: object) -> bool:
+    return wanted is PRESENT or isinstance(wanted, (tuple, list, set, frozenset))
+
+
+def _holds(value: object, wanted: Any) -> bool:
+    return value is not None if wanted is PRESENT else value in wanted

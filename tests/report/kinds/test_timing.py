@@ -1,0 +1,53 @@
+"""The page of timed passes: every number with its interval, in every phase."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+import pytest
+
+from layerwise.report import Evidence, ReportData, render
+from layerwise.report.kind import Pivot
+from layerwise.report.kinds.timing import TIMING
+from layerwise.report.page.groups import written
+from layerwise.results.rows import Score
+
+SETTINGS = ("prefill, batch 1, context 8", "decode, batch 1, context 8")
+TIMES = {"0-5": 6.0, "0 (1|2) 3-5, fused": 5.123456, "a<b": 4.0}
+
+
+def rows() -> list[Score]:
+    return [
+        Score.of("time", metric, value, 0.9 * value, 1.1 * value, plan=name, condition=setting, documents=20)
+        for setting in SETTINGS
+        for name, ms in TIMES.items()
+        for metric, value in (("ms", ms), ("ratio", ms / 6))
+    ]
+
+
+def data(scores: list[Score]) -> ReportData:
+    return ReportData({"model": "tiny", "corpus": "random tokens"}, (), tuple(scores))
+
+
+def test_every_plan_has_its_times_in_every_setting() -> None:
+    (grid,) = (part for part in TIMING.sections[0].parts if isinstance(part, Pivot))
+    tables = dict(grid.tables(data(rows())))
+    assert list(tables) == list(SETTINGS)
+    assert [row[0] for row in tables[SETTINGS[1]].body] == list(TIMES)
+    assert tables[SETTINGS[1]].body[1][1:] == ("5.123 [4.611, 5.636]", "0.854 [0.769, 0.939]")
+
+
+def test_the_page_has_a_picture_a_phase_and_escapes_names() -> None:
+    evidence = Evidence.of(data(rows()))
+    (chapter,) = [each for each in written(evidence) if each.anchor == "time"]
+    (picture,) = chapter.pictures
+    assert len(picture.variants) == len(SETTINGS)
+    for figure in picture.variants.values():
+        go.Figure(figure.payload())
+    page = render(data(rows()))
+    assert "a<b" not in page.partition('id="report-data"')[0]
+    assert "20" in {name: value for value, name in TIMING.tiles(data(rows()))}["rounds"]
+
+
+@pytest.mark.parametrize("measure", ["effect", "latency"])
+def test_a_run_of_another_kind_has_no_such_chapter(measure: str) -> None:
+    assert not TIMING.is_of(data([Score(measure, "0-2", "all", "delta_nll", 0.1)]))

@@ -1,0 +1,72 @@
+"""Rows by their columns: filters, axes, single rows, and columns that there are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.errors import RunError
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+ROWS = Rows(
+    [
+        Score.of("healing", "nll", 3.0, arm="lora", seed=0, task="qa"),
+        Score.of("healing", "nll", 1.0, arm="lora"),
+        Score.of("healing", "nll", 2.0, arm="whole"),
+        Score.of("healing", "share", 0.5, arm="lora", against="whole"),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "values"),
+    [
+        ({"arm": "lora"}, [3.0, 1.0, 0.5]),
+        ({"arm": "lora", "seed": None}, [1.0, 0.5]),
+        ({"seed": PRESENT}, [3.0]),
+        ({"arm": ("whole", None), "metric": "nll"}, [2.0]),
+        ({"metric": ("nll",), "against": None}, [3.0, 1.0, 2.0]),
+        ({"arm": "none"}, []),
+        ({}, [3.0, 1.0, 2.0, 0.5]),
+    ],
+)
+def test_where_keeps_the_rows_that_are_asked_for(asked: dict[str, object], values: list[float]) -> None:
+    assert [row.value for row in ROWS.where(**asked)] == values
+
+
+def test_an_axis_has_each_value_once_and_the_whole_text_first() -> None:
+    assert ROWS.axis("arm") == ("lora", "whole")
+    assert ROWS.axis("task") == ("all", "qa")
+    assert ROWS.axis("layer") == ()
+
+
+def test_one_row_by_its_columns() -> None:
+    assert ROWS.value(arm="whole", metric="nll") == 2.0
+    assert ROWS.one(arm="whole", metric="share") is None
+    assert {arm: row.value for arm, row in ROWS.where(metric="nll", seed=None).along("arm").items()} == {
+        "lora": 1.0, "whole": 2.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "words"),
+    [
+        (lambda: ROWS.where(arms="lora"), TypeError, "no column 'arms'; did you mean arm"),
+        (lambda: ROWS.one(arm="lora"), RunError, "3 rows have arm='lora': name more columns"),
+    ],
+)
+def test_refusals(ask: Callable[[], object], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        ask()
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([None, 0, 1]), st.floats(0, 1)), max_size=12))
+def test_a_lookup_by_index_finds_what_a_search_finds(cells: list[tuple[str, int | None, float]]) -> None:
+    rows = Rows(Score.of("m", "nll", value, arm=arm, seed=seed) for arm, seed, value in cells)
+    for arm in "ab":
+        for seed in (None, 0, 1):
+            assert list(rows.where(arm=arm, seed=seed)) == [row for row in rows if (row.arm, row.seed) == (arm, seed)]

@@ -1,0 +1,117 @@
+"""The commands of a kind, carried out in a folder of their own, and the rows they give beside the stored ones.
+
+A command file has a command a line: `layerwise ...`, or `input NAME` for what `tools.golden.inputs` writes. The run is
+the folder `run`. A kind whose file says in a comment that its rows are planted has no commands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from layerwise.experiments.summary import report_data
+from layerwise.report import ReportData
+from layerwise.results import Run
+from layerwise.results.rows import Score
+from tools.golden.outputs import FOLDER
+from tools.golden.stored_run import rows_of, text_of
+
+COMMANDS = "command.txt"
+RUN = "run"
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+NUMBERS = ("measure", "metric", "value", "low", "high", "p", "p_adjusted", "mde", "documents", "tokens")
+"""The columns of a score that are compared, to the bit."""
+NAMES = ("subject", "task")
+"""Those that are reported apart: they are named differently one day, and the numbers are not."""
+TIMED = re.compile(r"\b(ms|milliseconds|seconds?|minutes|hours|joules|memory|peak bytes|data wait)\b")
+"""In the metric or the task of a score that a clock gave, or that the machine decides."""
+CLOCKED = ("time", "time_round", "frontier_round")
+"""The measures of which every number is one of a clock."""
+SHOWN = 8
+
+
+def carry_out(kind: str) -> ReportData:
+    """The rows that the commands of a kind give now. Raises `RuntimeError` with what a command that failed said."""
+    from tools.golden.inputs import make_input  # loads torch, which the stored rows do not need
+
+    with tempfile.TemporaryDirectory(prefix=f"golden-{kind}-") as place:
+        work = Path(place).resolve()
+        for line in (FOLDER / kind / COMMANDS).read_text(encoding="utf-8").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["input"]:
+                make_input(words[1], work)
+            elif words:
+                print(line, file=sys.stderr, flush=True)
+                _layerwise(words[1:], work)
+        with Run.open(work / RUN) as run:
+            return _anywhere(text_of(report_data(run)), work)
+
+
+def is_planted(kind: str) -> bool:
+    """Whether the rows of a kind were written by hand, so that no command makes them."""
+    lines = (FOLDER / kind / COMMANDS).read_text(encoding="utf-8").splitlines()
+    return not any(shlex.split(line, comments=True) for line in lines)
+
+
+def differences(stored: ReportData, now: ReportData) -> Iterator[str]:
+    """What is not equal to the bit, a sentence each: scores, losses and plans, then names and notes.
+
+    Of a score that a clock gave only the measure and the metric are compared.
+    """
+    for what, rows in (
+        ("score", lambda data: [_numbers(row) for row in data.scores]),
+        ("plan", lambda data: [astuple(row) for row in data.plans]),
+        ("loss", lambda data: [astuple(row) for row in data.losses]),
+        ("name of a score", lambda data: [tuple(getattr(row, name) for name in NAMES) for row in data.scores]),
+        ("note", lambda data: [astuple(row) for row in data.notes]),
+    ):
+        yield from _unequal(what, rows(stored), rows(now))
+
+
+def is_timed(row: Score) -> bool:
+    """Whether a clock, or the memory of the machine, gave the number.
+
+    >>> is_timed(Score("run", "sweep", "all", "wall time (seconds)", 83.4))
+    True
+    """
+    return row.measure in CLOCKED or any(TIMED.search(name.replace("_", " ")) for name in (row.metric, row.task))
+
+
+def _numbers(row: Score) -> tuple[object, ...]:
+    columns = NUMBERS[:2] if is_timed(row) else NUMBERS
+    return tuple(getattr(row, name) for name in columns)
+
+
+def _unequal(what: str, stored: Sequence[object], now: Sequence[object]) -> Iterator[str]:
+    pairs = [(number, *pair) for number, pair in enumerate(zip_longest(stored, now)) if pair[0] != pair[1]]
+    for number, before, after in pairs[:SHOWN]:
+        yield f"{what} {number} was {before} and is {after}"
+    if len(pairs) > SHOWN:
+        yield f"... and {len(pairs) - SHOWN:,} more of {len(stored):,} and now {len(now):,} rows of this kind"
+
+
+def _layerwise(words: Sequence[str], work: Path) -> None:
+    variables = {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "layerwise", *words],
+        cwd=work, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"layerwise {shlex.join(words)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+
+
+def _anywhere(text: str, work: Path) -> ReportData:
+    """The rows without what is of this machine alone: its folders and the name of its system."""
+    data = rows_of(text.replace(f"{work}{os.sep}", "").replace(str(work), "."), "the run")
+    hardware = dict(data.manifest["hardware"])  # type: ignore[call-overload]
+    hardware["platform"] = hardware["platform"].partition("-")[0]
+    command = ("layerwise", *data.manifest["command"][1:])  # type: ignore[index]
+    return replace(data, manifest={**data.manifest, "hardware": hardware, "command": command})

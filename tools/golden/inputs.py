@@ -1,0 +1,86 @@
+"""The texts and small models that the commands of golden runs are tried on: `input NAME` in a command file.
+
+Each writes a folder of its name into the working folder, the same on every call.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification
+
+from layerwise.data.suites.generated_pairs import PARADIGMS, paradigm_pairs
+from layerwise.data.text.bytepair import train_bytepair
+
+SENTENCES = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+VOCABULARY = 280
+DEPTH = 4
+IMAGE_DEPTH = 3
+
+
+def make_input(name: str, folder: Path) -> None:
+    """Write the input `name` into `folder`. Raises `ValueError` for one that there is not."""
+    if name not in INPUTS:
+        raise ValueError(f"there is no input {name!r}; write one of {', '.join(INPUTS)}")
+    place = folder / name
+    place.mkdir()
+    INPUTS[name](place)
+
+
+def words(folder: Path) -> None:
+    """Forty documents of twenty lines and more, in one file."""
+    documents = ("\n".join(SENTENCES[(n + k) % 4] for k in range(20 + n)) for n in range(40))
+    (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
+
+
+def grammar(folder: Path) -> None:
+    """Forty documents of sentences that the generated pairs could have, so that a word of theirs is one token."""
+    sentences = [pair.good for uid in PARADIGMS for pair in paradigm_pairs(uid, 40, seed=1)]
+    documents = ("\n".join(sentences[n::40]) for n in range(40))
+    (folder / "grammar.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
+
+
+def llama_config(folder: Path) -> None:
+    """The configuration of a Llama of four layers, without weights and without a tokenizer."""
+    _llama().save_pretrained(folder)
+
+
+def llama(folder: Path) -> None:
+    """That Llama with random weights, and a tokenizer."""
+    torch.manual_seed(0)
+    LlamaForCausalLM(_llama()).save_pretrained(folder)
+    train_bytepair([" ".join(SENTENCES)] * 4, VOCABULARY).save_pretrained(folder)
+
+
+def vit(folder: Path) -> None:
+    """A vision transformer for grey images of 8 x 8 pixels with random weights."""
+    torch.manual_seed(0)
+    config = ViTConfig(
+        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=IMAGE_DEPTH,
+        num_attention_heads=2, num_labels=10, initializer_range=0.2,
+    )  # fmt: skip
+    ViTForImageClassification(config).save_pretrained(folder)
+
+
+def glue(folder: Path) -> None:
+    """Two tasks as BabyLM distributes them; what is asked is whether a text names a cat."""
+    columns = {"cola": ("sentence",), "rte": ("sentence1", "sentence2")}
+    for task, names in columns.items():
+        for part, numbers in (("train", range(48)), ("valid", range(100, 116))):
+            rows = [
+                {**{name: f"{'cat' if n % 2 else 'dog'} {n} {name}" for name in names}, "idx": n, "label": n % 2}
+                for n in numbers
+            ]
+            (folder / f"{task}.{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+INPUTS = {"words": words, "grammar": grammar, "llama_config": llama_config, "llama": llama, "vit": vit, "glue": glue}
+
+
+def _llama() -> LlamaConfig:
+    return LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=DEPTH, num_attention_heads=2,
+        max_position_embeddings=64, use_cache=True, initializer_range=0.3,
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""The frozen outputs of a kind of run, each a file: rendered from the stored rows, written, and compared."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from layerwise.experiments.summary import summary
+from layerwise.report import (
+    Compared,
+    Evidence,
+    ReportData,
+    comparison_lines,
+    comparison_page,
+    markdown,
+    over_models,
+    render,
+)  # fmt: skip
+from layerwise.report.claims import Claim, claims
+from layerwise.report.claims.markdown_page import claims_page
+from tools.golden.comparable import comparable_figures, visible_text
+from tools.golden.stored_run import has_run, read_run
+
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "golden"
+OUTPUTS = ("verdicts.json", "figures.json", "terminal.txt", "report.md", "page.txt")
+COMPARED: Mapping[str, tuple[str, ...]] = {
+    "comparison": ("sweep", "sweep-planted"),
+    "comparison-diagnosis": ("diagnosis", "diagnosis-planted"),
+}
+"""The kinds that have no rows of their own, and the kinds whose stored runs stand side by side in them."""
+SHOWN = 12
+"""Lines of a difference that a failure shows."""
+
+
+def kinds() -> tuple[str, ...]:
+    """The kinds of run that are stored, and those that compare them."""
+    stored = sorted(path.name for path in FOLDER.iterdir() if has_run(path))
+    return (*stored, *(name for name, others in COMPARED.items() if set(others) <= set(stored)))
+
+
+def rendered(kind: str) -> dict[str, str]:
+    """Every output of a kind, by the name of its file."""
+    if kind in COMPARED:
+        return compared_outputs([(name, stored(name)) for name in COMPARED[kind]])
+    return run_outputs(stored(kind))
+
+
+@cache
+def stored(kind: str) -> ReportData:
+    """The stored rows of a kind."""
+    return read_run(FOLDER / kind)
+
+
+def page_of(kind: str) -> str:
+    """The report of a kind as HTML."""
+    if kind in COMPARED:
+        compared = Compared.of([(name, stored(name)) for name in COMPARED[kind]])
+        return comparison_page(compared, over_models(compared))
+    return render(stored(kind))
+
+
+def run_outputs(data: ReportData) -> dict[str, str]:
+    """What is said and drawn of one run."""
+    return _outputs(
+        _verdicts((claim.name, claim.verdict, _reasons(claim)) for claim in claims(Evidence.of(data))),
+        render(data),
+        summary(data),
+        markdown(data),
+    )
+
+
+def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
+    """What is said and drawn of runs side by side; the Markdown is that of their claims."""
+    compared = Compared.of(runs)
+    by_paper = over_models(compared)
+    verdicts = _verdicts(
+        (
+            claim.published.name,
+            f"in every model: {claim.in_every or 'fewer than two measured'}",
+            f"in any model: {claim.in_any or 'fewer than two measured'}",
+            *(f"{name}: {each.verdict}" for name, each in claim.claims.items()),
+        )
+        for _, over_claims in by_paper
+        for claim in over_claims
+    )
+    page = comparison_page(compared, by_paper)
+    return _outputs(
+        verdicts, page, "\n".join(comparison_lines(compared, by_paper)), claims_page([data for _, data in runs])
+    )
+
+
+def write_outputs(kind: str) -> None:
+    """Render the frozen outputs of a kind again."""
+    for name, text in rendered(kind).items():
+        (FOLDER / kind / name).write_text(text, encoding="utf-8")
+
+
+def difference(kind: str, name: str, now: str) -> str | None:
+    """How an output differs from its file, and what to do about it; `None` where it does not."""
+    path = FOLDER / kind / name
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if before == now:
+        return None
+    changed = [
+        line if len(line) <= 400 else f"{line[:397]}..."
+        for line in difflib.unified_diff(before.splitlines(), now.splitlines(), "frozen", "now", n=0, lineterm="")
+    ]
+    rest = [f"... and {len(changed) - SHOWN:,} more lines"] if len(changed) > SHOWN else []
+    head = f"tests/golden/{kind}/{name} is not what the stored rows give now:"
+    advice = f"If the change is meant, write `python -m tools.golden write {kind}` and read what it changes."
+    return "\n".join([head, *changed[:SHOWN], *rest, advice])
+
+
+def _outputs(verdicts: str, page: str, terminal: str, markdown_text: str) -> dict[str, str]:
+    texts = (verdicts, _figures(page), f"{terminal}\n", markdown_text, visible_text(page))
+    return dict(zip(OUTPUTS, texts, strict=True))
+
+
+def _reasons(claim: Claim) -> str:
+    """Why a verdict was given; of what was not measured the page says how to measure it, which is no result."""
+    return "" if claim.verdict == "not measured" else claim.reasons
+
+
+def _verdicts(rows: Iterable[Sequence[str]]) -> str:
+    return "[\n" + ",\n".join(map(_json, rows)) + "\n]\n"
+
+
+def _figures(page: str) -> str:
+    """The figures of a page as JSON, a trace a line."""
+    pictures = []
+    for name, picture in comparable_figures(page).items():
+        variants = (f" {_json(key)}: [\n{_lines(traces)}]" for key, traces in picture["variants"].items())
+        head = f'{_json(name)}: {{"alternative": {_json(picture["alternative"])}, "variants": {{'
+        pictures.append(head + "\n" + ",\n".join(variants) + "}}")
+    return "{\n" + ",\n".join(pictures) + "\n}\n"
+
+
+def _lines(traces: Iterable[object]) -> str:
+    return ",\n".join(f"  {_json(trace)}" for trace in traces)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,104 @@
+"""The rows of a run as a JSON file that can be read in a review: a row a line, under the names of its columns.
+
+Columns are read by name. One that a row does not have, because it is newer than the file or because the row ends before
+it, has its default; one that no row has any more is refused. Numbers are written so that reading gives the same bits.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from layerwise.report import ReportData
+from layerwise.results.rows import Loss, Note, PlanRecord, Score
+
+FILE = "run.json"
+PACKED = "run.json.gz"
+"""The file of a run that is too long to be read: the same text, packed."""
+LONGEST = 120_000
+"""Characters of a file that is written as it is."""
+
+TABLES: Mapping[str, type[Any]] = {"plans": PlanRecord, "scores": Score, "losses": Loss, "notes": Note}
+_ROW = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def write_run(folder: Path, data: ReportData) -> None:
+    """Write the rows of a run into `folder`, in place of those that are there."""
+    text = text_of(data)
+    for name in (FILE, PACKED):
+        (folder / name).unlink(missing_ok=True)
+    if len(text) <= LONGEST:
+        (folder / FILE).write_text(text, encoding="utf-8")
+    else:
+        (folder / PACKED).write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def read_run(folder: Path) -> ReportData:
+    """The rows that `write_run` wrote. Raises `ValueError` for a column that its kind of row does not have."""
+    return rows_of(stored_text(folder), str(folder))
+
+
+def has_run(folder: Path) -> bool:
+    """Whether `write_run` wrote into `folder`."""
+    return (folder / FILE).is_file() or (folder / PACKED).is_file()
+
+
+def stored_text(folder: Path) -> str:
+    """The text of the stored run in `folder`, unpacked."""
+    packed = folder / PACKED
+    return gzip.decompress(packed.read_bytes()).decode() if packed.is_file() else (folder / FILE).read_text("utf-8")
+
+
+def text_of(data: ReportData) -> str:
+    """The rows of a run as JSON."""
+    return "\n".join(_lines(data)) + "\n"
+
+
+def rows_of(text: str, where: str) -> ReportData:
+    """The rows of a run from its JSON; `where` is what a refusal calls it."""
+    content = json.loads(text)
+    tables = {name: tuple(_rows(kind, content[name], f"{name} in {where}")) for name, kind in TABLES.items()}
+    manifest = {name: tuple(each) if isinstance(each, list) else each for name, each in content["manifest"].items()}
+    return ReportData(manifest, level=content["level"], **tables)
+
+
+def _lines(data: ReportData) -> Iterator[str]:
+    yield f'{{"manifest": {json.dumps(data.manifest, indent=1, ensure_ascii=False)},'
+    yield f'"level": {json.dumps(data.level)},'
+    for number, (name, kind) in enumerate(TABLES.items(), start=1):
+        columns = _used(kind, getattr(data, name))
+        rows = [_ROW.encode(_cells(row, columns)) for row in getattr(data, name)]
+        yield f'"{name}": {{"columns": {json.dumps(columns)}, "rows": ['
+        yield from (f"{row}," for row in rows[:-1])
+        yield from rows[-1:]
+        yield "]}," if number < len(TABLES) else "]}}"
+
+
+def _used(kind: type[Any], rows: Sequence[object]) -> list[str]:
+    """The columns up to the last in which any row says anything, and at least those that every row has."""
+    names = [item.name for item in fields(kind)]
+    least = sum(item.default is MISSING for item in fields(kind))
+    while len(names) > least and all(getattr(row, names[-1]) is None for row in rows):
+        names.pop()
+    return names
+
+
+def _cells(row: object, columns: Sequence[str]) -> list[object]:
+    """The cells of a row up to the last that says anything."""
+    cells = [getattr(row, name) for name in columns]
+    while cells and cells[-1] is None:
+        cells.pop()
+    return cells
+
+
+def _rows(kind: type[Any], table: Mapping[str, Any], where: str) -> Iterator[Any]:
+    defaults = {item.name: None if item.default is MISSING else item.default for item in fields(kind)}
+    unknown = sorted(set(table["columns"]) - set(defaults))
+    if unknown:
+        raise ValueError(f"{where} has the columns {unknown}, which a {kind.__name__} does not have; rename them there")
+    for cells in table["rows"]:
+        yield kind(**{**defaults, **dict(zip(table["columns"], cells, strict=False))})
