@@ -15,7 +15,7 @@ from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.engines import losses, rounds
+from layerwise.experiments.engines.work import SHORT
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier import healed, run
 from layerwise.experiments.frontier.config import LatencyFrontier
@@ -241,9 +241,8 @@ def test_a_dry_run_says_what_would_be_measured(
     assert "texts, disjoint by document, in scored tokens: choose" in said
     assert "plans to choose from: 7 of skip" in said
     assert "12 rounds of everything in turns: prefill, batch 1, context 8; decode, batch 1, context 8" in said
-    assert not [each for unit in outline.ahead for each in unit.works(Path("new"), None)]  # short for any processor
-    for module in (losses, rounds):
-        monkeypatch.setattr(module, "is_short", lambda *_: False)
-    costs = [each.measure(0.01) for unit in outline.ahead for each in unit.works(Path("new"), None)]
+    works = [work for unit in outline.ahead for work in unit.works(Path("new"), None)]
+    assert sum(work.slow for work in works) < SHORT  # short for any processor
+    costs = [work.measure(0.01) for work in works]
     assert len(costs) == 2
     assert all(cost.seconds > 0 for cost in costs)

@@ -12,7 +12,7 @@ from torch.utils.data import Subset
 from layerwise.data.splits import Splits
 from layerwise.experiments.engines.steps import Unit, UnitSession
 from layerwise.experiments.engines.trainings import positions
-from layerwise.experiments.engines.work import Work, WorkCost, is_short
+from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
 from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.plan import Plan
@@ -57,17 +57,8 @@ class EvaluationsUnit(Unit[dict[str, Survey]]):
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The evaluations that are left."""
         left = sum(not (folder / each.path).is_file() for each in self.evaluations)
-        yield from evaluation_works("evaluations", self.stack, self.splits, left, filled_in=self.filled_in)
-
-
-def evaluation_works(
-    name: str, stack: Stack, splits: Splits, count: float, *, filled_in: bool = False
-) -> Iterator[Work]:
-    """`count` evaluations of a model of this size on the examples to report, unless they are short anywhere."""
-    weights = sum(parameter.numel() for parameter in stack.model.parameters())
-    examples = count * len(splits.test)
-    if not is_short(2.0 * weights * positions(stack, splits) * examples, examples / BATCH):
-        yield evaluation_work(name, stack, splits, count, filled_in=filled_in)
+        if left:
+            yield evaluation_work("evaluations", self.stack, self.splits, left, filled_in=self.filled_in)
 
 
 def evaluation_work(name: str, stack: Stack, splits: Splits, count: float, *, filled_in: bool = False) -> Work:
@@ -89,4 +80,6 @@ def evaluation_work(name: str, stack: Stack, splits: Splits, count: float, *, fi
         each = timed(more, 2) if more > FEW else each
         return WorkCost(count * examples * each, measured_on=f"{max(more, FEW)} of {examples:,} examples")
 
-    return Work(name, measure)
+    weights = sum(parameter.numel() for parameter in stack.model.parameters())
+    operations = 2.0 * weights * positions(stack, splits) * count * examples
+    return Work(name, measure, slow=slow_seconds(operations, count * examples / BATCH))

@@ -71,7 +71,7 @@ def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | Non
 
     `progress(label, share)` hears which of them is being measured.
     """
-    if not works:
+    if not works or sum(work.slow for work in works) < SHORT:
         return None
     progress = progress or Silent().progress
     begun = time.perf_counter()

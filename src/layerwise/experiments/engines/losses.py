@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, is_short
+from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
 from layerwise.experiments.sweep.works import typical_batch
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, sweep_into
 from layerwise.measure.language.evaluation_data import EvalData
@@ -104,8 +104,8 @@ class LossesUnit(Unit[KeptLosses]):
         if self.data is None or (run is not None and run.store.count_losses()):
             return
         calls = len(self.plans) * len(self.data.batches)
-        if not is_short(2.0 * numbers_of(self.stack.model) * self.passes, calls):
-            yield Work("losses", partial(self._cost, self.data))
+        slow = slow_seconds(2.0 * numbers_of(self.stack.model) * self.passes, calls)
+        yield Work("losses", partial(self._cost, self.data), slow=slow)
 
     def _cost(self, data: EvalData, seconds: float) -> WorkCost:
         """Some of the plans on the typical batch, once the smallest has warmed the model up."""

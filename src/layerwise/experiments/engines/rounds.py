@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, is_short
+from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
 from layerwise.results import Run
 from layerwise.results.rows import Score
 
@@ -65,8 +65,8 @@ class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
             return
         count = (left + 1) * len(self.parts.run)
         passes = count * self.parts.passes
-        if not is_short(passes * self.parts.operations, passes):
-            yield Work(self.label(self.pieces[-1]), _measured(self.parts.run, count))
+        slow = slow_seconds(passes * self.parts.operations, passes)
+        yield Work(self.label(self.pieces[-1]), _measured(self.parts.run, count), slow=slow)
 
     def _kept(self, run: Run | None) -> dict[Key, list[Score]]:
         kept: dict[Key, list[Score]] = {}

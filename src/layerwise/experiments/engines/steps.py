@@ -79,7 +79,7 @@ class Unit(ABC, Generic[T]):
         return result
 
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """What is left to do of it, each kind of work able to measure a piece of itself; none where that is short.
+        """What is left to do of it, each kind of work able to measure a piece of itself.
 
         `run` holds the rows that are stored, if there is one in `folder`.
         """

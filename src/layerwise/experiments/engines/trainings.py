@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, ClassVar
 from layerwise.data.splits import Splits
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
 from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, is_short
+from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
 from layerwise.experiments.trainings import training_progress
@@ -91,8 +92,7 @@ class TrainingsUnit(Unit[list[TrainingRecord]]):
         for each in self.trainings:
             _, behind = left.setdefault(each.recipe.arm, (each.recipe, []))
             behind += steps_behind([folder / each.folder])
-        if not are_short(self.stack, self.splits, left):
-            yield from recipe_works(self.base, self.splits, left, self.arguments)
+        yield from recipe_works(self.base, self.stack, self.splits, left, self.arguments)
 
     def _train(self, training: RecipeTraining, folder: Path, reporter: Reporter) -> TrainingRecord:
         return train(
@@ -107,8 +107,10 @@ def steps_behind(folders: Sequence[Path]) -> list[int]:
     return [0 if (last := last_checkpoint(folder)) is None else steps_of(last) for folder in left]
 
 
-def training_work(name: str, make: Callable[[Path, Mapping[str, Any]], Any], behind: Sequence[int]) -> Work:
-    """Trainings that `make` gives the Trainer of, and that go on behind so many steps each."""
+def training_work(
+    name: str, make: Callable[[Path, Mapping[str, Any]], Any], behind: Sequence[int], slow: float = math.inf
+) -> Work:
+    """Trainings that `make` gives the Trainer of, and that go on behind so many steps each; see `Work` for `slow`."""
 
     def measure(seconds: float) -> WorkCost:
         times = training_times(make, seconds)
@@ -117,32 +119,24 @@ def training_work(name: str, make: Callable[[Path, Mapping[str, Any]], Any], beh
             _KEPT * times.checkpoint_bytes, f"{times.timed} of {times.steps:,} steps",
         )  # fmt: skip
 
-    return Work(name, measure)
+    return Work(name, measure, slow=slow)
 
 
 def recipe_works(
-    base: Base, splits: Splits, recipes: Mapping[str, tuple[Recipe, Sequence[int]]], arguments: Mapping[str, Any]
-) -> Iterator[Work]:
+    base: Base, stack: Stack, splits: Splits, recipes: Mapping[str, tuple[Recipe, Sequence[int]]],
+    arguments: Mapping[str, Any],
+) -> Iterator[Work]:  # fmt: skip
     """The trainings of recipes by name, each with the steps behind those of its trainings that are not finished."""
+    weights = sum(parameter.numel() for parameter in stack.model.parameters()) * positions(stack, splits)
     for name, (recipe, behind) in recipes.items():
         if behind:
 
             def make(folder: Path, quiet: Mapping[str, Any], recipe: Recipe = recipe) -> Any:
                 return trainer_of(base, splits, recipe, 0, folder, arguments={**arguments, **quiet})
 
-            yield training_work(name, make, behind)
-
-
-def are_short(stack: Stack, splits: Splits, recipes: Mapping[str, tuple[Recipe, Sequence[int]]]) -> bool:
-    """Whether the trainings are short for any processor."""
-    weights = sum(parameter.numel() for parameter in stack.model.parameters())
-    steps = examples = 0.0
-    for recipe, behind in recipes.values():
-        whole = recipe.steps(len(splits.train))
-        left = sum(whole - done for done in behind)
-        steps += left
-        examples += left * recipe.settings.batch_size
-    return is_short(6.0 * weights * positions(stack, splits) * examples, _CALLS * steps)
+            steps = sum(recipe.steps(len(splits.train)) - done for done in behind)
+            slow = slow_seconds(6.0 * weights * steps * recipe.settings.batch_size, _CALLS * steps)
+            yield training_work(name, make, behind, slow)
 
 
 def positions(stack: Stack, splits: Splits) -> int:

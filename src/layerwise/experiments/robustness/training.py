@@ -15,7 +15,7 @@ from typing import Any
 from layerwise.experiments.base_model import BaseModel, base_model
 from layerwise.experiments.cluster.pieces import Telling, carried_out, refuse_unseen
 from layerwise.experiments.engines.evaluations import evaluation_work
-from layerwise.experiments.engines.trainings import are_short, recipe_works, steps_behind
+from layerwise.experiments.engines.trainings import recipe_works, steps_behind
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import given_options
@@ -123,10 +123,10 @@ class PreparedRobustTraining(PreparedRobustness):
         }
         models = sum(len(behind) for _, behind in left.values())
         surveyed = models * self.examples_of_survey()
-        if not models or are_short(self.stack, self.splits, left):
+        if not models:
             return
         yield evaluation_work("surveys", self.stack, self.splits, surveyed / len(self.splits.test))
-        yield from recipe_works(self.base, self.splits, left, self.arguments)
+        yield from recipe_works(self.base, self.stack, self.splits, left, self.arguments)
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train what is not trained yet."""
