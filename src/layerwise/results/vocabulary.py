@@ -11,6 +11,11 @@ from __future__ import annotations
 ALL = "all"
 """The task that is the whole text."""
 
+# Trainings: by `arm` and `seed`; the `amount` of a loss is its step
+
+TRAINING = "training"
+TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
+
 # Times of passes: of each `plan`, in a setting (`condition`: the phase, the batch and the context)
 
 TIME = "time"

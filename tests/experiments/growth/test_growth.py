@@ -61,7 +61,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
         assert run.manifest.families == (FAMILY,)
     held_out = {row.subject for row in rows if row.measure == "held_out"}
     assert held_out == {"uniform", "uniform/0", "uniform/1", "stacking", "stacking/0", "stacking/1"}
-    metrics = {row.metric for row in rows if (row.measure, row.subject, row.task) == ("training", "stacking/0", "all")}
+    metrics = {row.metric for row in rows if (row.measure, row.arm, row.seed) == ("training", "stacking", 0)}
     assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
     phases = {row.task for row in rows if row.measure == "schedule" and row.subject == "stacking"}
     assert {task.partition(" ")[2] for task in phases} == {"shallow", "stacked"}

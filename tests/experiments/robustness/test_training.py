@@ -80,7 +80,7 @@ def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path
             assert pedigree is not None
             assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
     with Run.open(folder) as run:
-        assert {row.subject for row in run.store.scores("training")} == {
+        assert {f"{row.arm}/{row.seed}" for row in run.store.scores("training")} == {
             "baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1",
         }  # fmt: skip
 
@@ -323,7 +323,7 @@ def test_python_and_a_run_folder_train_what_the_command_line_does(
     before = stamps(folder)
     options = {"images": "digits", "limit": 20, "epochs": 1.0, "batch_size": 10, "seeds": 2, "run": folder}
     result = library.train.layershuffle(vit, reporter=Silent(), **options)
-    assert set(result.table("training")["subject"]) >= {"baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1"}
+    assert set(result.table("training")["arm"]) >= {"baseline", "layershuffle"}
     assert layerwise("run", folder, "--quiet").code == 0
     assert stamps(folder) == before
     assert library.train.robust.__name__ == "train_robust"

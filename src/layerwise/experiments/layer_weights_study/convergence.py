@@ -8,24 +8,25 @@ from layerwise.experiments.layer_weights_study.arms import BACKBONE, SECONDS, sh
 from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
 from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
 
 
 def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
     """The rows of convergence of the arms with equal steps on all of the text, from those of measure `training`."""
-    losses: dict[str, dict[int, float]] = {}
-    seconds: dict[str, float] = {}
-    for row in rows:
-        if row.metric == "validation_loss" and row.task.startswith("step "):
-            losses.setdefault(row.subject, {})[int(row.task.removeprefix("step "))] = row.value
+    losses: dict[tuple[str, int], dict[int, float]] = {}
+    seconds: dict[tuple[str, int], float] = {}
+    for row in Rows(rows).where(arm=PRESENT, seed=PRESENT):
+        model = str(row.arm), row.seed or 0
+        if row.metric == "validation_loss" and row.amount is not None:
+            losses.setdefault(model, {})[int(row.amount)] = row.value
         elif row.metric == "step_seconds":
-            seconds[row.subject] = row.value
+            seconds[model] = row.value
     curves: dict[str, dict[int, ValidationCurve]] = {}
-    for subject, noted in losses.items():
-        arm, _, seed = subject.rpartition("/")
+    for (arm, seed), noted in losses.items():
         steps = tuple(sorted(step for step in noted if step > 0))
         if steps and arm != SECONDS and share_of(arm) is None:
-            curve = ValidationCurve(steps, tuple(noted[step] for step in steps), seconds.get(subject))
-            curves.setdefault(arm, {})[int(seed)] = curve
+            curve = ValidationCurve(steps, tuple(noted[step] for step in steps), seconds.get((arm, seed)))
+            curves.setdefault(arm, {})[seed] = curve
     return convergence_rows(curves, BACKBONE, target)
 
 

@@ -45,8 +45,8 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
     models = finished_models(run.folder)
     rows = _held_out_rows(models, pretrainings, run, reporter, segments)
     rows += arm_means(rows)
-    records = {each.label: TrainingRecord.read(each.folder) for each in models}
-    rows += training_rows({label: record for label, record in records.items() if record is not None})
+    records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
+    rows += training_rows({model: record for model, record in records.items() if record is not None})
     for measure in (HELD_OUT, ALPHA, TRAINING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     run.store.replace_scores(SEED_AGREEMENT, _seed_agreement(pretrainings, rows))

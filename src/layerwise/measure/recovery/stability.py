@@ -29,6 +29,8 @@ from scipy import special, stats
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import holm_by_key, wilson
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import TRAINING
 
 STABILITY = "stability"
 BEFORE = 5
@@ -69,33 +71,29 @@ def spikes(losses: ArrayLike) -> tuple[int, float] | None:
 
 def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
     """The rows of stability, of those of measures `training` and `masked_lm` of the models (`ARM/SEED`)."""
-    rows = [row for row in rows if "/" in row.subject]
-    curves: dict[str, dict[int, float]] = {}
-    for row in rows:
-        if (row.measure, row.metric) == ("training", "train_loss") and row.task.startswith("step "):
-            curves.setdefault(row.subject, {})[int(row.task.removeprefix("step "))] = row.value
+    read = Rows(rows)
+    curves: dict[tuple[str, int], dict[float, float]] = {}
+    for row in read.where(measure=TRAINING, metric="train_loss", seed=PRESENT, amount=PRESENT):
+        curves.setdefault((str(row.arm), row.seed or 0), {})[row.amount or 0.0] = row.value
     results: list[Score] = []
     spiked: dict[str, list[bool]] = {}
-    for subject, curve in curves.items():
+    for (arm, seed), curve in curves.items():
         judged = spikes([curve[step] for step in sorted(curve)])
         if judged is not None:
-            spiked.setdefault(subject.rpartition("/")[0], []).append(judged[0] > 0)
-            results.append(Score(STABILITY, subject, "all", "spikes", float(judged[0])))
-            results.append(Score(STABILITY, subject, "all", "highest", judged[1]))
+            spiked.setdefault(arm, []).append(judged[0] > 0)
+            results.append(Score(STABILITY, f"{arm}/{seed}", "all", "spikes", float(judged[0])))
+            results.append(Score(STABILITY, f"{arm}/{seed}", "all", "highest", judged[1]))
     for arm, flags in spiked.items():
         share = wilson([sum(flags)], len(flags))
         value, low, high = (float(part[0]) for part in (share.value, share.low, share.high))
         results.append(Score(STABILITY, arm, "all", "spiked", value, low, high))
-    losses = _by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll"))
-    norms = _by_arm(row for row in rows if (row.measure, row.metric) == ("training", "gradient_norm"))
-    return [*results, *_spreads(losses, backbone), *_means(norms)]
-
-
-def _by_arm(rows: Iterable[Score]) -> dict[str, list[float]]:
-    values: dict[str, list[float]] = {}
-    for row in rows:
-        values.setdefault(row.subject.rpartition("/")[0], []).append(row.value)
-    return values
+    losses: dict[str, list[float]] = {}
+    for row in read.where(measure="masked_lm", metric="nll"):
+        if "/" in row.subject:
+            losses.setdefault(row.subject.rpartition("/")[0], []).append(row.value)
+    norms = read.where(measure=TRAINING, metric="gradient_norm", seed=PRESENT).by("arm")
+    means = _means({arm: [row.value for row in own] for arm, own in norms.items()})
+    return [*results, *_spreads(losses, backbone), *means]
 
 
 def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score]:

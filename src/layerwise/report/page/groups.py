@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from layerwise.report.claims.chapter import claims
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
 from layerwise.report.frontier.chapter import FRONTIERS
@@ -36,9 +37,10 @@ from layerwise.report.writers.text import markdown_parts
 
 def group_of(kind: Kind) -> ChapterGroup:
     """A kind that is data, in the form of those that are not yet."""
-    writers = tuple(partial(_chapter, kind, at) for at in range(len(kind.sections)))
+    first, *rest = (partial(_chapter, kind, at) for at in range(len(kind.sections)))
     return ChapterGroup(
-        kind.name, writers, (lambda evidence: markdown_parts(kind, evidence.data),),
+        kind.name, (first, *((claims,) if kind.claims else ()), *rest),
+        (lambda evidence: markdown_parts(kind, evidence.data),),
         present=lambda evidence: kind.is_of(evidence.data),
         tiles=lambda evidence: tuple(kind.tiles(evidence.data)),
         unfinished=lambda evidence: kind.unfinished(evidence.data),

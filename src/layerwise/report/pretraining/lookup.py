@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from layerwise.plan.subject import plan_and_label
-from layerwise.report.arms import in_reading_order
+from layerwise.report.arms import as_subject, in_reading_order
 from layerwise.report.interval import bounded
 from layerwise.report.pretraining.layer_weights import Alpha
 from layerwise.results.rows import Score
@@ -104,7 +104,7 @@ class PretrainingScores:
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> PretrainingScores:
         """Look the rows up once; a run without pre-trained models has no measures."""
         known = (score for score in scores if _is_known(score.measure) and not _is_under_a_plan(score))
-        finite = [bounded(score) for score in known if math.isfinite(score.value)]
+        finite = [as_subject(bounded(score)) for score in known if math.isfinite(score.value)]
         measures = tuple(dict.fromkeys(score.measure for score in finite))
         if set(measures) <= {TRAINING}:  # the training of another kind of run
             return cls((), {}, {}, (), level, {})
