@@ -14,11 +14,13 @@ from typing import Any
 
 import layerwise
 from cli.conftest import save_llama, save_texts
+from cli.picture_models import save_vit
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.experiments.rehearsal.config import Rehearsal
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
@@ -132,9 +134,36 @@ def _rehearsal(run: Path) -> None:
     perform(config, Silent())
 
 
+def _vit(run: Path, seed: int) -> Path:
+    folder = run.parent / f"vit-{seed}"
+    return folder if folder.exists() else save_vit(folder, seed=seed)
+
+
+IMAGES: Mapping[str, Any] = {**SILENT, "images": "digits", "limit": 20}
+
+
+def _robust_training(run: Path) -> None:
+    perform(
+        RobustTraining(
+            methods=("layershuffle",), model=str(_vit(run, 0)), images="digits", limit=20, epochs=1.0, batch_size=10,
+            seeds=2, run=run,
+        ),
+        Silent(),
+    )  # fmt: skip
+
+
+def _robustness(run: Path) -> None:
+    layerwise.robustness(_vit(run, 0), orders=2, draws=1, nodes=(2,), inside_images=20, run=run, **IMAGES)
+
+
+def _merging(run: Path) -> None:
+    layerwise.merge([_vit(run, 0), _vit(run, 1)], draws=2, run=run, **IMAGES)
+
+
 KINDS: Mapping[str, Callable[[Path], None]] = {
     "time": _timing, "speculate": _speculation, "frontier": _frontier, "search": _search, "route": _routing,
-    "heal": _healing, "swarm rehearse": _rehearsal,
+    "heal": _healing, "swarm rehearse": _rehearsal, "train robust": _robust_training,
+    "robustness": _robustness, "merge": _merging,
 }  # fmt: skip
 """By verb."""
 

@@ -85,7 +85,7 @@ def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    monkeypatch.setattr("layerwise.experiments.robustness.training.train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("layerwise.experiments.engines.trainings.train", lambda *_, **__: pytest.fail("trained"))
     command = ("train", "robust", "layershuffle", "--model", str(save_vit(tmp_path / "vit")), "--images", "digits")
     text = refused(*command, "--limit", "20", "--run", str(tmp_path / "run"), "--push", "org/shuffled")
     assert "there is no token" in text

@@ -23,6 +23,7 @@ from layerwise.experiments.cluster.ranks import assist, measuring
 from layerwise.experiments.cluster.workers import as_workers_compute, is_spread, spread_over
 from layerwise.experiments.engines.forecast import Forecast, forecast, held_against
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession, carry_out
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.option import plain
@@ -103,7 +104,7 @@ def _perform(config: Experiment, outline: Outline, steps: Steps, session: UnitSe
     published = TrainedModels.of(config, outline, folder)
     refusal: MeasureError | None = None
     with _interrupts_restored(), _begin(config, outline, folder) as run:
-        session.run = run
+        session.opened = run
         if config.overwrite:
             (folder / COMPLETE).unlink(missing_ok=True)
             outline.discard(folder)
@@ -140,7 +141,7 @@ def _complete(
         finished.store(run.store)
         if finished.refusal is not None and outline.is_empty(run):
             raise finished.refusal
-    if finished.refusal is None and is_alone() and config.RUNS and outline.folder is None:
+    if finished.refusal is None and is_alone() and config.RUNS and outline.lasts and outline.folder is None:
         write_whole(session.folder / COMPLETE, _completed(config, outline))
     return finished.refusal
 
@@ -155,9 +156,14 @@ def _completed(config: Experiment, outline: Outline) -> bytes:
 def _is_complete(config: Experiment, outline: Outline, run: Run) -> bool:
     """Whether a run holds everything that these options ask for. Several processes go through their steps together."""
     path = run.folder / COMPLETE
-    if not is_alone() or not path.is_file() or outline.is_empty(run):
+    if not is_alone() or not path.is_file() or outline.is_empty(run) or _works(outline, run.folder, run):
         return False
     return path.read_bytes() == _completed(config, outline)
+
+
+def _works(outline: Outline, folder: Path, run: Run | None) -> list[Work]:
+    """What is known to be left."""
+    return [work for unit in outline.ahead for work in unit.works(folder, run)]
 
 
 def _forecast(
@@ -168,7 +174,7 @@ def _forecast(
 
     What a piece of the work refuses is left to the work itself to refuse: other rows may be stored before it.
     """
-    works = [work for unit in outline.ahead for work in unit.works(folder, run)]
+    works = _works(outline, folder, run)
     if not works:
         return None
     if is_spread(config) or not is_alone():

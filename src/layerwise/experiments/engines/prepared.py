@@ -38,7 +38,6 @@ class _Measurement(Unit[None]):
 
     def carry_out(self, session: UnitSession) -> None:
         self.prepared.spread = session.spread
-        assert session.run is not None
         self.prepared.measure(session.run, session.reporter)
 
 

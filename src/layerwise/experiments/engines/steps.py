@@ -34,18 +34,23 @@ T = TypeVar("T")
 class UnitSession:
     """One process at work on an experiment: the folder of its run, who is informed, and which workers there are.
 
-    `run` is open in the first process alone; those that only help to train have none.
+    A run is `opened` in the first process alone; those that only help to train have none.
     """
 
     folder: Path
     reporter: Reporter
-    run: Run | None = None
+    opened: Run | None = None
     spread: Spread = field(default_factory=Spread)
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        assert self.opened is not None, "the first process alone has the rows"
+        return self.opened
 
     @property
     def store(self) -> Store:
         """The rows of the run."""
-        assert self.run is not None, "the first process alone has the rows"
         return self.run.store
 
     def watch(self, label: str) -> Callable[[float], None]:
@@ -117,7 +122,8 @@ class Outline:
     tells that another cannot be measured comes before it. `refuse(folder)` raises for what lies in the way.
     `discard(folder)` removes what `--overwrite` removes beside the rows. `pieces` carries out in a worker what units
     hand out. `models(folder)` are those that it leaves in the run folder, by arm and seed. `results(run)` are tables
-    before the summary on a terminal. `is_empty(run)` tells whether a refusal leaves nothing to report.
+    before the summary on a terminal. `is_empty(run)` tells whether a refusal leaves nothing to report. `lasts` says
+    that a complete run stays complete: nothing that is installed or trained later adds to it.
     """
 
     manifest: Manifest
@@ -131,6 +137,7 @@ class Outline:
     models: Callable[[Path], Mapping[str, Path]] = _no_models
     results: Callable[[Run], Sequence[str]] = _no_tables
     is_empty: Callable[[Run], bool] = has_no_rows
+    lasts: bool = True
 
 
 @dataclass(frozen=True)

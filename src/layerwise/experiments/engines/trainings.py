@@ -66,15 +66,16 @@ class TrainingsUnit(Unit[list[TrainingRecord]]):
             wanted = training_config(self.base, self.splits, each.recipe, each.seed)
             existing_run(folder / each.folder, wanted)
 
+    def due(self, folder: Path) -> list[RecipeTraining]:
+        """The trainings that are not finished in the run `folder`."""
+        return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
+
     def carry_out(self, session: UnitSession) -> list[TrainingRecord]:
         """Train what is missing; raises what `train` does, and `RunError` where a worker's model is not seen here."""
-        paths = [session.folder / each.folder / MODEL for each in self.trainings]
-        due = [number for number, path in enumerate(paths) if not (path / FILE).is_file()]
-        folder = str(session.folder.absolute())
-        pieces = [{"part": "training", "training": self.trainings[number].folder, "folder": folder} for number in due]
+        due, folder = self.due(session.folder), str(session.folder.absolute())
+        pieces = [{"part": "training", "training": each.folder, "folder": folder} for each in due]
         for number in carried_out(session.spread, pieces, self.carry_out_piece, session.reporter):
-            each = due[number]
-            refuse_unseen(self.trainings[each].label, session.spread, (paths[each] / FILE).is_file())
+            refuse_unseen(due[number].label, session.spread, due[number] not in self.due(session.folder))
         return [self._train(each, session.folder, session.reporter) for each in self.trainings]
 
     def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:

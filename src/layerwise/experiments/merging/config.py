@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import DeviceOptions, Dtype
-from layerwise.experiments.reporter import Reporter
-
-if TYPE_CHECKING:
-    from layerwise.experiments.merging.run import PreparedMerging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +20,7 @@ class Merging(DeviceOptions, DataOptions, Experiment):
     """
 
     VERB: ClassVar = "merge"
+    RUNS: ClassVar = "merging.run:merging"
     EXAMPLES: ClassVar = ("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER")
     PRESETS: ClassVar = {"paper": {"draws": 100, "select_on": "reported"}}
 
@@ -37,9 +34,3 @@ class Merging(DeviceOptions, DataOptions, Experiment):
     draws: int = option(100, "Merged models of each kind.", metavar="N", least=1, most=100_000)
     arm: str | None = option(None, "Merge only the models of this arm.", metavar="NAME")
     dtype: Dtype = option("auto", "Data type; stored is the checkpoint's, and auto too, but float32 on a CPU.")
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedMerging:
-        """Group the models by arm, check that they have one base, and read the data."""
-        from layerwise.experiments.merging.run import PreparedMerging
-
-        return PreparedMerging(self, reporter, inputs)
