@@ -16,8 +16,11 @@ import layerwise
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from conftest import tiny_llama
+from experiments.growth.tiny_inputs import save_documents
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
+from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
+from layerwise.experiments.pretraining.config import ElcPretraining
 from layerwise.experiments.rehearsal.config import Rehearsal
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
@@ -50,7 +53,7 @@ def _layer_times(
     return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
 
 
-PLANTED: Mapping[str, Callable[..., Any]] = {
+PLANTED: Mapping[str, Any] = {
     "measure.cost.pass_time:TimedPass.seconds": lambda self: len(self.stack.running.steps()) / 1000,
     "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
     "experiments.frontier.run:generation_ratio": lambda draft, prompts, new, number: 1.5 + number / 100,
@@ -58,8 +61,10 @@ PLANTED: Mapping[str, Callable[..., Any]] = {
     "experiments.speculation.run:draft_times": _draft_times,
     "experiments.routing.run:router_time": lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9),
     "search.timing:measured": _layer_times,
+    "experiments.pretraining.run:PAIRS": 1,
+    "experiments.pretraining.run:SEGMENTS": 40,
 }
-"""What a machine takes, as a function of what is done."""
+"""What a machine takes, as a function of what is done; and how much of what is asked of every pretrained model."""
 
 
 def plant(setattr: Callable[[Any, str, Any], None] = setattr) -> None:
@@ -142,14 +147,12 @@ def _vit(run: Path, seed: int) -> Path:
 IMAGES: Mapping[str, Any] = {**SILENT, "images": "digits", "limit": 20}
 
 
-def _robust_training(run: Path) -> None:
-    perform(
-        RobustTraining(
-            methods=("layershuffle",), model=str(_vit(run, 0)), images="digits", limit=20, epochs=1.0, batch_size=10,
-            seeds=2, run=run,
-        ),
-        Silent(),
+def _robust_training(run: Path, method: str = "layershuffle", seeds: int = 2) -> None:
+    config = RobustTraining(
+        methods=(method,), model=str(_vit(run, 0)), images="digits", limit=20, epochs=1.0, batch_size=10, seeds=seeds,
+        run=run,
     )  # fmt: skip
+    perform(config)
 
 
 def _robustness(run: Path) -> None:
@@ -160,10 +163,42 @@ def _merging(run: Path) -> None:
     layerwise.merge([_vit(run, 0), _vit(run, 1)], draws=2, run=run, **IMAGES)
 
 
+def _sweep(run: Path) -> None:
+    layerwise.sweep(
+        stack(), corpus(30), window=("1-2",), prompt=("text",), new_tokens=3, tokens=400, run=run, **SHORT
+    )  # fmt: skip
+
+
+def _diagnosis(run: Path) -> None:
+    parts = ("ablation", "order", "manipulation", "structure")
+    layerwise.diagnose(stack(), corpus(40), parts=parts, curve_tokens=80, tokens=400, run=run, **SHORT)
+
+
+def _evaluation(run: Path) -> None:
+    layerwise.evaluate(stack(), suite=("pairs",), limit=2, run=run, **SILENT)
+
+
+def _pretraining(run: Path) -> None:
+    texts = run.parent / "texts"
+    if not texts.exists():
+        texts.mkdir()
+        save_documents(texts)
+    perform(ElcPretraining(text=texts, steps=3, batch_size=8, evals=1, variants=("elc",), device="cpu", run=run))
+
+
+def _layer_weights(run: Path) -> None:
+    trained = run.parent / "trained"
+    if not trained.exists():
+        _robust_training(trained, "wiring-identity", 1)
+    model = trained / "wiring-identity" / "seed-0" / "model"
+    perform(LayerWeightAnalysis(model=str(model), images="digits", keep=0.5, limit=20, run=run))
+
+
 KINDS: Mapping[str, Callable[[Path], None]] = {
     "time": _timing, "speculate": _speculation, "frontier": _frontier, "search": _search, "route": _routing,
     "heal": _healing, "swarm rehearse": _rehearsal, "train robust": _robust_training,
-    "robustness": _robustness, "merge": _merging,
+    "robustness": _robustness, "merge": _merging, "sweep": _sweep, "diagnose": _diagnosis, "evaluate": _evaluation,
+    "train elc": _pretraining, "layer-weights": _layer_weights,
 }  # fmt: skip
 """By verb."""
 

@@ -15,6 +15,7 @@ import torch
 import layerwise
 from cli.conftest import own_model, texts
 from experiments.growth.tiny_inputs import save_config
+from experiments.outlines import outline_of
 from experiments.test_runner import Recorder
 from layerwise.errors import MeasureError
 from layerwise.experiments.engines import forecast as module
@@ -196,10 +197,10 @@ def test_a_sweep_has_the_same_rows_with_a_forecast(
     assert foretold.losses == plain.losses
     assert rows_of(foretold) == rows_of(plain)
     config = configured(Sweep, {"model": str(own_model), "text": texts, **options}, "layerwise sweep")
-    prepared = config.prepare(Recorder(), Inputs())
+    (unit,) = outline_of(config).ahead
     with Run.open(tmp_path / "foretold") as run:
-        assert list(prepared.works(run.folder, run)) == [], "nothing is left"
-    assert [work.name for work in prepared.works(tmp_path, None)] == ["losses", "intervals", "similarity", "states"]
+        assert list(unit.works(run.folder, run)) == [], "nothing is left"
+    assert [work.name for work in unit.works(tmp_path, None)] == ["losses", "intervals", "similarity", "states"]
 
 
 @pytest.mark.slow
