@@ -93,11 +93,11 @@ def _timing(run: Path) -> None:
 
 
 def _speculation(run: Path) -> None:
-    layerwise.speculate(stack(), corpus(60), search=True, prompts=2, context=12, new_tokens=8, run=run, **SILENT)
+    layerwise.time.speculation(stack(), corpus(60), search=True, prompts=2, context=12, new_tokens=8, run=run, **SILENT)
 
 
 def _frontier(run: Path) -> None:
-    layerwise.frontier(
+    layerwise.time.frontier(
         stack(), corpus(30), tokens=400, sizes=2, rounds=12, context=8, new_tokens=4, run=run, **SHORT
     )  # fmt: skip
 
@@ -117,7 +117,9 @@ def _routing(run: Path) -> None:
         path = run.parent / f"{word}.jsonl"
         path.write_text("\n".join(map(json.dumps, lines)))
         tasks.append(str(path))
-    layerwise.route(stack(), tasks=tuple(tasks), prefix=1, moves=("drop",), run=run, **{**SHORT, "batch_tokens": 512})
+    layerwise.search.route(
+        stack(), tasks=tuple(tasks), prefix=1, moves=("drop",), run=run, **{**SHORT, "batch_tokens": 512}
+    )
 
 
 def _healing(run: Path) -> None:
@@ -160,7 +162,7 @@ def _robustness(run: Path) -> None:
 
 
 def _merging(run: Path) -> None:
-    layerwise.merge([_vit(run, 0), _vit(run, 1)], draws=2, run=run, **IMAGES)
+    layerwise.robustness.merge([_vit(run, 0), _vit(run, 1)], draws=2, run=run, **IMAGES)
 
 
 def _sweep(run: Path) -> None:
@@ -195,10 +197,11 @@ def _layer_weights(run: Path) -> None:
 
 
 KINDS: Mapping[str, Callable[[Path], None]] = {
-    "time": _timing, "speculate": _speculation, "frontier": _frontier, "search": _search, "route": _routing,
-    "heal": _healing, "swarm rehearse": _rehearsal, "train robust": _robust_training,
-    "robustness": _robustness, "merge": _merging, "sweep": _sweep, "diagnose": _diagnosis, "evaluate": _evaluation,
-    "train elc": _pretraining, "layer-weights": _layer_weights,
+    "time": _timing, "time speculation": _speculation, "time frontier": _frontier, "search": _search,
+    "search route": _routing, "heal": _healing, "robustness rehearse": _rehearsal, "train robust": _robust_training,
+    "robustness": _robustness, "robustness merge": _merging, "sweep": _sweep,
+    "diagnose": _diagnosis, "evaluate": _evaluation,
+    "train elc": _pretraining, "diagnose layer-weights": _layer_weights,
 }  # fmt: skip
 """By verb."""
 

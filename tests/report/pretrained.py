@@ -1,4 +1,4 @@
-"""A pre-training that never happened: rows of every measure of it, the same on every call.
+"""A pre-training that never happened, with rows of every measure of it: the planted golden run.
 
 The truth is planted: `elc` is a little better than the backbone at equal tokens and no better at equal seconds;
 its seeds share a pattern beyond their start; agreement is known far above chance and islands not at all; the greatest
@@ -7,79 +7,17 @@ weights are not the greatest effects.
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 from layerwise.report import ReportData
-from layerwise.results.rows import Note, Score
-
-SEEDS = (0, 1, 2)
-LOSSES = {"ltg": 4.112, "elc": 4.089, "zero": 4.118, "denseformer": 4.094}
-MIXING = ("elc", "zero", "denseformer")
-PHENOMENA = {
-    "anaphor_agreement": 0.81,
-    "argument_structure": 0.66,
-    "binding": 0.63,
-    "control_raising": 0.61,
-    "determiner_noun_agreement": 0.86,
-    "ellipsis": 0.58,
-    "filler_gap_dependency": 0.6,
-    "irregular_forms": 0.83,
-    "island_effects": 0.48,
-    "npi_licensing": 0.52,
-    "quantifiers": 0.63,
-    "subject_verb_agreement": 0.69,
-}
-GLUE = {
-    "cola": {"mcc": (0.18, 0.0)},
-    "sst2": {"accuracy": (0.83, 0.51)},
-    "mrpc": {"f1": (0.81, 0.8), "accuracy": (0.72, 0.67)},
-    "rte": {"accuracy": (0.56, 0.53)},
-}
-OURS = {
-    "control main_verb": 0.97,
-    "control lexical_content_the": 1.0,
-    "ambiguous main_verb_lexical_content_the": -0.62,
-    "ambiguous main_verb_relative_position": -0.31,
-}
+from tools.golden.stored_run import read_run
 
 
 @cache
-def scores(depth: int = 12) -> tuple[Score, ...]:
-    """The rows of a pre-training of four arms, three seeds each, evaluated, studied and pruned."""
-    draw = random.Random(0)
-    return (
-        *_training(draw),
-        *_held_out(draw),
-        *(row for arm in MIXING for row in alpha(arm, depth, draw)),
-        *_suite("pairs", ("determiner", "anaphor", "agreement"), draw),
-        *_suite("blimp", tuple(PHENOMENA), draw),
-        *_benchmarks(draw),
-        *_study(),
-        *_seed_agreement(),
-        *_pattern(),
-        *edges(depth, draw),
-        *_phenomena(depth, draw),
-        *_stability(depth),
-        *_dynamics(draw),
-        *tuning(),
-        *attributed(),
-    )
-
-
-@cache
-def run(depth: int = 12) -> ReportData:
-    """The whole run with its manifest."""
-    manifest: dict[str, object] = {
-        "model": "elc small",
-        "corpus": "gutenberg, 24 M words",
-        "depth": depth,
-        "seed": 0,
-        "command": ["layerwise", "train", "elc", "--text", "gutenberg", "--size", "small"],
-    }
-    return ReportData(manifest, (), scores(depth), notes=(Note("blimp", "Pairs of 65 of 67 paradigms fit."),))
+def run() -> ReportData:
+    """The whole run: four arms of three seeds each, evaluated, studied and pruned."""
+    return read_run(Path(__file__).parents[1] / "golden" / "pretraining-planted")
 
 
 def only(data: ReportData, *measures: str) -> ReportData:
@@ -90,6 +28,7 @@ def only(data: ReportData, *measures: str) -> ReportData:
 def without(data: ReportData, *measures: str) -> ReportData:
     """The same run with some measures never taken."""
     return only(data, *{score.measure for score in data.scores} - set(measures))
+<<<<<<< HEAD
 
 
 def row(measure: str, subject: str, task: str, metric: str, value: float, half: float | None = None) -> Score:
@@ -116,11 +55,11 @@ def alpha(arm: str, depth: int, draw: random.Random) -> Iterator[Score]:
 def _training(draw: random.Random) -> Iterator[Score]:
     for arm, loss in LOSSES.items():
         for seed in SEEDS:
-            name = f"{arm}/{seed}"
             for step in range(0, 2001, 100):
                 at = loss + 4.5 * math.exp(-step / 350) + draw.gauss(0.0, 0.02)
-                yield row("training", name, f"step {step}", "train_loss", at)
-                yield row("training", name, f"step {step}", "validation_loss", at + 0.08)
+                of = {"arm": arm, "seed": seed, "amount": float(step)}
+                yield Score.of("training", "train_loss", at, **of)
+                yield Score.of("training", "validation_loss", at + 0.08, **of)
             slower = 1.0 if arm == "ltg" else 1.07
             costs = {
                 "steps": 2000.0, "seconds": 905.0 * slower, "tokens": 8.2e6, "parameters": 23.8e6 + (arm != "ltg") * 78,
@@ -128,7 +67,7 @@ def _training(draw: random.Random) -> Iterator[Score]:
                 "weight_bytes": 95.2e6, "state_bytes": 1.5e6 * (2 if arm == "ltg" else 13), "activation_bytes": 4.2e7,
             }  # fmt: skip
             for metric, value in costs.items():
-                yield row("training", name, "all", metric, value)
+                yield Score.of("training", metric, value, arm=arm, seed=seed)
 
 
 def _held_out(draw: random.Random) -> Iterator[Score]:
@@ -312,3 +251,5 @@ def edges(depth: int, draw: random.Random) -> Iterator[Score]:
     yield row("edges", "pruned", "all", "difference@size", 0.064, 0.014)
     yield row("edges", "pruned", "all", "difference@random", 0.31, 0.18)
     yield row("edges", "pruned", "all", "less_than_by_size", 0.043, 0.012)
+=======
+>>>>>>> w-pretraining

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
@@ -113,7 +113,7 @@ def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Sco
     rows = []
     for (arm, seed), record in records.items():
         layers = refined_at(arm)
-        of = {"arm": arm, "seed": seed} if layers is None else {
+        of: dict[str, Any] = {"arm": arm, "seed": seed} if layers is None else {
             "arm": RETRAINED, "seed": seed, "condition": f"{layers} layers",
         }  # fmt: skip
         taken = {

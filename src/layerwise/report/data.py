@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
+from layerwise.report.interval import bounded
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ROBUSTNESS
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,22 @@ class ReportData:
 
     @cached_property
     def rows(self) -> Rows:
-        """The scores, looked up by their columns."""
-        return Rows(self.scores)
+        """The scores, looked up by their columns.
+
+        Values that are not finite are not measured: they are left out, and so is an interval that has one such end.
+        """
+        return Rows(bounded(score) for score in self.scores if math.isfinite(score.value))
 
     @cached_property
     def depth(self) -> int:
-        """The depth that the manifest states, else one more than the deepest layer of any plan or row; 0 for none."""
+        """The depth that the manifest states, or a row of a robustness run, else one more than the deepest layer of any
+        plan or row; 0 for none."""
         stated = self.manifest.get("depth")
         if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
             return stated
+        written = self.rows.value(measure=ROBUSTNESS, metric="depth")
+        if written is not None and 0 < written < math.inf:
+            return int(written)
         planned = (layer for plan in self.schedules.values() for layer in plan.layers())
         return 1 + max((*planned, *self.rows.axis("layer")), default=-1)
 

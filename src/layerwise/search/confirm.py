@@ -1,13 +1,13 @@
 """Confirmation: what the chosen plan loses on text that chose nothing, measured once, and what stands beside it.
 
-Rows of measure `search`, of subject a plan and task a text (`search`, `select`, `report`, `second`), in nats per token:
+Rows of measure `search`, of a plan, task a text (`search`, `select`, `report`, `second`), in nats per token:
 
     delta_nll       what the plan loses against the model as trained; interval, p, Holm's p over the plans of the text
     again           the same value with the interval in which another text of as many documents falls in 95 of 100
                     cases: wider by the root of 2, since that text has an error of its own
     gap             (task `report`) delta_nll there less that on the search text: the winner's curse, and its interval
 
-and of subject an arm (`block_influence`, ..., `random`), on `report` and `second`:
+and of an arm (`block_influence`, ..., `random`), on `report` and `second`:
 
     above_chosen    what the arm's plan loses above the chosen one, paired by document; interval, p, Holm's p over the
                     arms, mde. `random` is the mean of all random sets, document by document
@@ -27,14 +27,8 @@ from layerwise.measure.stats.statistics import student_interval
 from layerwise.measure.stats.strata import Strata, combined, stratum_parts, unit_pieces
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, GAP, REPORT, SEARCH
 from layerwise.search.one_shot import RANDOM
-
-SEARCH = "search"
-DELTA = "delta_nll"
-AGAIN = "again"
-GAP = "gap"
-ABOVE = "above_chosen"
-BETTER = "better"
 
 LEVEL = 0.95
 _MEAN_OF_RANDOM = "mean of the random sets"
@@ -48,7 +42,7 @@ def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -
         return []
     arms = [ArmLosses(plan, plan, DELTA) for plan in plans]
     scores = [
-        replace(score, task=task)
+        replace(score, subject="", task=task, plan=score.subject)
         for score in differences(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
         if score.metric == DELTA
     ]
@@ -68,9 +62,9 @@ def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) ->
     for plan, value, low in zip(plans, estimate.value, estimate.low, strict=True):
         reach = math.sqrt(2) * (value - low)
         scores.append(
-            Score(
-                SEARCH, plan, task, AGAIN, float(value), float(value - reach), float(value + reach),
-                documents=grid.documents(), tokens=int(tokens.sum()),
+            Score.of(
+                SEARCH, AGAIN, float(value), float(value - reach), float(value + reach), documents=grid.documents(),
+                tokens=int(tokens.sum()), task=task, plan=plan,
             )
         )  # fmt: skip
     return scores
@@ -91,7 +85,7 @@ def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, p
         own = stratum_parts(grid, str(whole), [str(plan)], Strata.of(units))
         parts += [replace(part, value=sign * part.value) for part in own]
     gap = combined(parts, LEVEL)[0]
-    return [Score(SEARCH, str(plan), "report", GAP, gap.value, gap.low, gap.high)]
+    return [Score.of(SEARCH, GAP, gap.value, gap.low, gap.high, task=REPORT, plan=str(plan))]
 
 
 def against_arms(
@@ -102,18 +96,18 @@ def against_arms(
     names = {name: str(plan) for name, plan in arms.items() if plan != chosen}
     draws = [str(plan) for plan in random if plan != chosen]
     rows += _mean_rows(rows, draws)
-    compared = [ArmLosses(plan, name, ABOVE) for name, plan in names.items()]
+    compared = [ArmLosses(plan, name, ABOVE_CHOSEN) for name, plan in names.items()]
     if draws:
-        compared.append(ArmLosses(_MEAN_OF_RANDOM, RANDOM, ABOVE))
+        compared.append(ArmLosses(_MEAN_OF_RANDOM, RANDOM, ABOVE_CHOSEN))
     # Arms may share a plan, and a comparison names each of its plans once.
     groups: dict[str, list[str]] = defaultdict(list)
     for arm in compared:
         groups[arm.key].append(arm.subject)
-    firsts = [ArmLosses(key, subjects[0], ABOVE) for key, subjects in groups.items()]
+    firsts = [ArmLosses(key, subjects[0], ABOVE_CHOSEN) for key, subjects in groups.items()]
     scores = [
-        replace(score, task=task, subject=subject)
+        replace(score, subject="", task=task, arm=subject)
         for score in differences(SEARCH, rows, str(chosen), firsts, seed=seed, by_task=False)
-        if score.metric == ABOVE
+        if score.metric == ABOVE_CHOSEN
         for subjects in groups.values()
         if subjects[0] == score.subject
         for subject in subjects
@@ -123,7 +117,7 @@ def against_arms(
         for row in rows:
             total[row.plan] += row.nll
         share = sum(total[plan] < total[str(chosen)] for plan in draws) / len(draws)
-        scores.append(Score(SEARCH, RANDOM, task, BETTER, share, documents=None, tokens=None))
+        scores.append(Score.of(SEARCH, BETTER, share, task=task, arm=RANDOM))
     return scores
 
 

@@ -1,4 +1,4 @@
-"""`layerwise study layer-weights` from beginning to end, on few words: every question has its rows."""
+"""`layerwise train elc-study` from beginning to end, on few words: every question has its rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from layerwise.experiments.layer_weights_study import arms
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.run import REWIRED
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.verbs import study_layer_weights
+from layerwise.experiments.verbs import train_elc_study
 from layerwise.results import Run
+from row_names import named
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
 
@@ -42,10 +43,6 @@ def few_examples() -> Iterator[None]:
         yield
 
 
-def test_a_study_that_there_is_not() -> None:
-    assert "layer-weights" in refused("study", "layer-wieghts")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -53,18 +50,17 @@ def test_a_study_that_there_is_not() -> None:
         (("--shares", "half"), "found 'half'"),
         (("--shares", "1/2,0.5"), "--shares names 0.5 twice"),
         (("--bias", "1,1"), "--bias names 1 twice"),
-        (("--glue-tasks", "rte"), "there is no --glue FOLDER"),
-        (("--glue", ".", "--glue-learning-rate", "0"), "give one above 0"),
-        (("--target-score", "2"), "takes a number from -1 up to 1"),
+        (("--set", "glue_tasks=rte"), "it is read with --glue"),
+        (("--set", "target_score=2"), "takes a number from -1 up to 1"),
     ],
 )
 def test_shares_and_biases_that_cannot_be_are_refused(options: tuple[str, str], message: str) -> None:
-    assert message in refused("study", "layer-weights", *options)
+    assert message in refused("train", "elc-study", *options)
 
 
 def test_several_processes_are_refused(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "start it without torchrun" in refused("study", "layer-weights", "--text", texts)
+    assert "start it without torchrun" in refused("train", "elc-study", "--text", texts)
 
 
 def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
@@ -75,7 +71,7 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
     (tmp_path / "study.yaml").write_text(to_yaml(study))
     assert read_experiment(tmp_path / "study.yaml") == study
     shown = layerwise("run", tmp_path / "study.yaml", "--dry-run")
-    command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
+    command = ("train", "elc-study", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
     ended = layerwise(*command, "--device", "cpu", "--dry-run")
     assert (ended.code, ended.out) == (0, shown.out), ended.err
     assert "ltg, elc, zero, elc-identity, elc-frozen, denseformer; 2 seeds each, 2 steps" in ended.out
@@ -86,55 +82,57 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
 @pytest.mark.nightly
 def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: None) -> None:
     folder = tmp_path / "run"
-    command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
+    command = ("train", "elc-study", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
     write(folder.parent / "glue", "rte", train=16, valid=8)
-    glue = ("--glue", folder.parent / "glue", "--glue-epochs", "1", "--tuning-evals", "2")
+    glue = ("--glue", folder.parent / "glue", "--set", "glue_epochs=1", "--set", "tuning_evals=2")
     more = ("--bias", "0,1,2", "--shares", "1/2,1", *glue)
     ended = layerwise(*command, *more, "--device", "cpu", "--run", folder)
     assert ended.code == 0, ended.err
     with Run.open(folder) as run:
         rows = run.store.scores("study")
         agreement = run.store.scores("seed_agreement")
-        uniformity = {row.subject for row in run.store.scores("uniformity")}
-        convergence = {(row.subject, row.task) for row in run.store.scores("convergence", metric="ratio")}
-        biases = {row.subject: row.value for row in run.store.scores("initial_bias", metric="bias")}
-        shares = {(row.subject, row.task) for row in run.store.scores("data_share", metric="nll")}
-        tuned = {(row.subject, row.task) for row in run.store.scores("tuning_convergence", metric="ratio")}
-        on_glue = {row.subject for row in run.store.scores("glue", metric="accuracy")}
-        mixed = {(row.subject, row.task) for row in run.store.scores("msgs-ours", metric="mcc")}
-    answered = {(row.subject, row.task) for row in rows}
+        uniformity = {named(row) for row in run.store.scores("uniformity")}
+        convergence = {(named(row), row.condition) for row in run.store.scores("convergence", metric="ratio")}
+        biases = {row.arm: row.amount for row in run.store.scores("initial_bias", metric="value")}
+        shares = {(named(row), row.amount) for row in run.store.scores("data_share", task="masked_lm")}
+        tuned = {
+            (named(row), row.task, row.condition) for row in run.store.scores("tuning_convergence", metric="ratio")
+        }
+        on_glue = {row.arm for row in run.store.scores("glue", metric="accuracy")}
+        mixed = {(row.arm, row.task) for row in run.store.scores("msgs-ours", metric="mcc")}
+    answered = {(named(row), " ".join(filter(None, (row.task, row.condition)))) for row in rows}
     named = ("elc", "zero", "elc-identity", "elc-frozen", "denseformer")
     others = (*named, "elc-bias-2")
     assert uniformity == set(others) - {"denseformer"}
     assert convergence == {(f"{arm} - ltg", cost) for arm in others for cost in ("steps", "seconds")}
     assert biases == {"zero": 0, "elc": 1, "elc-bias-2": 2}
-    subjects = ("ltg", "elc", "elc - ltg")
-    assert {(subject, f"share {share}") for subject in subjects for share in ("0.5", "1")} <= shares
+    names = ("ltg", "elc", "elc - ltg")
+    assert {(name, share) for name in names for share in (0.5, 1.0)} <= shares
     asked = {"ltg", "elc-seconds", "ltg-rewired", "elc-kept", *others}
     assert {(arm, task) for arm in asked for task in arms.TASKS} <= mixed, "no arm has an empty cell"
     assert asked <= on_glue
-    assert {subject for subject, task in tuned if task == "rte steps"} == {
+    assert {name for name, task, cost in tuned if (task, cost) == ("rte", "steps")} == {
         f"{arm} - ltg" for arm in asked - {"ltg", "elc-seconds"}
     }
-    assert ("elc-kept - ltg", "all steps") in tuned
+    assert ("elc-kept - ltg", "all", "steps") in tuned
     for task in ("training step", "forward pass", "memory of a step"):
-        assert {subject for subject, of in answered if of == task} == {f"{arm} - ltg" for arm in named}
+        assert {name for name, of in answered if of == task} == {f"{arm} - ltg" for arm in named}
     for task in ("masked_lm tokens", "pairs tokens"):
-        assert {subject for subject, of in answered if of == task} == {
+        assert {name for name, of in answered if of == task} == {
             "elc - elc-frozen",
             *(f"{arm} - ltg" for arm in others),
         }
     for task in ("control tasks tokens", "linguistic generalisation tokens", "glue tokens"):
-        assert {subject for subject, of in answered if of == task} == {
+        assert {name for name, of in answered if of == task} == {
             "elc - elc-kept",
             "elc - elc-frozen",
             *(f"{arm} - ltg" for arm in (*others, "ltg-rewired", "elc-kept")),
         }
     assert {("elc - ltg", "masked_lm seconds"), ("elc - ltg", "pairs seconds")} <= answered
-    assert {row.subject for row in agreement} == {"elc", "zero", "elc-identity", "denseformer", "elc-bias-2"}
+    assert {named(row) for row in agreement} == {"elc", "zero", "elc-identity", "denseformer", "elc-bias-2"}
     assert "elc against ltg" in ended.out or "elc worth it against ltg" in ended.out
 
-    result = study_layer_weights(
+    result = train_elc_study(
         texts, steps=2, batch_size=8, seeds=2, bias=(0, 1, 2), shares=("1/2", "1"), device="cpu", run=folder,
         glue=folder.parent / "glue", glue_epochs=1, tuning_evals=2, reporter=Silent(),
     )  # fmt: skip

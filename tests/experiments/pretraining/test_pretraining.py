@@ -27,9 +27,10 @@ from layerwise.experiments.verbs import train_elc
 from layerwise.models import VARIANTS
 from layerwise.results import Run
 from layerwise.train.pretrain.recipe import PRESETS
+from row_names import named
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
-SHORT = ("--steps", "3", "--batch-size", "8", "--evals", "1", "--device", "cpu")
+SHORT = ("--steps", "3", "--batch-size", "8", "--set", "evals=1", "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +75,11 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
     for arm in ("ltg", "elc"):
         assert AutoModelForMaskedLM.from_pretrained(folder / arm / "seed-0" / "model").config.variant == arm
     with Run.open(folder) as run:
-        subjects = {measure: {row.subject for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
+        subjects = {measure: {named(row) for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
         assert subjects == {"masked_lm": {"ltg", "elc", "ltg/0", "elc/0"}, "pairs": {"ltg", "elc", "ltg/0", "elc/0"}}
-        assert {row.subject for row in run.store.scores("alpha")} == {"elc/0"}
+        assert {(row.arm, row.seed) for row in run.store.scores("alpha")} == {("elc", 0)}
         written = run.store.scores("training")
-        metrics = {row.metric for row in written if row.arm == "elc" or row.subject == "elc/0"}
+        metrics = {row.metric for row in written if row.arm == "elc"}
         assert {"tokens", "parameters", "step_seconds", "peak_bytes", "latency_seconds", "seconds"} <= metrics
         assert run.manifest.families == (FAMILY,)
 
@@ -147,7 +148,7 @@ def test_python_returns_the_rows(pretrained: tuple[Path, Ended], texts: Path, fe
     folder, _ = pretrained
     result = train_elc(texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder, reporter=Silent())
     assert result.folder == folder
-    assert set(result.table("masked_lm")["subject"]) == {"ltg", "elc", "ltg/0", "elc/0"}
+    assert set(result.table("masked_lm")["arm"]) == {"ltg", "elc"}
     with pytest.raises(OptionError, match="there is no option 'batchsize'; did you mean batch_size"):
         train_elc(texts, batchsize=8)
 
@@ -162,7 +163,7 @@ def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> 
     folders = babylm.write(root, "2023", train=120, held_out=40)
     ended = layerwise(
         "train", "elc", "--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"],
-        "--variants", "elc", "--vocabulary", "300", *SHORT, "--run", root / "run",
+        "--variants", "elc", "--set", "vocabulary=300", *SHORT, "--run", root / "run",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     return folders, root / "run", ended
@@ -185,7 +186,17 @@ def test_layer_weights_are_cut_on_what_the_training_held_out(
 ) -> None:
     folders, run, _ = distributed
     path = run / "elc" / "seed-0" / "model"
-    command = ("layer-weights", path, "--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
+    command = (
+        "diagnose",
+        "layer-weights",
+        path,
+        "--text",
+        folders["train"],
+        "--limit",
+        "8",
+        "--run",
+        tmp_path / "edges",
+    )
     assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
     ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
     assert ended.code == 0, ended.err
@@ -212,7 +223,7 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
         (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
         (("--variants", ","), "--variants names nothing"),
         (("--variants", "ltg", "--initialisation", "zero"), "does nothing here: layer weights read it"),
-        (("--tokenizer", "x", "--vocabulary", "300"), "x is one already; leave one of them out"),
+        (("--tokenizer", "x", "--set", "vocabulary=300"), "x is one already; leave one of them out"),
         (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )

@@ -166,7 +166,8 @@ def test_all_methods(vit: Path, tmp_path: Path) -> None:
     ended = layerwise("train", "robust", "all", "--model", vit, *DIGITS, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert {path.name for path in (tmp_path / "run").iterdir() if path.is_dir()} == set(METHODS)
-    assert {line.split()[0] for line in ended.out.splitlines()[2:-1]} == set(METHODS)
+    table = ended.out.splitlines()[2 : 2 + len(METHODS)]
+    assert {line.split()[0] for line in table} == set(METHODS)
 
 
 @pytest.mark.slow
@@ -202,7 +203,7 @@ def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> No
     [
         ("--epochs", "0", "epochs is 0.0; write a number above 0"),
         ("--learning-rate", "-1", "write a number above 0"),
-        ("--gradient-accumulation", "3", "equal parts"),
+        ("--set", "gradient_accumulation=3", "equal parts"),
         ("--augmentation", "flip", "--augmentation"),
         ("--limit", "5", "one for each of the 10 classes"),
         ("--set", "report_to", "--set takes NAME=VALUE"),
@@ -248,7 +249,7 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     assert "05.png" in message
     assert "skip" in message
     assert not (tmp_path / "run").exists()
-    ended = layerwise(*command, "--on-bad-image", "skip")
+    ended = layerwise(*command, "--set", "on_bad_image=skip")
     assert ended.code == 0
     assert "1 could not be read" in ended.err
 
@@ -287,7 +288,7 @@ def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message:
 def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
     """The real command, killed twice before a model is written; it ends as one that was left in peace."""
     command = ("train", "robust", "layershuffle", "--model", vit, "--images", "digits", "--limit", "160",
-               "--epochs", "4", "--batch-size", "32", "--evals", "4", "--seeds", "1", "--quiet")  # fmt: skip
+               "--epochs", "4", "--batch-size", "32", "--set", "evals=4", "--seeds", "1", "--quiet")  # fmt: skip
     whole = layerwise(*command, "--run", tmp_path / "whole")
     assert whole.code == 0, whole.err
     killed = tmp_path / "killed"

@@ -10,15 +10,15 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-
-from layerwise.experiments.summary import summary
-from layerwise.report import Evidence, ReportData, markdown, render
-from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.pretraining.findings import pretraining_findings
 from layerwise.report.pretraining.layer_weights import Alpha
 from layerwise.report.pretraining.lookup import PretrainingScores
 from layerwise.report.pretraining.tables import cost_rows, outcome_rows, suite_rows
 from layerwise.report.pretraining.weight_map import weight_map
+
+from layerwise.experiments.summary import summary
+from layerwise.report import Evidence, ReportData, markdown, render
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.results.rows import Score
 from report import diagnosed, pretrained, robust, synthetic
 from report.page.test_render import read
@@ -261,7 +261,7 @@ def test_a_training_alone_is_still_that_of_another_run(data: ReportData) -> None
 
 
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
-    cut = tuple(s for s in data.scores if (s.measure, s.metric, s.subject) != ("training", "steps", "elc/1"))
+    cut = tuple(s for s in data.scores if (s.metric, s.arm, s.seed) != ("steps", "elc", 1))
     assert "1 training (elc/1) is not complete" in render(replace(data, scores=cut))
 
 

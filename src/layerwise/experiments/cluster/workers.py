@@ -16,7 +16,7 @@ from layerwise.errors import SwarmError
 from layerwise.experiments.cluster.shared import OPENS, shared_by
 from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Experiment, Inputs
-from layerwise.experiments.options.cluster import ClusterOptions
+from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.workers import OnPartial, PieceFunction, Plain, Spread
 

@@ -18,7 +18,7 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.frontier.healed import HEALED, documents_of, given_models, healed_here, opened, plans_to_heal
-from layerwise.experiments.frontier.rows import CHOOSE, DRAFT, REPORT, ArmPoint, point_rows
+from layerwise.experiments.frontier.rows import ArmPoint, point_rows
 from layerwise.experiments.opening import divided_sentence, first_windows, tokenized
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
@@ -26,11 +26,12 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.experiments.timing.run import timed_rounds, timed_settings, times_of, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
-from layerwise.measure.cost.latency_verdict import FRONTIER, PARALLEL, LatencyPoint, verdict_rows
+from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, rows_of_rounds
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import CHOOSE, FRONTIER, FRONTIER_DRAFT, IDENTITY, PARALLEL, REPORT
 from layerwise.search.drafts import best_first, draft_times, leaving_out
 from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets, skip_sizes
 from layerwise.search.rungs import mean_losses
@@ -61,13 +62,13 @@ class Contenders:
         """Everything that is timed, the model as trained first."""
         whole = self.whole
         points = [
-            ArmPoint(LatencyPoint(str(TimedPlan(whole, fused)), "identity", str(whole)), "as trained", 0)
+            ArmPoint(LatencyPoint(str(TimedPlan(whole, fused)), IDENTITY, str(whole)), "as trained", 0)
             for fused in (False, True)
         ]
         for each in self.kept:
             for timed in self._ways(each):
-                kind = f"{each.kind}, fused" if each.arm == PARALLEL and timed.fused else each.kind
-                points.append(ArmPoint(LatencyPoint(str(timed), each.arm, str(each.plan)), kind, each.size))
+                point = LatencyPoint(str(timed), each.arm, str(each.plan))
+                points.append(ArmPoint(point, each.kind, each.size, timed.fused))
         if self.draft is not None:
             skipped = len(whole.steps()) - len(self.draft.draft.steps())
             point = LatencyPoint(draft_name(self.draft), "speculation", str(whole))
@@ -211,11 +212,11 @@ def _draft(
         reporter.log("choosing a draft")
         times = draft_times(stack, config.context, longest)
         (best, *_) = best_first(stack, leaving_out(stack, part), part, times, longest)
-        yield Score(DRAFT, str(best.plan), CHOOSE, "agreement", best.agreement)
+        yield Score.of(FRONTIER_DRAFT, "agreement", best.agreement, task=CHOOSE, plan=str(best.plan))
 
     try:
-        (chosen,) = yield from CallUnit(DRAFT, choose)
-        return speculative(stack, chosen.subject, tokens=longest), []
+        (chosen,) = yield from CallUnit(FRONTIER_DRAFT, choose)
+        return speculative(stack, str(chosen.plan), tokens=longest), []
     except LayerwiseError as refused:
         return None, [f"no drafts: {refused}"]
 

@@ -17,7 +17,7 @@ from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.interchange.publishing import command_line
 from layerwise.experiments.interchange.trained_card import write_trained_card
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import PublishingOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.results.manifest import installed_versions
 

@@ -28,8 +28,8 @@ from layerwise.experiments.layer_weights.sentences import phenomena_table
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import manifest_of
-from layerwise.measure.interventions.edge_phenomena import EDGE_PHENOMENA, EdgeMargins, measured, phenomenon_rows
+from layerwise.experiments.trainings import TrainedModel, manifest_of
+from layerwise.measure.interventions.edge_phenomena import EdgeMargins, measured, phenomenon_rows
 from layerwise.measure.interventions.edge_pruning import Wired, alpha_rows, cut, wired_as
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
@@ -37,7 +37,9 @@ from layerwise.plan import Edge
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
+from layerwise.results.selection import Rows
 from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import EDGE_PHENOMENA
 from layerwise.stack import weight_hash
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
 
@@ -58,14 +60,18 @@ def edge_phenomena(config: LayerWeightAnalysis, reporter: Reporter) -> Steps:
     _check_units(pairs, tasks)
     path = Path(config.model).expanduser()
     opened = partial(open_weighted, device=config.device, dtype=config.dtype)
+
+    def of_run(each: TrainedModel) -> WeightedModel:
+        return replace(opened(each.folder), arm=each.arm, seed=each.seed)
+
     models: dict[str, Callable[[], WeightedModel]]
     folder = path if is_run(path) else None
     if folder is not None:
-        models = {label: partial(opened, each, label) for label, each in weighted_models(folder).items()}
+        models = {label: partial(of_run, each) for label, each in weighted_models(folder).items()}
         manifest = manifest_of(folder)
     else:
         reporter.log(f"loading {config.model}")
-        model = opened(path, "all")
+        model = opened(path)
         manifest = _manifest(config, model, pairs, tasks)
         models = {"all": lambda: model}
 
@@ -85,12 +91,15 @@ def edge_phenomena(config: LayerWeightAnalysis, reporter: Reporter) -> Steps:
     def measure(session: UnitSession) -> list[Score]:
         rows: list[Score] = []
         alphas: list[Score] = []
-        for label, open_model in models.items():
+        for open_model in models.values():
             model = open_model()
-            alphas += alpha_rows(model.label, model.wired.edges())
-            rows += _measured(config, pairs, tasks, model, "" if len(models) == 1 else label, reporter)
-        begun = tuple(f"{suite}: " for suite in {row.task.partition(": ")[0] for row in rows})
-        others = [row for row in session.store.scores(EDGE_PHENOMENA) if not row.task.startswith(begun)]
+            alphas += alpha_rows(model.arm, model.seed, model.wired.edges())
+            own = _measured(config, pairs, tasks, model, reporter)
+            if len(models) > 1:
+                own = [replace(row, arm=model.arm, seed=model.seed) for row in own]
+            rows += own
+        suites = {row.condition for row in rows}
+        others = [row for row in session.store.scores(EDGE_PHENOMENA) if row.condition not in suites]
         return [*others, *rows, *(alphas if folder is None else [])]
 
     yield Outline(manifest, says, folder=folder, results=_tables, lasts=False)
@@ -99,8 +108,8 @@ def edge_phenomena(config: LayerWeightAnalysis, reporter: Reporter) -> Steps:
 
 def _tables(run: Run) -> Sequence[str]:
     """The edges that are confirmed to carry a phenomenon, for each suite."""
-    rows = run.store.scores(EDGE_PHENOMENA)
-    return [phenomena_table(suite, rows) for suite in dict.fromkeys(row.task.partition(": ")[0] for row in rows)]
+    rows = Rows(run.store.scores(EDGE_PHENOMENA))
+    return [phenomena_table(suite, rows.where(condition=suite)) for suite in rows.axis("condition")]
 
 
 def _manifest(
@@ -115,22 +124,21 @@ def _manifest(
 
 
 def _measured(
-    config: LayerWeightAnalysis, pair_sets: Sequence[PairSet], tasks: Sequence[Task], model: WeightedModel, label: str,
+    config: LayerWeightAnalysis, pair_sets: Sequence[PairSet], tasks: Sequence[Task], model: WeightedModel,
     reporter: Reporter,
 ) -> list[Score]:  # fmt: skip
     """The edges of one model, for the phenomena of every suite."""
     depth, rows = model.wired.edges().depth, list[Score]()
     edges = _edges(model.wired)
-    names = [edge.name(depth) for edge in edges]
     for pairs in pair_sets:
         reporter.log(f"{model.folder}: {pairs.suite}")
         phenomena = pair_margins(model.stack, pairs)
         without = partial(_without, model.wired, config.removal)
         margins = measured(edges, phenomena, without, _progress(reporter, f"{pairs.suite}: cutting each edge"))
-        rows += phenomenon_rows(pairs.suite, names, margins, label)
+        rows += phenomenon_rows(pairs.suite, edges, margins, depth)
     for suite in dict.fromkeys(task.measure for task in tasks):
         own = [_of_task(config, model, task, edges, reporter) for task in tasks if task.measure == suite]
-        rows += phenomenon_rows(suite, names, own, label)
+        rows += phenomenon_rows(suite, edges, own, depth)
     return rows
 
 

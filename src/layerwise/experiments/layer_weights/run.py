@@ -23,7 +23,7 @@ from layerwise.experiments.layer_weights.sentences import agreement_sentence, cu
 from layerwise.experiments.layer_weights.sparse import write_sparse
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.trainings import manifest_of
+from layerwise.experiments.trainings import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_pruning import (
     DRAWS,
     Ranked,
@@ -50,9 +50,11 @@ def layer_weights(config: LayerWeightAnalysis, reporter: Reporter, inputs: Input
         return (yield from edge_phenomena(config, reporter))
     path = Path(config.model).expanduser()
 
-    def opened(folder: Path, label: str, name: str | None = None) -> Opened:
-        model = open_weighted(folder, label, device=config.device, dtype=config.dtype)
-        if name is not None:  # the data of a run are those of the model that its trainings began from
+    def opened(folder: Path, of: TrainedModel | None = None, name: str = "") -> Opened:
+        model = open_weighted(folder, device=config.device, dtype=config.dtype)
+        if of is not None:
+            model = replace(model, arm=of.arm, seed=of.seed)
+            # The data of a run are those of the model that its trainings began from.
             model.stack.source = replace(model.stack.source, name=name)
         return model, examples_of(model, config, reporter, inputs.corpus)
 
@@ -63,12 +65,12 @@ def layer_weights(config: LayerWeightAnalysis, reporter: Reporter, inputs: Input
         if config.output is not None and len(folders) > 1:
             raise RunError(
                 f"{path} holds {len(folders)} models with learned layer weights, and one is written: give its folder, "
-                f"such as {next(iter(folders.values()))}"
+                f"such as {next(iter(folders.values())).folder}"
             )
-        models = {label: partial(opened, folder, label, manifest.model) for label, folder in folders.items()}
+        models = {label: partial(opened, each.folder, each, manifest.model) for label, each in folders.items()}
     else:
         reporter.log(f"loading {config.model}")
-        single = opened(path, "all")
+        single = opened(path)
         manifest = single[1].manifest
 
     def says() -> Iterator[str]:
@@ -81,13 +83,13 @@ def layer_weights(config: LayerWeightAnalysis, reporter: Reporter, inputs: Input
         yield f"cost: for each model one pass over its held-out examples for every edge{cut}"
 
     def measure(session: UnitSession) -> list[Score]:
-        if single is not None:
-            return _measured(config, *single, "all", reporter)
-        return [
-            row
-            for label, open_model in models.items()
-            for row in _measured(config, *open_model(), "all" if len(models) == 1 else label, reporter)
-        ]
+        rows: list[Score] = []
+        for model, examples in [single] if single is not None else (opens() for opens in models.values()):
+            own = _measured(config, model, examples, reporter)
+            if len(models) > 1:
+                own = [replace(row, arm=model.arm, seed=model.seed) for row in own]
+            rows += [*own, *alpha_rows(model.arm, model.seed, model.wired.edges())]
+        return rows
 
     yield Outline(manifest, says, folder=path if models else None, refuse=lambda _: _check_output(config), lasts=False)
     return Completed((yield from MeasureUnit(measure)))
@@ -100,19 +102,19 @@ def _check_output(config: LayerWeightAnalysis) -> None:
 
 
 def _measured(
-    config: LayerWeightAnalysis, model: WeightedModel, examples: EdgeExamples, task: str, reporter: Reporter
+    config: LayerWeightAnalysis, model: WeightedModel, examples: EdgeExamples, reporter: Reporter
 ) -> list[Score]:
     """Show, rank and cut the weights of one model."""
     edges, seed = model.wired.edges(), config.seed
     reporter.result(f"{model.folder}: {len(edges)} edges, {edges.live_states()} live states")
     reporter.result(weight_map(edges))
     ranked = rank(model.wired, examples.choosing, seed=seed, progress=_progress(reporter, "cutting each edge"))
-    rows = ranking_rows(ranked, examples.choosing(), task=task, seed=seed, depth=edges.depth)
+    rows = ranking_rows(ranked, examples.choosing(), seed=seed, depth=edges.depth)
     reporter.result(edges_table(ranked, edges.depth))
     reporter.result(agreement_sentence(rows))
     if config.cuts:
-        rows += _cut(config, model, examples, ranked, task, reporter)
-    return [*rows, *alpha_rows(model.label, edges)]
+        rows += _cut(config, model, examples, ranked, reporter)
+    return rows
 
 
 def _cut(
@@ -120,7 +122,6 @@ def _cut(
     model: WeightedModel,
     examples: EdgeExamples,
     ranked: Ranked,
-    task: str,
     reporter: Reporter,
 ) -> list[Score]:
     reporter.log("choosing what to cut")
@@ -129,7 +130,7 @@ def _cut(
         ranked=ranked, seed=config.seed,
     )  # fmt: skip
     rows = pruned_rows(
-        model.wired, left, ranked, examples.evaluation, task=task, seed=config.seed,
+        model.wired, left, ranked, examples.evaluation, seed=config.seed,
         progress=_progress(reporter, "cutting as many otherwise"),
     )  # fmt: skip
     reporter.result(weight_map(left))

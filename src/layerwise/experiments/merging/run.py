@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,10 @@ from layerwise.errors import ModelError
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.merging.comparison import DRAWN, compare
+from layerwise.experiments.merging.comparison import compare
 from layerwise.experiments.merging.config import Merging
+from layerwise.experiments.merging.node_replacement import ORDERS
 from layerwise.experiments.merging.sources import Arms, SourceModel, arms_of
-from layerwise.experiments.merging.spread import MEASURE
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.reporter import Reporter
@@ -36,10 +36,13 @@ from layerwise.measure.contrasts.merged import CLAIMS
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import MANIFEST
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import BEST_MEMBER, ENSEMBLE, MEMBERS, MERGED, MERGES, MERGING
 from layerwise.stack import Stack, weight_hash
 from layerwise.train.load_trained import open_trained
 
-COLUMNS = ("accuracy", "order", "members", "best member", "merged", "ensemble")
+PARTS = (MEMBERS, BEST_MEMBER, MERGED, ENSEMBLE)
+COLUMNS = ("accuracy", "order", *PARTS)
 SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--select-on", "--seed")
 
 
@@ -76,11 +79,11 @@ def compare_arms(
         rows += compare(arm, stacks, splits, draws=0 if added else draws, seed=seed, progress=progress)
     if splits.selects_on_reported and rows:
         notes.append("the best member was chosen on the examples that are reported (--select-on reported)")
-    for measure in (MEASURE, DRAWN):
+    for measure in (MERGING, MERGES):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     contrasts = [row for row in rows if row.measure == CONTRAST]
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), contrasts, CLAIMS))
-    run.store.replace_notes(MEASURE, notes)
+    run.store.replace_notes(MERGING, notes)
     return notes
 
 
@@ -117,7 +120,7 @@ def merging(config: Merging, reporter: Reporter, inputs: Inputs) -> Steps:
     yield Outline(
         recorded or _manifest(config, stack, several, splits), says,
         folder=of_run if config.run in (None, of_run) else None,
-        results=lambda run: (_table(run.store.scores(MEASURE), several),),
+        results=lambda run: (_table(Rows(run.store.scores(MERGING)), several),),
     )  # fmt: skip
     compared = partial(
         compare_arms, arms=arms, splits=splits, open_source=partial(_opened, config), reporter=reporter,
@@ -160,20 +163,18 @@ def _manifest(config: Merging, stack: Stack, several: Arms, splits: Splits) -> M
     return training_manifest(stack, combined, splits, seed=config.seed)
 
 
-def _table(scores: Sequence[Score], arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
-    values = {(score.subject, score.task, score.metric): score.value for score in scores}
-
-    def cell(arm: str, task: str) -> str:
-        value, spread = (values.get((arm, task, metric)) for metric in ("accuracy", "accuracy@spread"))
+def _table(scores: Rows, arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
+    def cell(arm: str, order: str, part: str) -> str:
+        of = {"arm": arm, "condition": order, "part": part}
+        value, spread = (scores.value(**of, metric=metric) for metric in ("accuracy", "accuracy_spread"))
         if value is None:
             return "–"
         return f"{value:.1%}" if spread is None else f"{value:.1%} ± {spread:.1%}"
 
     rows: list[tuple[str, ...]] = [COLUMNS]
     for arm in arms:
-        for order, merged in (("sequential", "own-depth"), ("random", "random")):
-            tasks = (f"members {order}", f"best member {order}", f"merged {merged}", f"ensemble {order}")
-            rows.append((arm, order, *(cell(arm, task) for task in tasks)))
+        for order in ORDERS:
+            rows.append((arm, order, *(cell(arm, order, part) for part in PARTS)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -23,7 +23,7 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.rehearsal.config import Rehearsal, levels
-from layerwise.experiments.rehearsal.rows import DRAW, MEASURE, Level, Values, rows
+from layerwise.experiments.rehearsal.rows import Level, Values, columns_of, rows
 from layerwise.experiments.rehearsal.trial import DeadNodes, Outcome, Stage, Times, answers, measured_times, passes
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.config import is_run
@@ -34,6 +34,7 @@ from layerwise.experiments.trainings import finished_models
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
 from layerwise.stack import Stack, weight_hash
 from layerwise.swarm.gathering import order_of
 from layerwise.swarm.rehearsal.bound import Load, slowest_token
@@ -46,6 +47,12 @@ PROMPT = 16
 
 WINDOWS = 24
 """Windows of text on which the cost of missing layers is measured."""
+
+DRAWN = ("task", "arm", "seed", "condition", "amount")
+"""The columns that tell one draw of one model from another."""
+
+Drawn = tuple[Any, ...]
+"""Their values."""
 
 _NAMES = ("nodes", "replicas", "kill", "requests", "draws", "streams", "new_tokens", "on_loss", "quorum", "seed", "ray")
 """The options that the run folder is named by."""
@@ -62,7 +69,7 @@ class RehearsedModel:
 
     @property
     def label(self) -> str:
-        """The subject of its rows."""
+        """What it is called where progress is reported."""
         return f"{self.arm}/{self.seed}"
 
 
@@ -100,27 +107,37 @@ def rehearsal(config: Rehearsal, reporter: Reporter, inputs: Inputs) -> Steps:
         },
     )  # fmt: skip
     pieces = {
-        (model.label, f"{count} dead, {copies} replicas, draw {draw}"): (model, copies, count, draw)
+        _drawn(task=f"draw {draw}", seed=model.seed, **columns_of(model.arm, copies, count)): (
+            model, copies, count, draw
+        )
         for model in models
         for copies, count, draw in product(replicas, dead, range(config.draws))
-    }
+    }  # fmt: skip
 
     @lru_cache(maxsize=1)  # one model at a time is open
     def respond(model: RehearsedModel) -> Callable[[DeadNodes], Values]:
         return requests.answered(model.open(), settings_of(config, model.location))
 
-    def once(piece: tuple[str, str]) -> Iterator[Score]:
+    def once(piece: Drawn) -> Iterator[Score]:
         model, copies, count, draw = pieces[piece]
         values = respond(model)(DeadNodes.drawn(config.nodes, copies, count, f"{config.seed}/{draw}"))
-        return (Score(DRAW, *piece, metric, value) for metric, value in values.items())
+        return (Score.of(REHEARSAL_DRAW, *each, **dict(zip(DRAWN, piece, strict=True))) for each in values.items())
 
     with _cluster(config):
         drawn = yield from RoundsUnit(
-            DRAW, list(pieces), lambda row: (row.subject, row.task), lambda: once, lambda piece: piece[0]
+            REHEARSAL_DRAW,
+            list(pieces),
+            lambda row: tuple(getattr(row, column) for column in DRAWN),
+            lambda: once,
+            lambda piece: pieces[piece][0].label,
         )
     means = _means(pieces, drawn)
     made = [*rows(means, config.nodes), *requests.nulls(means)]
-    return Completed(made, {MEASURE: tuple(says())[2:]})
+    return Completed(made, {REHEARSAL: tuple(says())[2:]})
+
+
+def _drawn(**columns: Any) -> Drawn:
+    return tuple(columns[column] for column in DRAWN)
 
 
 def settings_of(config: Rehearsal, location: str) -> SwarmSettings:
@@ -139,8 +156,8 @@ def _cluster(config: Rehearsal) -> AbstractContextManager[Any]:
 
 
 def _means(
-    pieces: Mapping[tuple[str, str], tuple[RehearsedModel, int, int, int]],
-    drawn: Mapping[tuple[str, str], Sequence[Score]],
+    pieces: Mapping[Drawn, tuple[RehearsedModel, int, int, int]],
+    drawn: Mapping[Drawn, Sequence[Score]],
 ) -> dict[str, dict[Level, list[Values]]]:
     """What every arm did in every draw, by its level: the mean over its seeds."""
     draws: dict[tuple[str, Level], dict[int, list[Values]]] = defaultdict(lambda: defaultdict(list))
@@ -198,7 +215,8 @@ class Requests:
         if not self.writes:
             counts = np.unique(self.labels, return_counts=True)[1] if self.labels else np.ones(1)
             for arm in arms:
-                yield Score(MEASURE, arm, "all", "accuracy@commonest", float(counts.max() / counts.sum()))
+                share = float(counts.max() / counts.sum())
+                yield Score.of(REHEARSAL, "accuracy", share, arm=arm, against=COMMONEST)
 
     @property
     def stage(self) -> Stage:

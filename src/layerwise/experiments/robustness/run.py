@@ -24,7 +24,6 @@ from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.run import compare_arms
 from layerwise.experiments.merging.sources import SourceModel, by_arm
-from layerwise.experiments.merging.spread import MEASURE as MERGING
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words
@@ -46,13 +45,12 @@ from layerwise.experiments.training_runs import (
 )
 from layerwise.experiments.trainings import TrainedModel, discard_trainings, finished_models
 from layerwise.measure.activations.embedding import EmbeddingOptions
-from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
-from layerwise.measure.interventions.robustness import ROBUSTNESS
+from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
-from layerwise.results.vocabulary import TRAINING
+from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
@@ -111,8 +109,8 @@ class SurveysUnit(Unit[None]):
         records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}
         store.replace_scores(TRAINING, training_rows(trained))
-        weights = {each.label: saved_edges(each.folder) for each in models}
-        alpha = [row for label, edges in weights.items() if edges is not None for row in alpha_rows(label, edges)]
+        weights = [(each, saved_edges(each.folder)) for each in models]
+        alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.arm, of.seed, edges)]
         if alpha:
             store.replace_scores(ALPHA, alpha)
         for chapter in (ROBUSTNESS, TRAINING):

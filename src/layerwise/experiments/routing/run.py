@@ -33,6 +33,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results import Manifest
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ROUTE, ROUTE_TIME
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import candidate_plans, keeps
 from layerwise.search.routing.features import prompt_features
@@ -122,7 +123,7 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     prompts = [sets[0].tasks.prompts[document] for document in sets[0].routing]
     first = tables[names[0], config.objective]
     timed = yield from CallUnit(
-        made.TIME, lambda: made.time_rows(router_time(stack, first.fit().router, prompts)),
+        ROUTE_TIME, lambda: made.time_rows(router_time(stack, first.fit().router, prompts)),
         "timing the router, and a layer",
     )  # fmt: skip
     layers = next(row.value for row in timed if row.metric == "layers")
@@ -130,16 +131,16 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     for (name, objective), table in tables.items():
         reporter.log(f"routers of {name}, {objective}: {config.seeds} seeds")
         rows += _in_domain(config, stack.depth, name, objective, table, limit, layers)
-    pairs = {f"{first} to {second}": (first, second) for first, second in permutations(names, 2)}
-    for task, (fitted, tested) in pairs.items():
+    pairs = list(permutations(names, 2))
+    for fitted, tested in pairs:
         for objective in OBJECTIVES:
             if (fitted, objective) in tables and (tested, objective) in tables:
                 both = tables[fitted, objective], tables[tested, objective]
-                rows += _out_of_domain(task, objective, *both, limit, layers, config.seed)
+                rows += _out_of_domain((fitted, tested), objective, *both, limit, layers, config.seed)
     _router(config, [tables[name, config.objective] for name in names], limit - layers).save(session.folder / FILE)
-    of_arms = [row for row in rows if row.measure == made.ROUTE]
+    of_arms = [row for row in rows if row.measure == ROUTE]
     verdicts = made.verdict_rows(
-        of_arms, [names, list(pairs)], config.objective, RoutingCriterion(config.margin), limit
+        of_arms, [[(None, name) for name in names], [*pairs]], config.objective, RoutingCriterion(config.margin), limit
     )  # fmt: skip
     return Completed([*rows, size_row(stack), *verdicts])
 
@@ -244,7 +245,7 @@ def _in_domain(
     divisions = [RoutingDivision.of(table, config.seed + number) for number in range(config.seeds)]
     trials = [division.within(limit, layers) for division in divisions]
     whole = pooled(trials)
-    yield from made.arm_rows(name, objective, whole)
+    yield from made.arm_rows((None, name), objective, whole)
     yield from made.seed_rows(name, objective, trials)
     yield from made.plan_rows(name, objective, table.plans, table.scores)
     if objective == config.objective:
@@ -256,12 +257,18 @@ def _in_domain(
 
 
 def _out_of_domain(
-    task: str, objective: Objective, fitted: RoutingTable, test: RoutingTable, limit: float, layers: float, seed: int
+    sets: made.Sets,
+    objective: Objective,
+    fitted: RoutingTable,
+    test: RoutingTable,
+    limit: float,
+    layers: float,
+    seed: int,
 ) -> list[Score]:
     """The router of all questions of one set on all questions of another."""
     router = fitted.fit().within(limit - layers)
     outcome = routed(router, fitted.scores.mean(axis=0), len(fitted.scores), test, layers, seed)
-    return made.arm_rows(task, objective, outcome)
+    return made.arm_rows(sets, objective, outcome)
 
 
 def _router(config: Routing, tables: Sequence[RoutingTable], limit: float) -> PlanRouter:

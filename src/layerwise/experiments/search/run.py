@@ -28,8 +28,9 @@ from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import LATENCY
 from layerwise.search import timing
-from layerwise.search.averaging import with_averages
+from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.cost import Spent, WorstCase
@@ -43,7 +44,7 @@ from layerwise.search.one_shot import RANDOM_SETS, one_shot_plans, random_sets, 
 from layerwise.search.prices import PlanPrices
 from layerwise.search.rungs import Evaluator, Round, RungSettings, mean_losses
 from layerwise.search.texts import divided_text, grown
-from layerwise.stack import Stack
+from layerwise.stack import Stack, weight_hash
 
 REPORTED = 12
 """Plans of a front that are measured on the report text, for each unit."""
@@ -74,7 +75,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     Raises `OptionError` for a budget that the whole model keeps already, and `DataError` for too little text.
     """
     corpus = inputs.corpus or config.corpus(config.model)
-    stack = inputs.stack or config.open_model(reporter)
+    stack = config.with_sources(inputs.stack or config.open_model(reporter), reporter)
     moves, budget = check_moves(config.moves), Budget.parse(config.budget)
     stack = with_averages(stack) if "merge" in moves else stack
     text = tokenized(config, stack, corpus, reporter, config.seed)
@@ -85,8 +86,9 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         second = tokenized(config, stack, read_corpus(config.second_text), reporter, config.seed)
     setting = Setting(config.phase, config.latency_batch, config.context)
     timed = (str(setting),) if config.times else ()
+    others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in foreign(stack))
     manifest = provenance(
-        stack, text, families=("search", str(budget), *moves, config.method, f"width:{config.width}", *timed),
+        stack, text, families=("search", str(budget), *moves, config.method, f"width:{config.width}", *timed, *others),
         tasks=() if second is None else (f"second:{second.digest[:16]}",), seed=config.seed,
         settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
     )  # fmt: skip
@@ -113,8 +115,8 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     prices, table = PlanPrices.of(stack), list[Score]()
     if config.times:
         table = yield from CallUnit(
-            made.LATENCY, lambda: made.latency_rows(timing.measured(stack, setting)[0], str(setting)),
-            f"timing every layer: {setting}", lambda row: row.metric == "ms",
+            LATENCY, lambda: made.latency_rows(timing.measured(stack, setting)[0], str(setting)),
+            f"timing every layer: {setting}", lambda row: row.plan is None,
         )  # fmt: skip
         prices = PlanPrices.of(stack, made.table_of(table))
     began = time.perf_counter()
@@ -138,7 +140,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     for name, data in (("report", parts["report"]), *(() if second is None else (("second", second),))):
         reporter.log(f"confirming on {name}")
         rows += _confirmed(config, losses.evaluator(stack, name, [data]), name, searched, chosen, finalists, fronts)
-    rows += made.member_rows(chosen, str(budget), fronts, finalists.arms, finalists.random)
+    rows += made.member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
     times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
     # What a search took is known where nothing interrupted it.
     costs = yield from CallUnit(
@@ -154,13 +156,13 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices) -> Space:
     """What may be searched. Raises `OptionError` for a budget that the whole model keeps already."""
     budget, moves = Budget.parse(config.budget), check_moves(config.moves)
     whole = prices.of_plan(Plan.identity(stack.depth), budget.unit)
-    limit = budget.limit(whole)
-    if limit >= whole and set(moves) <= set(CHEAPER):
+    limit, others = budget.limit(whole), foreign(stack)
+    if limit >= whole and set(moves) <= set(CHEAPER) and not others:
         raise OptionError(
             f"--budget {budget} leaves room for the whole model, which costs {whole:g} {budget.unit}: nothing has to "
             "be left out; give less"
         )
-    return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit)
+    return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others)
 
 
 def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:

@@ -17,19 +17,12 @@ from layerwise.experiments.provenance import hardware, provenance
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.experiments.speculation.config import SpeculativeDecoding
-from layerwise.experiments.speculation.rows import (
-    DRAFT,
-    PROMPT,
-    SPECULATION,
-    draft_rows,
-    prompt_rows,
-    speculation_rows,
-    stored_trials,
-)
+from layerwise.experiments.speculation.rows import draft_rows, prompt_rows, speculation_rows, stored_trials
 from layerwise.experiments.speculation.trial import PromptTrial, Ways
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CHOSEN, SPECULATION, SPECULATION_DRAFT, SPECULATION_PROMPT
 from layerwise.search.drafts import best_first, draft_times, leaving_out
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack
@@ -68,8 +61,8 @@ def speculation(config: SpeculativeDecoding, reporter: Reporter, inputs: Inputs)
         yield f"{len(prompts)} prompts, {config.new_tokens} tokens behind each, with {draft} and without"
 
     session = yield Outline(manifest, says)
-    chosen = yield from CallUnit(DRAFT, lambda: _drafts(config, stack, parts, reporter))
-    draft = Plan.parse(next(row.subject for row in chosen if row.metric == "chosen"))
+    chosen = yield from CallUnit(SPECULATION_DRAFT, lambda: _drafts(config, stack, parts, reporter))
+    draft = Plan.parse(next(str(row.plan) for row in chosen if row.metric == CHOSEN))
 
     def begin() -> Callable[[int], list[Score]]:
         ways = Ways(speculative(stack, draft, tokens=config.tokens), config.new_tokens)
@@ -78,9 +71,15 @@ def speculation(config: SpeculativeDecoding, reporter: Reporter, inputs: Inputs)
         return lambda number: prompt_rows([ways.trial(prompts[number], number)], number)
 
     numbers = range(len(prompts))
-    trialled = yield from RoundsUnit(PROMPT, numbers, lambda row: int(row.subject), begin, lambda _: "generating")
+    trialled = yield from RoundsUnit(SPECULATION_PROMPT, numbers, _number, begin, lambda _: "generating")
     trials = stored_trials([row for rows in trialled.values() for row in rows], stack.depth, draft)
     return Completed(speculation_rows(draft, trials), refusal=_refusal(trials))
+
+
+def _number(row: Score) -> int:
+    """The number of the prompt that a row is of."""
+    assert row.seed is not None, "every row of a prompt has its number"
+    return row.seed
 
 
 def _drafts(

@@ -14,7 +14,7 @@ from layerwise.errors import UnsupportedModel
 from layerwise.experiments.engines.rounds import RoundParts, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.options.timing import TimingOptions
+from layerwise.experiments.options.run import TimingOptions
 from layerwise.experiments.provenance import described, hardware
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
