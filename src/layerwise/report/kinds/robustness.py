@@ -295,7 +295,7 @@ def _following(data: ReportData) -> Iterator[str]:
             f'--plan "{plan}" --output FOLDER'
         )
     if present(data) & {ROBUSTNESS, ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):
-        yield "Models of several seeds can be merged: layerwise merge RUN"
+        yield "Models of several seeds can be merged: layerwise robustness merge RUN"
 
 
 def _has(*measures: str, **columns: Any) -> Mapping[str, Any]:

@@ -159,7 +159,7 @@ def _own_depth(data: ReportData) -> Iterator[str]:
 MERGING_SECTION = Section(
     anchor=MERGING, title="Layers of several models", short="Merging", parts=_merging,
     needs=lambda data: bool(any(_ways(data)) or any(_drawn(data))),
-    missing="No models were merged in this run: layerwise merge RUN does.",
+    missing="No models were merged in this run: layerwise robustness merge RUN does.",
 )  # fmt: skip
 
 
