@@ -8,7 +8,6 @@ into parts of the page:
 
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
-growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
 
@@ -41,7 +40,6 @@ from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
-from layerwise.report.growth.findings import growth_lines
 from layerwise.report.kinds import KINDS
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
@@ -66,7 +64,6 @@ __all__ = [
     "comparison_lines",
     "comparison_page",
     "findings",
-    "growth_lines",
     "judged",
     "markdown",
     "over_models",

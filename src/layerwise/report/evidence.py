@@ -17,7 +17,6 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.data import ReportData
 from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
-from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.page.number_format import verdict
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT
@@ -50,7 +49,6 @@ class Evidence:
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
     diagnosis: DiagnosisScores = field(repr=False)
-    growth: GrowthScores = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
@@ -61,8 +59,7 @@ class Evidence:
         """
         _refuse_impossible(data.scores)
         run = data
-        growth = GrowthScores.of(data.scores, data.level)
-        depth = _depth(data) or data.depth or growth.depth
+        depth = _depth(data) or data.depth
         if depth > LAYER_LIMIT:
             raise RunError(
                 f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
@@ -81,9 +78,7 @@ class Evidence:
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
         diagnosis = DiagnosisScores.of(data.scores, depth, data.level)
         schedules = _schedules(records)
-        return cls(
-            run, data, depth, tasks, records, schedules, diagnosis, growth, effects
-        )  # fmt: skip
+        return cls(run, data, depth, tasks, records, schedules, diagnosis, effects)
 
     @property
     def named_tasks(self) -> tuple[str, ...]:

@@ -143,3 +143,36 @@ BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
 
 BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
 """The arm without layer weights, and that with the paper's."""
+
+# Trainings in phases: `arm` is a schedule, `condition` one of its phases and `amount` the step that it ends before
+
+SCHEDULE, ACCOUNTING, HELD_OUT, RATES, EPOCHS, NULL, GROWTH, IMPORTANCE = (
+    "schedule", "accounting", "held_out", "rates", "epochs", "null", "growth", "importance",
+)  # fmt: skip
+SHARE, PREDICTED, MEASURED = "share", "predicted", "measured"
+EMBEDDING_PART, HEAD_PART = "embedding", "head"
+TOKEN_PAIRS, SINGLE_TOKENS = "token pairs", "single tokens"
+"""Arms of the null: tables that were counted on the text to train on."""
+
+UNIFORM_TRAINING = "uniform"
+LEARNING_RATE, WARMUP = "learning_rate", "warmup"
+"""Conditions of rates: which setting the `amount` is."""
+
+FLOPS, BUDGET = "flops", "budget"
+"""Conditions of comparisons, beside `TOKENS` and `SECONDS`: what two arms had alike; uniform's whole budget."""
+
+DIFFERENCE, AT = "difference", "at"
+SAVING, SAVING_AT_MOST, SAVING_AT_LEAST = "saving", "saving_at_most", "saving_at_least"
+LOSS_RATIO, TIME_SAVED, READ_OFF = "loss_ratio", "time_saved", "read_off"
+NEVER, SOONER = "never", "sooner"
+
+
+def of_budget(share: float | None) -> str | None:
+    """The condition of a training that has a share of the whole budget, where `amount` is the step of a loss.
+
+    Other measures have the share itself as `amount`.
+
+    >>> of_budget(1.25), of_budget(None)
+    ('1.25 of the budget', None)
+    """
+    return None if share is None else f"{share:g} of the budget"

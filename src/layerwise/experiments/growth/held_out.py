@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from layerwise.errors import RunError
 from layerwise.experiments.growth.task import GrowthTask
@@ -20,8 +21,10 @@ from layerwise.train.phases.metrics import held_out_row
 FILE = "held-out.json"
 
 
-def held_out_loss(subject: str, training: Path, task: GrowthTask) -> Score:
+def held_out_loss(training: Path, task: GrowthTask, **columns: Any) -> Score:
     """The held-out loss of the model in the folder `training`, in nats per token: measured once, then read.
+
+    `columns` say which model it is.
 
     Raises `RunError` for a file that holds something else.
     """
@@ -29,10 +32,20 @@ def held_out_loss(subject: str, training: Path, task: GrowthTask) -> Score:
     try:
         content = read(path)
     except FileNotFoundError:
-        row = held_out_row(subject, training / MODEL, task.splits, str(task.stack.device))
+        row = held_out_row(training / MODEL, task.splits, str(task.stack.device), **columns)
         write_whole(path, json.dumps(asdict(row), indent=1).encode())
         return row
     try:
         return Score(**content)
     except TypeError as error:
         raise RunError(f"{path} does not hold one held-out loss; remove it, and it is measured again") from error
+
+
+def length_of(name: str) -> tuple[str, float | None]:
+    """The arm whose trainings a folder of that name holds, and the share of the budget where they have another.
+
+    >>> length_of("published@0.634"), length_of("published")
+    (('published', 0.634), ('published', None))
+    """
+    arm, _, share = name.partition("@")
+    return arm, float(share) if share else None

@@ -21,10 +21,11 @@ from layerwise.experiments.growth.pieces import ArmTraining, train_arms
 from layerwise.experiments.growth.rows import finished_arms, write_rows
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
-from layerwise.measure.cost.frontier import GROWTH, Points, equal_rows
+from layerwise.measure.cost.frontier import Points, equal_rows
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.training_record import MODEL
+from layerwise.results.vocabulary import GROWTH
 from layerwise.schedule import chart, explain, preset
 from layerwise.schedule.cost import flops_per_token, phase_shares, share_of_uniform
 from layerwise.schedule.exposure import layer_epochs
@@ -130,7 +131,7 @@ class PreparedGrowth(Prepared):
         """Store the rows of every finished training, and of every arm against uniform where their costs are equal."""
         points = write_rows(run, self.task, reporter)
         reference = points.get(UNIFORM)
-        arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm.partition("@")[0] != UNIFORM}
+        arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm != UNIFORM}
         rows = headline_rows(finished_arms(run.folder), points, self.task.cost)
         run.store.replace_scores(GROWTH, [*equal_rows(arms, reference, UNIFORM), *rows] if reference and arms else [])
 

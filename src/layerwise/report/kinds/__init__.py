@@ -8,6 +8,7 @@ from __future__ import annotations
 from layerwise.report.kind import Kind
 from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.frontier import FRONTIER_KIND
+from layerwise.report.kinds.growth import GROWTH_KIND
 from layerwise.report.kinds.healing import HEALING_KIND
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
@@ -21,7 +22,7 @@ from layerwise.report.kinds.training import TRAINED
 from layerwise.report.kinds.wiring import WIRING
 
 KINDS: tuple[Kind, ...] = (
-    ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING, REHEARSAL_KIND, SEARCH_KIND,
+    GROWTH_KIND, ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING, REHEARSAL_KIND, SEARCH_KIND,
     ROUTING_KIND, HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING,
 )  # fmt: skip
 """In the order of the page."""

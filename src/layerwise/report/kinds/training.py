@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
+from layerwise.report.derived.growth import MEASURES as GROWTH_MEASURES
 from layerwise.report.derived.robustness import MEASURES, by_arm
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.learning import LearningCurve, learning
@@ -22,7 +23,7 @@ from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, VALIDATION_LOSS
 
 LOSSES = {VALIDATION_LOSS: "validation loss", TRAIN_LOSS: "training loss"}
 FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
-OTHERS = ("masked_lm", "seed_agreement", "schedule", "growth", "accounting", "rates", "held_out")
+OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
 """Measures of runs whose trainings are told with them."""
 
 

@@ -15,7 +15,6 @@ from functools import partial
 from layerwise.report.claims.chapter import claims
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
-from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import KINDS
 from layerwise.report.page.chapter import Chapter, Missing
@@ -46,7 +45,7 @@ def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
 
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, GROWN, *map(group_of, KINDS),
+    SWEEP, DIAGNOSIS, *map(group_of, KINDS),
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from layerwise.report.arms import ARMS
+from layerwise.report.derived import growth
 from layerwise.report.evidence import Evidence
 from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
@@ -132,8 +133,8 @@ def provenance(evidence: Evidence) -> Chapter:
 
 def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """How the intervals of this kind of run are made, and its words: its own arms first."""
-    if evidence.growth.measures:
-        return GROWTH_METHOD, (*_arms(evidence.growth.arms), *GROWTH_GLOSSARY)
+    if growth.is_growth(evidence.data):
+        return GROWTH_METHOD, (*_arms(growth.arms(evidence.data)), *GROWTH_GLOSSARY)
     if any(kind.is_of(evidence.data) for kind in PRETRAINED_KINDS):
         return PRETRAINED_METHOD, (*_arms(arms(evidence.data)), *PRETRAINED_GLOSSARY)
     trained = seeds_of(evidence.data)
