@@ -207,7 +207,7 @@ def test_a_pretraining_is_drawn_and_answers(pretraining: str, tmp_path: Path) ->
 
 @pytest.fixture(scope="module")
 def growth() -> str:
-    return render(grown.run(12))
+    return render(grown.run())
 
 
 @pytest.mark.slow

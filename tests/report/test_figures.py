@@ -34,7 +34,7 @@ RUNS: dict[str, Callable[[], ReportData]] = {
     "robustness of a classifier": lambda: robust.run(4),
     "robustness of a language model": lambda: robust.run(4, language=True),
     "pre-training": pretrained.run,
-    "growth": lambda: grown.run(6),
+    "growth": grown.run,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.held_out import held_out_loss, length_of
 from layerwise.experiments.growth.task import GrowthTask

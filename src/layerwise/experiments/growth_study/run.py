@@ -17,7 +17,7 @@ from pathlib import Path
 from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms
+from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, length_of
 from layerwise.experiments.growth.budget import check_epochs, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.headline import headline_rows

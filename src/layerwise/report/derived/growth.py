@@ -45,7 +45,7 @@ from layerwise.results.vocabulary import (
     VALIDATION_LOSS,
     WARMUP,
     of_budget,
-)
+)  # fmt: skip
 
 MEASURES = (SCHEDULE, GROWTH, ACCOUNTING, RATES, HELD_OUT)
 """Measures that no other kind of run has; the training of a growth run is told with them."""

@@ -31,7 +31,7 @@ from layerwise.report.derived.growth import (
     step_shares,
     token_pairs,
     tunings,
-)
+)  # fmt: skip
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between, fixed, is_resolved, percent, probability, tidy
 from layerwise.report.page.wording import counted, listed
@@ -254,8 +254,8 @@ def _tuning(tuning: Tuning) -> str:
 def _afterwards(data: ReportData, tuning: Tuning) -> str:
     """What the sweep reached with the chosen rate, and the arm's own seeds: a lucky seed may have chosen."""
     training = Training(tuning.arm)
-    courses = (losses(data, training, seed) for seed in seeds(data, training))
-    ends = [list(course.values())[-1] for course in courses if course]
+    noted = (losses(data, training, seed) for seed in seeds(data, training))
+    ends = [list(by_step.values())[-1] for by_step in noted if by_step]
     tried = tuning.losses.get(tuning.chosen) if tuning.chosen is not None else None
     if tried is None or not ends:
         return ""

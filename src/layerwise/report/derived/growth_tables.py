@@ -1,41 +1,54 @@
-"""The tables of a growth run that are not of single rows: the headline, epochs, costs and phases."""
+"""What the figures and tables of a growth run show where that is no stored row: from rows to rows, and to tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from statistics import fmean
 
 from layerwise.report.data import ReportData
 from layerwise.report.derived.growth import (
     TERMS,
+    Training,
     against,
     arms,
+    by_seed,
     epochs,
+    held_out,
     of_training,
     percents,
     phases,
     saved_in_words,
+    seeds,
     shares,
     step_shares,
     trainings,
     uniform_lengths,
-)
+)  # fmt: skip
+from layerwise.report.derived.growth_findings import budget_shares
+from layerwise.report.derived.training_cost import loss_by_cost
 from layerwise.report.page.number_format import between, fixed, large
 from layerwise.report.page.table import Table
 from layerwise.report.show import ABSENT
+from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
+    AT,
     BUDGET,
+    DIFFERENCE,
     EMBEDDING_PART,
     FLOPS,
+    GROWTH,
     HEAD_PART,
+    HELD_OUT,
     LOSS_RATIO,
     MEASURED,
     PREDICTED,
+    SCHEDULE,
     TIME_SAVED,
     TOKENS,
     TRAINING,
     UNIFORM_TRAINING,
-)
+)  # fmt: skip
 from layerwise.schedule.layer_text import write_layers
 
 COSTS: Mapping[str, tuple[str, float]] = {
@@ -52,6 +65,86 @@ STATES: Mapping[float, str] = {
     0.0: "absent, or its states are cached",
 }
 """What a layer does in a phase, by the share of its full cost: forward 1, input gradient 1, weight gradient 1."""
+
+
+SIGHT = ("the second half", "the whole course")
+
+
+def compared(data: ReportData, *, with_uniform: bool) -> Iterator[Score]:
+    """The differences from uniform, or from other arms, what decides first; the `part` is their name in a figure.
+
+    A difference from a control is drawn in the colour of that control.
+    """
+    rows = data.rows.where(measure=GROWTH, metric=DIFFERENCE)
+    for terms in TERMS:
+        for row in rows.where(condition=terms):
+            name = Training(str(row.arm), row.amount).name
+            if with_uniform and row.against == UNIFORM_TRAINING:
+                yield replace(row, part=name)
+            elif not with_uniform and row.against != UNIFORM_TRAINING:
+                yield replace(row, part=f"{name} - {row.against}", arm=row.against)
+
+
+def held_out_losses(data: ReportData) -> Iterator[Score]:
+    """The loss of every arm on held-out text, and of each of its seeds where there are several."""
+    for arm in arms(data):
+        score, own = held_out(data, Training(arm)), by_seed(data, HELD_OUT, "nll", Training(arm))
+        if score is not None:
+            yield replace(score, seed=None)
+            yield from own.values() if len(own) > 1 else ()
+
+
+def compared_arms(data: ReportData) -> Iterator[Score]:
+    """Of every training with a loss or a difference: how many seeds, the loss, and what it differs by."""
+    for training in trainings(data):
+        loss = held_out(data, training)
+        differences = (against(data, training, terms=terms) for terms in TERMS)
+        rows = [row for row in (loss, *differences) if row is not None]
+        if rows and (trained := seeds(data, training)):
+            yield Score.of(HELD_OUT, "seeds", float(len(trained)), part=training.name)
+        yield from (replace(row, part=training.name, seed=None) for row in rows)
+
+
+def every_difference(data: ReportData) -> Iterator[Score]:
+    """Every difference of two arms, and where it was taken; the `part` is the name of the training."""
+    rows = data.rows.where(measure=GROWTH)
+    for terms in TERMS:
+        for row in rows.where(metric=DIFFERENCE, condition=terms):
+            at = rows.one(metric=AT, arm=row.arm, amount=row.amount, against=row.against, condition=terms)
+            name = Training(str(row.arm), row.amount).name
+            yield from (replace(each, part=name) for each in (row, at) if each is not None)
+
+
+def late_and_whole(data: ReportData) -> Iterator[Score]:
+    """Losses by cost, as they are drawn: late alone, and whole; the `part` is which."""
+    rows = tuple(loss_by_cost(data))
+    yield from (replace(row, part=sight) for sight in SIGHT for row in rows)
+
+
+def budgets(data: ReportData) -> Iterator[Score]:
+    """The FLOPs of every training in percent of uniform's, and of every arm their mean with its range.
+
+    A budget is kept by each training, not on average.
+    """
+    spent: dict[str, dict[int, float]] = {}
+    for (arm, seed), share in budget_shares(data).items():
+        spent.setdefault(arm, {})[seed] = 100.0 * share
+    for arm, own in spent.items():
+        values = list(own.values())
+        yield Score.of(TRAINING, FLOPS, fmean(values), min(values), max(values), arm=arm)
+        yield from (Score.of(TRAINING, FLOPS, value, arm=arm, seed=seed) for seed, value in own.items())
+
+
+def drawn_schedules(data: ReportData) -> Iterator[Score]:
+    """The shares of every arm, in reading order."""
+    yield from (row for arm in arms(data) for row in data.rows.where(measure=SCHEDULE, arm=arm))
+
+
+def accounted(data: ReportData) -> Iterator[Score]:
+    """The measured steps of every arm whose prediction is known, in reading order."""
+    for arm in arms(data):
+        predicted = step_shares(data, arm, PREDICTED)
+        yield from (row for phase, row in step_shares(data, arm, MEASURED).items() if phase in predicted)
 
 
 def headline_table(data: ReportData) -> Table:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
-from statistics import fmean
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
@@ -16,9 +15,7 @@ from layerwise.report.derived.growth import (
     Training,
     against,
     arms,
-    by_seed,
     headline_arm,
-    held_out,
     how_read,
     is_growth,
     nulls_in_words,
@@ -30,16 +27,30 @@ from layerwise.report.derived.growth import (
     token_pairs,
     trainings,
     tunings,
-)
+)  # fmt: skip
 from layerwise.report.derived.growth_findings import (
     BUDGET_BAR,
     STEP_BAR,
-    budget_shares,
     growth_findings,
     judged,
     verdict,
+)  # fmt: skip
+from layerwise.report.derived.growth_tables import (
+    SIGHT,
+    accounted,
+    budgets,
+    compared,
+    compared_arms,
+    cost_table,
+    drawn_schedules,
+    epoch_table,
+    every_difference,
+    headline_table,
+    held_out_losses,
+    late_and_whole,
+    phase_table,
+    state_of,
 )
-from layerwise.report.derived.growth_tables import cost_table, epoch_table, headline_table, phase_table, state_of
 from layerwise.report.derived.training_cost import AXES, loss_by_cost
 from layerwise.report.figures.figure import Figure, heatmap
 from layerwise.report.figures.frame import colour_scale, framed, limits
@@ -53,7 +64,6 @@ from layerwise.report.page.number_format import fixed, large, probability, tidy
 from layerwise.report.page.palette import VIRIDIS
 from layerwise.report.page.wording import listed
 from layerwise.report.show import ABSENT, COUNT, NATS, NUMBER, Show
-from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
     ACCOUNTING,
@@ -66,7 +76,6 @@ from layerwise.results.vocabulary import (
     HELD_OUT,
     IMPORTANCE,
     LEARNING_RATE,
-    MEASURED,
     PREDICTED,
     RATES,
     SCHEDULE,
@@ -74,9 +83,8 @@ from layerwise.results.vocabulary import (
     TRAINING,
     UNIFORM_TRAINING,
     VALIDATION_LOSS,
-)
+)  # fmt: skip
 
-SIGHT = ("the second half", "the whole course")
 VALIDATION = "validation loss (nats per token)"
 LOSS = NATS.but(axis="nats per token", decimals=3)
 TITLES = {terms: words[0].upper() + words[1:] for terms, words in TERMS.items()}
@@ -85,91 +93,11 @@ HEIGHT, THICKEST, AROUND, LEGIBLE = 168, 16, 70, 11
 """Of a drawn schedule: its rows at most, one of them, the axis, and units between two numbers of layers."""
 
 
-# -- rows to rows -------------------------------------------------------------------------------------------------
-
-
-def compared(data: ReportData, *, with_uniform: bool) -> Iterator[Score]:
-    """The differences from uniform, or from other arms, what decides first; the `part` is their name in a figure.
-
-    A difference from a control is drawn in the colour of that control.
-    """
-    rows = data.rows.where(measure=GROWTH, metric=DIFFERENCE)
-    for terms in TERMS:
-        for row in rows.where(condition=terms):
-            name = Training(str(row.arm), row.amount).name
-            if with_uniform and row.against == UNIFORM_TRAINING:
-                yield replace(row, part=name)
-            elif not with_uniform and row.against != UNIFORM_TRAINING:
-                yield replace(row, part=f"{name} - {row.against}", arm=row.against)
-
-
-def held_out_losses(data: ReportData) -> Iterator[Score]:
-    """The loss of every arm on held-out text, and of each of its seeds where there are several."""
-    for arm in arms(data):
-        score, own = held_out(data, Training(arm)), by_seed(data, HELD_OUT, "nll", Training(arm))
-        if score is not None:
-            yield replace(score, seed=None)
-            yield from own.values() if len(own) > 1 else ()
-
-
-def compared_arms(data: ReportData) -> Iterator[Score]:
-    """Of every training with a loss or a difference: how many seeds, the loss, and what it differs by."""
-    for training in trainings(data):
-        loss = held_out(data, training)
-        differences = (against(data, training, terms=terms) for terms in TERMS)
-        rows = [row for row in (loss, *differences) if row is not None]
-        if rows and (trained := seeds(data, training)):
-            yield Score.of(HELD_OUT, "seeds", float(len(trained)), part=training.name)
-        yield from (replace(row, part=training.name, seed=None) for row in rows)
-
-
-def every_difference(data: ReportData) -> Iterator[Score]:
-    """Every difference of two arms, and where it was taken; the `part` is the name of the training."""
-    rows = data.rows.where(measure=GROWTH)
-    for terms in TERMS:
-        for row in rows.where(metric=DIFFERENCE, condition=terms):
-            at = rows.one(metric=AT, arm=row.arm, amount=row.amount, against=row.against, condition=terms)
-            name = Training(str(row.arm), row.amount).name
-            yield from (replace(each, part=name) for each in (row, at) if each is not None)
-
-
-def courses(data: ReportData) -> Iterator[Score]:
-    """Losses by cost, as they are drawn: late alone, and whole; the `part` is which."""
-    rows = tuple(loss_by_cost(data))
-    yield from (replace(row, part=sight) for sight in SIGHT for row in rows)
-
-
-def budgets(data: ReportData) -> Iterator[Score]:
-    """The FLOPs of every training in percent of uniform's, and of every arm their mean with its range.
-
-    A budget is kept by each training, not on average.
-    """
-    spent: dict[str, dict[int, float]] = {}
-    for (arm, seed), share in budget_shares(data).items():
-        spent.setdefault(arm, {})[seed] = 100.0 * share
-    for arm, own in spent.items():
-        values = list(own.values())
-        yield Score.of(TRAINING, FLOPS, fmean(values), min(values), max(values), arm=arm)
-        yield from (Score.of(TRAINING, FLOPS, value, arm=arm, seed=seed) for seed, value in own.items())
-
-
-def drawn_schedules(data: ReportData) -> Iterator[Score]:
-    """The shares of every arm, in reading order."""
-    yield from (row for arm in arms(data) for row in data.rows.where(measure=SCHEDULE, arm=arm))
-
-
-def accounted(data: ReportData) -> Iterator[Score]:
-    """The measured steps of every arm whose prediction is known, in reading order."""
-    for arm in arms(data):
-        predicted = step_shares(data, arm, PREDICTED)
-        yield from (row for phase, row in step_shares(data, arm, MEASURED).items() if phase in predicted)
-
-
 # -- marks of its own ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class Courses(Mark):
+class LossByCost(Mark):
     """Every arm's loss by its cost, and uniform's frontier of decayed trainings."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
@@ -250,11 +178,11 @@ def following(data: ReportData) -> Iterator[str]:
     if arm is None:
         yield "Train uniform, the controls and other schedules beside it: layerwise train growth-study"
         return
-    for tuning in tunings(data):
-        if tuning.at_end and tuning.chosen is not None:
-            low = tuning.chosen == min(tuning.losses)
-            further = tuning.chosen * (0.5 if low else 2.0)
-            yield f"Try further rates for {tuning.arm}: layerwise train growth-study --learning-rates {further:g}"
+    at_end = [(tuning, tuning.chosen) for tuning in tunings(data) if tuning.at_end and tuning.chosen is not None]
+    if at_end:
+        further = sorted({rate * (0.5 if rate == min(tuning.losses) else 2.0) for tuning, rate in at_end})
+        who, rates = listed([tuning.arm for tuning, _ in at_end]), ",".join(f"{rate:g}" for rate in further)
+        yield f"Try further rates for {who}: layerwise train growth-study --learning-rates {rates}"
     score = against(data, Training(arm))
     if score is not None and judged(score, data.level) == "better" and arm == PUBLISHED:
         yield "Find out whether layer roles are why: layerwise train growth-study --arms importance,permuted"
@@ -383,9 +311,9 @@ def _detectable(rows: Rows) -> str:
     return ABSENT if limit is None else tidy(limit)
 
 
-def _course_parts(data: ReportData) -> Iterable[Part]:
-    yield Courses(
-        name="courses", title="Validation loss of every arm against what it cost", derive=courses, series="arm",
+def _loss_parts(data: ReportData) -> Iterable[Part]:
+    yield LossByCost(
+        name="courses", title="Validation loss of every arm against what it cost", derive=late_and_whole, series="arm",
         slots=lambda names: {each: slot for each, slot in _slots(data)(names).items() if each != FRONTIER},
         legend="Arms", choices={"Against": "condition", "Shown": "part"}, note="courses",
         words=lambda value: AXES.get(value, str(value)),
@@ -482,7 +410,7 @@ GROWTH_KIND = Kind(
             ),
         ),
         Section(
-            anchor=TRAINING, title="Loss against what it cost", short="Courses", parts=_course_parts,
+            anchor=TRAINING, title="Loss against what it cost", short="Courses", parts=_loss_parts,
             missing="No finished training noted its losses (training): there is no course to draw.",
             needs=lambda data: next(loss_by_cost(data), None) is not None,
         ),

@@ -76,7 +76,7 @@ def schedule_rows(arm: str, schedule: GrowthSchedule, steps: int) -> list[Score]
     """What every part of the model costs in every phase, as a share of its full cost."""
     rows = []
     for phase, (_, end) in zip(schedule.phases, schedule.bounds(steps), strict=True):
-        own = {"arm": arm, "condition": phase.name, "amount": float(end)}
+        own: dict[str, Any] = {"arm": arm, "condition": phase.name, "amount": float(end)}
         shares = enumerate(layer_shares(phase, schedule.depth))
         rows += [Score.of(SCHEDULE, SHARE, share, layer=layer, **own) for layer, share in shares]
         parts = {EMBEDDING_PART: embedding_share(phase), HEAD_PART: head_share(phase)}
@@ -94,7 +94,7 @@ def accounting_rows(
     rows = []
     shares = phase_shares(schedule, cost)
     for phase, (_, end), predicted in zip(schedule.phases, schedule.bounds(steps), shares, strict=True):
-        own = {"arm": arm, "condition": phase.name, "amount": float(end)}
+        own: dict[str, Any] = {"arm": arm, "condition": phase.name, "amount": float(end)}
         rows.append(Score.of(ACCOUNTING, PREDICTED, predicted, **own))
         if uniform is not None and phase.name in paces:
             rows.append(Score.of(ACCOUNTING, MEASURED, paces[phase.name] / uniform, **own))
@@ -169,7 +169,7 @@ def _over_documents(measure: str, losses: Losses, **columns: Any) -> Score:
         low, high = float(interval.low[0]), float(interval.high[0])
     value = float(nats.sum() / tokens.sum())
     counted = {"documents": int(seen.sum()), "tokens": int(tokens.sum())}
-    return Score.of(measure, "nll", value, low, high, **counted, **columns)
+    return Score.of(measure, "nll", value, low, high, **{**counted, **columns})
 
 
 def arm_rows(rows: Iterable[Score]) -> list[Score]:
