@@ -9,7 +9,7 @@ from layerwise import report as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import EFFECT, effects
 from layerwise.measure.stats.grid import complete
-from layerwise.report.kinds.pretraining import is_pretrained
+from layerwise.report.trained import is_pretrained
 from layerwise.results import Run
 from layerwise.results.rows import Loss, PlanRecord, Score
 

@@ -18,6 +18,7 @@ kinds        the kinds of run that are data (`kind`), with their words; `writers
 All kinds share these:
 
 data         ReportData, the rows of a run
+trained      models that a run trained: arms, seeds, suites, rows by arm
 show         how a number is written
 marks        the pictures: lines, dots, heat, bars, scatter
 

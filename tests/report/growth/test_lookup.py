@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.report import Evidence
 from layerwise.report.growth.lookup import GrowthScores, PhaseSteps
-from layerwise.report.kinds.pretraining import is_pretrained
+from layerwise.report.trained import is_pretrained
 from layerwise.results.rows import Score
 from report import diagnosed, grown, pretrained, robust, synthetic
 from report.grown import row

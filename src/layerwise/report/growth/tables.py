@@ -8,9 +8,9 @@ from statistics import fmean
 from layerwise.report.growth.learning_rates import tunings
 from layerwise.report.growth.lookup import DIFFERENCE, GROWTH, HELD_OUT, TERMS, TEST, TRAINING, UNIFORM, GrowthScores
 from layerwise.report.growth.training_cost import step_shares
-from layerwise.report.kinds.pretraining import LOSS
 from layerwise.report.page.number_format import between, fixed, probability, tidy
 from layerwise.report.page.table import Table
+from layerwise.report.trained import LOSS
 from layerwise.results.rows import Score
 from layerwise.schedule.layer_text import write_layers
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
-from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 from layerwise.report.robustness.chapters.inside import inside
 from layerwise.report.robustness.chapters.merging import merging
@@ -20,6 +19,7 @@ from layerwise.report.robustness.chapters.survival import survival
 from layerwise.report.robustness.chapters.training import training
 from layerwise.report.robustness.lookup import MEASURES
 from layerwise.report.robustness.tables import robustness_markdown
+from layerwise.report.trained import is_pretrained
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:

@@ -6,12 +6,12 @@ from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.learning import LearningCurve, learning
-from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note
 from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.robustness.chapters.absence import absent
 from layerwise.report.robustness.lookup import TRAINING, RobustnessScores
 from layerwise.report.robustness.tables import by_step, training_rows
+from layerwise.report.trained import is_pretrained
 
 HEADING = Heading(TRAINING, "How the arms were trained", "Training")
 SELECTED = "The checkpoint with the best validation loss is the one that was tested."
