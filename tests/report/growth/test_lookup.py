@@ -103,5 +103,4 @@ def test_runs_of_other_kinds_are_no_growth_runs() -> None:
 def test_a_growth_run_is_neither_pretrained_nor_examined() -> None:
     evidence = Evidence.of(grown.run(6))
     assert not is_pretrained(evidence.data)
-    assert evidence.robustness.only_trained
     assert evidence.growth.measures

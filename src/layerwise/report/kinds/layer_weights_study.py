@@ -419,7 +419,7 @@ STUDY_KIND = Kind(
             needs={"measure": TUNING_CONVERGENCE, "metric": "score"},
             missing=(
                 "No learning curves of fine-tuning are part of this run (tuning_convergence): layerwise train "
-                "elc-study --glue FOLDER, with --tuning-evals above 0."
+                "elc-study --glue FOLDER, with --set tuning_evals above 0."
             ),
             parts=(
                 Says(tuning_findings),
