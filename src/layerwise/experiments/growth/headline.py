@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.held_out import length_of
 from layerwise.experiments.growth.rows import Finished
 from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points
 from layerwise.results.rows import Score

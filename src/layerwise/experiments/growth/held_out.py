@@ -39,13 +39,3 @@ def held_out_loss(training: Path, task: GrowthTask, **columns: Any) -> Score:
         return Score(**content)
     except TypeError as error:
         raise RunError(f"{path} does not hold one held-out loss; remove it, and it is measured again") from error
-
-
-def length_of(name: str) -> tuple[str, float | None]:
-    """The arm whose trainings a folder of that name holds, and the share of the budget where they have another.
-
-    >>> length_of("published@0.634"), length_of("published")
-    (('published', 0.634), ('published', None))
-    """
-    arm, _, share = name.partition("@")
-    return arm, float(share) if share else None

@@ -10,7 +10,7 @@ from typing import Any
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
 from layerwise.experiments.growth.arms import GrowthArm, length_of
 from layerwise.experiments.growth.held_out import FILE as HELD_OUT_FILE
-from layerwise.experiments.growth.held_out import held_out_loss, length_of
+from layerwise.experiments.growth.held_out import held_out_loss
 from layerwise.experiments.growth.task import GrowthTask
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.workers import Plain, Spread

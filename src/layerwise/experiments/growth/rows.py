@@ -8,7 +8,7 @@ from pathlib import Path
 
 from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.held_out import held_out_loss, length_of
+from layerwise.experiments.growth.held_out import held_out_loss
 from layerwise.experiments.growth.task import GrowthTask
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import training_rows

@@ -21,7 +21,6 @@ from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, chec
 from layerwise.experiments.growth.budget import check_epochs, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.headline import headline_rows
-from layerwise.experiments.growth.held_out import length_of
 from layerwise.experiments.growth.opening import open_task
 from layerwise.experiments.growth.pieces import ArmTraining, train_arms
 from layerwise.experiments.growth.rows import finished_arms, write_rows
