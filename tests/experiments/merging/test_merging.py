@@ -74,12 +74,12 @@ def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path],
 
 @pytest.mark.slow
 def test_a_file_python_and_the_command_line_are_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    result = library.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
+    result = library.robustness.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
     table = result.table("merging")
     assert set(table["arm"]) == {"arm"}
     locations = tuple(map(str, trained))
     assert read_experiment(tmp_path / "run") == Merging(models=locations, draws=2, run=tmp_path / "run")
-    content = {"experiment": "merge", "models": list(locations), "draws": 2}
+    content = {"experiment": "robustness merge", "models": list(locations), "draws": 2}
     assert experiment_of(content, "file") == Merging(models=locations, draws=2)
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores()

@@ -11,7 +11,7 @@ from cli.command import layerwise, refused
 from cli.conftest import save_texts
 from cli.picture_models import DEPTH, save_images, save_vit
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness import training
+from layerwise.experiments.robustness import run as training
 from layerwise.results import Run, Score
 from layerwise.train.recipe import Settings
 

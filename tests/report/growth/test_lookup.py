@@ -102,10 +102,5 @@ def test_runs_of_other_kinds_are_no_growth_runs() -> None:
 
 def test_a_growth_run_is_neither_pretrained_nor_examined() -> None:
     evidence = Evidence.of(grown.run(6))
-<<<<<<< HEAD
-    assert evidence.pretraining.measures == ()
-=======
     assert not is_pretrained(evidence.data)
-    assert evidence.robustness.only_trained
->>>>>>> w-pretraining
     assert evidence.growth.measures

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
@@ -18,7 +18,6 @@ from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, check_moves
 
 if TYPE_CHECKING:
-    from layerwise.experiments.search.run import PreparedSearch
     from layerwise.stack import Stack
 
 Method = Literal["greedy", "evolve", "optuna", "one-shot"]
@@ -33,6 +32,7 @@ class Search(ModelOptions, TextOptions, Experiment):
     """
 
     VERB: ClassVar = "search"
+    RUNS: ClassVar = "search.run:search"
     EXAMPLES: ClassVar = (
         "demo --budget layers=9",
         "org/name --text texts/ --budget layers=0.75x",
@@ -100,12 +100,3 @@ class Search(ModelOptions, TextOptions, Experiment):
         able = copy.copy(stack)
         able.sources = Stack.with_sources(named).sources
         return able
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSearch:
-        """Open the model, tokenize and divide the text, and count what the search costs at most."""
-        from layerwise.experiments.search.run import PreparedSearch
-
-        corpus = inputs.corpus or self.corpus(self.model)
-        stack = self.with_sources(inputs.stack or self.open_model(reporter), reporter)
-        with waiting(reporter, f"tokenizing {corpus.name}"):
-            return PreparedSearch(self, stack, corpus)

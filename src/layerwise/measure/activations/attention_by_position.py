@@ -58,10 +58,10 @@ def attention_by_position(
                     for metric, pair in attention_sums(weights[position], inputs).items():
                         totals[layer, position, metric].append(pair)
     rows = []
-    for (layer, position, (metric, against)), pairs in sorted(totals.items(), key=lambda each: _in_order(*each[0])):
+    for (layer, position, (name, against)), pairs in sorted(totals.items(), key=lambda each: _in_order(*each[0])):
         above, below = (sum(of) for of in zip(*pairs, strict=True))
-        of_layer = {"arm": arm, "layer": layer, "other": position, "against": against}
-        rows.append(Score.of(ATTENTION, metric, above / below, **of_layer))
+        row = Score.of(ATTENTION, name, above / below, arm=arm, layer=layer, other=position, against=against)
+        rows.append(row)
     return rows, []
 
 

@@ -78,7 +78,7 @@ def branch_norms(
     rows = []
     for (layer, position, name), norms in sorted(values.items()):
         metric, part = ("share", None) if name == "share" else ("norm", name)
-        of = {"arm": arm, "layer": layer, "other": position, "part": part}
+        of: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "part": part}
         rows.append(Score.of(BRANCHES, metric, float(np.mean(norms)), **of))
     return rows, notes
 

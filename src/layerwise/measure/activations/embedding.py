@@ -110,7 +110,7 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
     for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
         for at, layer in enumerate(layers):
             for position in range(depth):
-                point = {"arm": arm, "layer": layer, "other": position, "amount": float(image)}
+                point: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "amount": float(image)}
                 for axis, value in zip("xy", plane[at, position, image].tolist(), strict=True):
                     yield Score.of(OUTPUT_LAYOUT, axis, float(value), **point)
 

@@ -75,7 +75,7 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
     for metric in METRICS:
         by_layout: dict[str, PairedCosts] = {}
         for layout in LAYOUTS:
-            of = {"arm": arm, "part": layout, "other": count, "amount": float(lost), "condition": order}
+            of: dict[str, Any] = {"arm": arm, "part": layout, "other": count, "amount": float(lost), "condition": order}
             together = [cost for survey in surveys if (cost := _together(survey, count, layout, lost, order, metric))]
             if not together or len(together) < len(surveys):
                 continue

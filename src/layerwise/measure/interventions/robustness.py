@@ -82,7 +82,7 @@ def contribution(arms: Arms) -> list[Score]:
                 ]
                 for metric, field, sign in (("accuracy_lost", "hits", 1.0), ("nll_added", "nll", -1.0)):
                     if pairs:
-                        of = {"arm": arm, "layer": layer, "condition": order}
+                        of: dict[str, Any] = {"arm": arm, "layer": layer, "condition": order}
                         count = int((pairs[0][0].scored > 0).sum())
                         rows.append(
                             Score.of(CONTRIBUTION, metric, *paired(pairs, field, sign), **of, documents=count)

@@ -63,6 +63,7 @@ RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": 
 EVERY_LAYER: Mapping[str, Any] = {"part": None, "amount": None, "layer": None, "other": None}
 """The columns of a row in which all layers ran."""
 
+OWN_ORDER = "its own order"
 SURVIVES, FADES = 0.75, 0.25
 """Shares of the way from chance to the best arm in order."""
 
@@ -191,16 +192,20 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """Arms by conditions, only those that have a cell: `cells[arm][condition]`."""
+    """Arms by conditions, only those that have a cell: `cells[arm][condition]`.
+
+    `ends` are the credit of chance and that of the best arm in order.
+    """
 
     conditions: tuple[SurvivalCondition, ...]
     cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
+    ends: tuple[float, float]
 
     def fates(self, arm: str) -> dict[Fate, list[SurvivalCondition]]:
         """The conditions of an arm by what became of it, without the order of training."""
         by_fate: dict[Fate, list[SurvivalCondition]] = {"survives": [], "in part": [], "lost": []}
         for condition, cell in self.cells[arm].items():
-            if condition is not self.conditions[0] or condition.where["condition"] != SEQUENTIAL:
+            if condition.words != OWN_ORDER:
                 by_fate[cell.fate].append(condition)
         return by_fate
 
@@ -215,7 +220,7 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     every, few = {"measure": ROBUSTNESS, **EVERY_LAYER}, {"measure": ROBUSTNESS, "part": "even", "amount": float(half)}
     several = {"measure": MERGING, "condition": RANDOM_ORDER}
     possible = (
-        SurvivalCondition("all layers, in order", "its own order", {**every, "condition": SEQUENTIAL}),
+        SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "condition": SEQUENTIAL}),
         SurvivalCondition("all layers, random order", "random order", {**every, "condition": RANDOM_ORDER}),
         SurvivalCondition(f"{fewer}, in order", lost, {**few, "condition": SEQUENTIAL}),
         SurvivalCondition(f"{fewer}, random order", f"{lost} in random order", {**few, "condition": RANDOM_ORDER}),
@@ -231,21 +236,23 @@ def survival(data: ReportData) -> Survival:
     rows: dict[str, dict[SurvivalCondition, Score]] = {}
     for condition in tested:
         for row in of_arms(data, metric=lead.metric, **condition.where):
-            if row.low is not None and row.high is not None and math.isfinite(row.low + row.value + row.high):
+            if row.low is not None and row.high is not None:
                 rows.setdefault(str(row.arm), {})[condition] = row
     scores = [(condition, row) for own in rows.values() for condition, row in own.items()]
-    in_order = [row for condition, row in scores if condition.words == "its own order"] or [row for _, row in scores]
+    in_order = [row for condition, row in scores if condition.words == OWN_ORDER] or [row for _, row in scores]
     best = max((lead.credit(row.value) for row in in_order), default=1.0)
     null = chance(data)
-    floor = 0.0 if null is None else lead.credit(null)
+    ends = (0.0 if null is None else lead.credit(null), best)
     cells = {
-        arm: {each: _cell(rows[arm][each], lead, floor, best) for each in tested if each in rows[arm]}
+        arm: {each: _cell(rows[arm][each], lead, ends) for each in tested if each in rows[arm]}
         for arm in in_reading_order(rows)
     }
-    return Survival(tested, cells)
+    return Survival(tested, cells, ends)
 
 
-def _cell(row: Score, lead: LeadQuantity, floor: float, best: float) -> Cell:
+def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
+    floor, best = scale
+
     def share(value: float) -> float:
         return (lead.credit(value) - floor) / (best - floor) if best > floor else 0.0
 
@@ -255,14 +262,19 @@ def _cell(row: Score, lead: LeadQuantity, floor: float, best: float) -> Cell:
 
 
 def summary(data: ReportData) -> str:
-    """Who survives random order, in one sentence; of models that were only merged, what became of them."""
+    """Who survives random order, and whether any arm has learned; of models that were only merged, what they have."""
     groups: dict[Fate, list[str]] = {"survives": [], "in part": [], "lost": []}
+    ordered = []
     for arm, cells in survival(data).cells.items():
         for condition, cell in cells.items():
             if condition.words == "random order":
                 groups[cell.fate].append(arm)
+            elif condition.words == OWN_ORDER:
+                ordered.append(cell)
     parts = [f"{words} {listed(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
-    return f"Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
+    unlearned = ordered and all(cell.at_chance for cell in ordered)
+    known = "No arm is distinguishable from chance even in order. " if unlearned else ""
+    return f"{known}Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
 
 
 def _merged(data: ReportData) -> Iterator[str]:
@@ -304,14 +316,12 @@ def fates(data: ReportData) -> Iterator[str]:
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
     """The arm that survives in order with the fewest layers, chosen without chance, and the plan that keeps them."""
-    lead, depth, null = quantity(data), data.depth, chance(data)
+    lead, depth, ends = quantity(data), data.depth, survival(data).ends
     rows = Rows(kept(data, SEQUENTIAL))
-    best = max((lead.credit(row.value) for row in rows if row.amount == depth), default=1.0)
-    floor = 0.0 if null is None else lead.credit(null)
     surviving = [
         row for row in rows
         if row.part != "random" and row.arm != "retrained" and row.low is not None and row.high is not None
-        and (row.amount or depth) < depth and _cell(row, lead, floor, best).fate == "survives"
+        and (row.amount or depth) < depth and _cell(row, lead, ends).fate == "survives"
     ]  # fmt: skip
     if not surviving:
         return None

@@ -5,6 +5,7 @@ This module needs no torch.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -44,13 +45,15 @@ class Work:
     `measure(seconds)` does a piece of it, for about so long, and says what all of it will take; it changes neither the
     model nor the run. `memory_bytes` is what the whole of it holds beyond what the piece does. `least()` are the
     seconds that the least piece takes at least, as far as the works before it have told: a work that has less than
-    that is not measured.
+    that is not measured. `slow` are the seconds that a slow processor takes for all of it: where those of all works are
+    few, none is measured.
     """
 
     name: str
     measure: Callable[[float], WorkCost]
     memory_bytes: int = 0
     least: Callable[[], float] = lambda: 0.0
+    slow: float = math.inf
 
 
 def repeated(once: Callable[[], float], pieces: str) -> Callable[[float], WorkCost]:
@@ -87,7 +90,16 @@ def is_short(operations: float, calls: float) -> bool:
     >>> is_short(1e9, 100), is_short(1e9, 10_000), is_short(1e12, 1)
     (True, False, False)
     """
-    return operations / SLOW + calls * CALL < SHORT
+    return slow_seconds(operations, calls) < SHORT
+
+
+def slow_seconds(operations: float, calls: float) -> float:
+    """The seconds that a slow processor takes for so many operations, in so many passes of a model.
+
+    >>> slow_seconds(1e10, 100)
+    3.0
+    """
+    return operations / SLOW + calls * CALL
 
 
 def total(costs: Iterable[WorkCost]) -> WorkCost:

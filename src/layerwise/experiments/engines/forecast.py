@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerwise.experiments.forecast.work import SHORT, Work, total
+from layerwise.experiments.engines.work import SHORT, Work, total
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.sentences import duration, size
 from layerwise.measure.cost.peak_memory import PeakMemory
@@ -71,7 +71,7 @@ def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | Non
 
     `progress(label, share)` hears which of them is being measured.
     """
-    if not works:
+    if not works or sum(work.slow for work in works) < SHORT:
         return None
     progress = progress or Silent().progress
     begun = time.perf_counter()

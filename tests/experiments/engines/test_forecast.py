@@ -15,13 +15,15 @@ import torch
 import layerwise
 from cli.conftest import own_model, texts
 from experiments.growth.tiny_inputs import save_config
+from experiments.outlines import outline_of
 from experiments.test_runner import Recorder
 from layerwise.errors import MeasureError
-from layerwise.experiments.experiment import Experiment, Inputs, Prepared
-from layerwise.experiments.forecast import forecast as module
-from layerwise.experiments.forecast import work
-from layerwise.experiments.forecast.forecast import LIMIT, forecast
-from layerwise.experiments.forecast.work import Work, WorkCost
+from layerwise.experiments.engines import forecast as module
+from layerwise.experiments.engines import work
+from layerwise.experiments.engines.forecast import LIMIT, forecast
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.engines.work import Work, WorkCost
+from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import configured
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.runner import describe, perform
@@ -44,7 +46,7 @@ def everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_costs_are_added_and_the_time_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr("layerwise.experiments.forecast.forecast.time.perf_counter", lambda: now)
+    monkeypatch.setattr("layerwise.experiments.engines.forecast.time.perf_counter", lambda: now)
     given: list[float] = []
 
     def measuring(takes: float, cost: WorkCost) -> Work:
@@ -126,22 +128,21 @@ class Expected(Experiment):
 
     VERB: ClassVar = "expected"
 
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedExpected:
-        return PreparedExpected()
+    def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
+        manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("expected",), (), 0)
+        step = Step()
+        yield Outline(manifest, lambda: ["a step"], ahead=(step,))
+        yield from step
+        return Completed()
 
 
-class PreparedExpected(Prepared):
-    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("expected",), (), 0)
-
-    def describe(self) -> Iterator[str]:
-        yield "a step"
-
+class Step(Unit[None]):
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         if run is None or not run.store.scores("effect"):
             yield Work("a step", lambda seconds: WorkCost(50.0))
 
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        run.store.replace_scores("effect", [Score("effect", "0", "all", "x", 1.0)])
+    def carry_out(self, session: UnitSession) -> None:
+        session.store.replace_scores("effect", [Score("effect", "0", "all", "x", 1.0)])
 
 
 def test_what_was_taken_is_stored_beside_the_forecast(tmp_path: Path) -> None:
@@ -167,13 +168,13 @@ def test_what_was_taken_is_stored_beside_the_forecast(tmp_path: Path) -> None:
 
 
 def test_what_a_piece_refuses_is_left_to_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusing(self: PreparedExpected, folder: Path, run: Run | None) -> Iterator[Work]:
+    def refusing(self: Step, folder: Path, run: Run | None) -> Iterator[Work]:
         def measure(seconds: float) -> WorkCost:
             raise MeasureError("the state is not finite")
 
         yield Work("a step", measure)
 
-    monkeypatch.setattr(PreparedExpected, "works", refusing)
+    monkeypatch.setattr(Step, "works", refusing)
     perform(Expected(run=tmp_path / "run"), told := Recorder())
     assert "no forecast: the state is not finite" in told.logs
     with Run.open(tmp_path / "run") as run:
@@ -196,10 +197,10 @@ def test_a_sweep_has_the_same_rows_with_a_forecast(
     assert foretold.losses == plain.losses
     assert rows_of(foretold) == rows_of(plain)
     config = configured(Sweep, {"model": str(own_model), "text": texts, **options}, "layerwise sweep")
-    prepared = config.prepare(Recorder(), Inputs())
+    (unit,) = outline_of(config).ahead
     with Run.open(tmp_path / "foretold") as run:
-        assert list(prepared.works(run.folder, run)) == [], "nothing is left"
-    assert [work.name for work in prepared.works(tmp_path, None)] == ["losses", "intervals", "similarity", "states"]
+        assert list(unit.works(run.folder, run)) == [], "nothing is left"
+    assert [work.name for work in unit.works(tmp_path, None)] == ["losses", "intervals", "similarity", "states"]
 
 
 @pytest.mark.slow
