@@ -99,7 +99,7 @@ class PartContext:
 
     def store_time(self, row: Score) -> None:
         """Store a time, or another row about the run, in place of the one that is there."""
-        others = [each for each in self.scores(TIMES) if (each.subject, each.metric) != (row.subject, row.metric)]
+        others = [each for each in self.scores(TIMES) if each.key != row.key]
         self.store(TIMES, [*others, row])
 
     def finish(self, part: str) -> None:

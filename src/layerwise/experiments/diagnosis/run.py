@@ -129,5 +129,5 @@ class PreparedDiagnosis(Prepared):
         context.run.store.replace_notes(part, notes)
         for text in notes:
             context.reporter.log(f"{part}: {text}")
-        context.store_time(Score(TIMES, part, "all", "seconds", time.perf_counter() - start))
+        context.store_time(Score.of(TIMES, "seconds", time.perf_counter() - start, condition=part))
         context.finish(part)

@@ -39,9 +39,9 @@ def point_rows(
     """The rows of every point; `losses` are those on fresh text, of the model as trained too."""
     rows = list(losses)
     keys = dict.fromkeys(each.point.losses for each in points if each.point.losses != whole)
-    arms = [ArmLosses(key, key, DELTA) for key in keys]
+    arms = [ArmLosses(key, DELTA, {"subject": key}) for key in keys]
     compared = differences(FRONTIER, rows, whole, arms, seed=seed, by_task=False)
-    deltas = {score.subject: replace(score, task=REPORT) for score in compared if score.metric == DELTA}
+    deltas = {score.subject: replace(score, task=REPORT) for score in compared if score.against is None}
     tokens = sum(row.tokens for row in rows if row.plan == whole)
     deltas[whole] = Score(FRONTIER, whole, REPORT, DELTA, 0.0, 0.0, 0.0, tokens=tokens)
     made = []
