@@ -59,7 +59,7 @@ def test_provenance_is_filled_in() -> None:
         ("{}", "format unknown"),
         (json.dumps({**json.loads(MANIFEST.to_json()), "format": 2}), "format 2"),
         (json.dumps({**json.loads(MANIFEST.to_json()), "surprise": 1}), "unknown ['surprise']"),
-        (json.dumps({"format": 3, "model": "demo"}), "missing ['command'"),
+        (json.dumps({"format": 4, "model": "demo"}), "missing ['command'"),
     ],
 )
 def test_other_json_is_refused(text: str, part: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification
 
+from layerwise.data.suites.generated_pairs import PARADIGMS, paradigm_pairs
 from layerwise.data.text.bytepair import train_bytepair
 
 SENTENCES = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
@@ -32,6 +33,13 @@ def words(folder: Path) -> None:
     """Forty documents of twenty lines and more, in one file."""
     documents = ("\n".join(SENTENCES[(n + k) % 4] for k in range(20 + n)) for n in range(40))
     (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
+
+
+def grammar(folder: Path) -> None:
+    """Forty documents of sentences that the generated pairs could have, so that a word of theirs is one token."""
+    sentences = [pair.good for uid in PARADIGMS for pair in paradigm_pairs(uid, 40, seed=1)]
+    documents = ("\n".join(sentences[n::40]) for n in range(40))
+    (folder / "grammar.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
 
 
 def llama_config(folder: Path) -> None:
@@ -68,7 +76,7 @@ def glue(folder: Path) -> None:
             (folder / f"{task}.{part}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-INPUTS = {"words": words, "llama_config": llama_config, "llama": llama, "vit": vit, "glue": glue}
+INPUTS = {"words": words, "grammar": grammar, "llama_config": llama_config, "llama": llama, "vit": vit, "glue": glue}
 
 
 def _llama() -> LlamaConfig:

@@ -25,6 +25,9 @@ from layerwise.stack.checks.checkpoint_files import numbers_of
 _OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 """How the names of task files end, and of the data that they read."""
 
+UNITS = {"B": 10**9, "M": 10**6, "k": 10**3}
+"""Of numbers of parameters."""
+
 _OF_CACHE = "dataset_info.json"
 """The file that the datasets library puts into each folder of its cache."""
 
@@ -67,8 +70,19 @@ def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | No
     return Manifest(
         model=stack.source.name, revision=stack.source.revision, weight_hash=weights,
         dtype=str(stack.dtype).removeprefix("torch."), device=stack.device.type, layers=stack.path,
-        numerics=numerics(stack.device, stack.model, **(settings or {})), hardware=hardware(stack.device), **more,
+        numerics=numerics(stack.device, stack.model, **(settings or {})), hardware=hardware(stack.device),
+        structure=structure(stack), **more,
     )  # fmt: skip
+
+
+def structure(stack: Stack) -> str:
+    """The architecture, the layers and the parameters in words: `Llama, 30 layers, 135 M`."""
+    architecture = re.sub(r"(For[A-Z]|LMHead|Model$).*", "", type(stack.model).__name__)
+    numbers = numbers_of(stack.model)
+    unit, scale = next(((unit, scale) for unit, scale in UNITS.items() if numbers >= scale), ("", 1))
+    size = numbers / scale
+    text = f"{size:.0f}" if size >= 100 or not unit else f"{size:.2g}"
+    return f"{architecture}, {stack.depth} layer{'s' * (stack.depth != 1)}, {text} {unit}".rstrip()
 
 
 def numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:

@@ -22,7 +22,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.table import Table
-from layerwise.report.show import NUMBER, Show
+from layerwise.report.show import ABSENT, NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
@@ -68,9 +68,9 @@ class Column:
 class Pivot:
     """A table of rows: a line for each combination of the columns `rows` (heading to column) that there is.
 
-    Its cells are `columns`, or with `across` a cell for each value of that column, as `show` writes its row. `where`
-    and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column. A line
-    without any number is left out. `folded` hides it behind its title on the page. `terminal` puts it on a terminal.
+    Its cells are `columns`, and with `across` a cell for each value of that column, as `show` writes its row. `where`
+    and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column. Columns
+    without any cell are left out. `folded` hides it behind its title on the page. `terminal` puts it on a terminal.
     `words` writes the values of `rows` and `across`. `order` sorts the lines.
     """
 
@@ -106,21 +106,23 @@ class Pivot:
     def _table(self, rows: Rows) -> Table:
         keys = tuple(self.rows.values())
         lines: dict[tuple[Any, ...], None] = dict.fromkeys(tuple(getattr(row, key) for key in keys) for row in rows)
-        columns = self.columns or [
-            Column(self.words(value), text=self._pivoted(value)) for value in rows.axis(str(self.across))
-        ]
+        across = rows.axis(self.across) if self.across else ()
+        columns = [*self.columns, *(Column(self.words(value), text=self._pivoted(value)) for value in across)]
         ordered = list(lines)
         if self.order is not None:
             ordered.sort(key=self.order)
         elif "task" in keys:
             ordered.sort(key=lambda line: line[keys.index("task")] != "all")
-        body = []
+        named, cells = [], []
         for line in ordered:
             own = rows.where(**dict(zip(keys, line, strict=True)))
-            heads = ("" if value is None else self.words(value) for value in line)
-            body.append((*heads, *(column.cell(own) for column in columns)))
-        head = (*self.rows, *(column.head for column in columns))
-        return Table(head, tuple(body), numeric_from=len(keys))
+            named.append(["" if value is None else self.words(value) for value in line])
+            cells.append([column.cell(own) for column in columns])
+        kept = [at for at in range(len(columns)) if any(row[at] not in ("", ABSENT) for row in cells)]
+        head = (*self.rows, *(columns[at].head for at in kept))
+        body = ((*heads, *(row[at] for at in kept)) for heads, row in zip(named, cells, strict=True))
+        plans = tuple(at for at, key in enumerate(keys) if key == "plan")
+        return Table(head, tuple(body), numeric_from=len(keys), code=plans)
 
     def _pivoted(self, value: Any) -> Callable[[Rows], str]:
         return lambda rows: self.show.text(rows.one(**{str(self.across): value}))

@@ -22,7 +22,7 @@ from layerwise.errors import RunError
 from layerwise.results.checked_json import parse, value_of
 from layerwise.results.identity import MEASURED
 
-FORMAT = 3
+FORMAT = 4
 """Version of the JSON layout; raised when a field changes its meaning."""
 
 
@@ -76,8 +76,9 @@ class Manifest:
     count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a hub commit where
     there is one, `layers` the path of the blocks in the model. `numerics` are the settings that change the last bits
     of a number, by name, such as the tokens of a batch and the threads. `command` is the argument vector, `experiment`
-    the verb and the options that differ from their defaults. What `layerwise.results.identity` lists decides whether
-    two manifests describe the same run; `created`, `versions` and `hardware` are filled in.
+    the verb and the options that differ from their defaults, `structure` the model in words ("Llama, 30 layers").
+    What `layerwise.results.identity` lists decides whether two manifests describe the same run; `created`, `versions`
+    and `hardware` are filled in.
     """
 
     model: str
@@ -100,6 +101,7 @@ class Manifest:
     versions: Mapping[str, str] = field(default_factory=installed_versions, hash=False)
     hardware: Mapping[str, str] = field(default_factory=this_hardware, hash=False)
     experiment: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    structure: str = ""
 
     def __post_init__(self) -> None:
         for name in ("families", "tasks", "command"):

@@ -9,6 +9,6 @@ from layerwise.report.marks.dots import Dots
 from layerwise.report.marks.heat import Heat
 from layerwise.report.marks.lines import Lines
 from layerwise.report.marks.mark import Mark, Slots, in_order
-from layerwise.report.marks.scatter import Scatter
+from layerwise.report.marks.scatter import Scatter, Style
 
-__all__ = ["Bars", "Dots", "Heat", "Lines", "Mark", "Scatter", "Slots", "in_order"]
+__all__ = ["Bars", "Dots", "Heat", "Lines", "Mark", "Scatter", "Slots", "Style", "in_order"]

@@ -34,7 +34,7 @@ class Lines(Mark):
     nats: bool = False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The lines of the rows; with `each`, on the vertical range of all of them."""
+        """The lines of the rows; with `each`, or a choice of metric, on the vertical range of all of them."""
         own = rows if self.nulls is None else rows.where(against=None)
         groups = own.by(self.series) if self.series else {"": own}
         lines = [
@@ -49,7 +49,8 @@ class Lines(Mark):
         bands = [Band(named(name), self._positions(each)) for name, each in nulls] if named is not None else []
         if not any(line.rows for line in lines):
             return None
-        span = self.show.span or (common_span([self._scaled(all_rows)]) if self.each else None)
+        shared = self.each or "metric" in self.choices.values()
+        span = self.show.span or (common_span([self._scaled(all_rows)]) if shared else None)
         return lined(
             lines, bands, across=self.across, upwards=self.show.axis, height=self.height or 340, span=span,
             describe=hover_text(self.at, self.show.axis, data.level, nats=self.nats), sizes=self.sizes,

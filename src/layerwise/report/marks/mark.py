@@ -39,8 +39,9 @@ class Mark(ABC):
     `where` filters the rows of the run (see `Rows.where`), after `derive` has made them of the run where they are not
     stored as they are drawn. `show` is the quantity. Each value of the column `series` is drawn in a colour of its own,
     given by `slots`; `legend` is the noun of the buttons that hide and show them, and without it there are none. Each
-    of `choices` is a question beside the figure, with the column whose values are its answers; with `each` there is a
-    figure for every value of a column, all on one axis. `words` writes a value of the columns `series`, `each` and
+    of `choices` is a question beside the figure, with the column whose values are its answers; `by_choice` are the
+    fields of the mark that an answer changes, such as the quantity. With `each` there is a figure for every value of a
+    column, all on one axis. `words` writes a value of the columns `series`, `each` and
     `choices`. `note` is small print under the figure.
     """
 
@@ -53,6 +54,7 @@ class Mark(ABC):
     slots: Slots = in_order
     legend: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
+    by_choice: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)
     each: str | None = None
     words: Callable[[Any], str] = lambda value: label(str(value))
     height: int | None = None
@@ -65,7 +67,8 @@ class Mark(ABC):
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The figure of rows that all belong together; `None` where there is nothing to draw.
 
-        `all_rows` are those of every figure that stands beside this one, for a common axis.
+        `all_rows` are those of every figure that stands beside this one, for a common axis; of one metric, where that
+        is a choice.
         """
 
     def rows(self, data: ReportData) -> Rows:
@@ -99,7 +102,12 @@ class Mark(ABC):
                 column: values[at] for column, values, at in zip(self.choices.values(), axes.values(), key, strict=True)
             }
             own = rows.where(**chosen) if chosen else rows
-            if len(own) and (figure := self.figure(own, data, slots, all_rows)) is not None:
+            alike = all_rows.where(metric=chosen["metric"]) if "metric" in chosen else all_rows
+            changed: dict[str, Any] = {}
+            for answer in chosen.values():
+                changed |= self.by_choice.get(answer, {})
+            drawn = replace(self, **changed)
+            if len(own) and (figure := drawn.figure(own, data, slots, alike)) is not None:
                 variants[key] = figure
         if variants:
             choices = tuple(Choice(question, tuple(map(self.words, values))) for question, values in axes.items())

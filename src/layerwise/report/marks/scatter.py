@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, scatter
-from layerwise.report.figures.frame import diagonal, framed, limits, series_style, whiskers
+from layerwise.report.figures.figure import Figure, Trace, scatter
+from layerwise.report.figures.frame import LEGEND, diagonal, framed, limits, series_style, whiskers
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.palette import depth_colour, faded, light
 from layerwise.report.show import NUMBER, Show
@@ -20,13 +20,31 @@ CROWDED = 1_000
 """From so many points on they are smaller."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """How a series of points is drawn.
+
+    `line` joins the points in the order of the quantity across, with a `dash`; `front` joins those alone that no point
+    of the series further left matches, less upwards being better. `faint` points are small, grey and without intervals.
+    `symbol` and `size` are those of the points.
+    """
+
+    line: bool = False
+    front: bool = False
+    faint: bool = False
+    bounds: bool = True
+    dash: str = "solid"
+    symbol: str = ""
+    size: int = 9
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scatter(Mark):
     """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
 
     `show_across` is the quantity across, `show` that upwards. Points are coloured by their series, or by depth where
-    `point` is a layer, which also numbers them (`numbered`). `equal` draws the line on which both agree. `line` joins
-    the points of a series in the order of the quantity across: a front. `bare` draws no axes, for a layout whose
+    `point` is a layer, which also numbers them (`numbered`). `equal` draws the line on which both agree. `styles` says
+    of a series how it is drawn, and `named` names the series above the figure. `bare` draws no axes, for a layout whose
     coordinates have no unit. There is no picture where all points share one position across.
     """
 
@@ -36,7 +54,8 @@ class Scatter(Mark):
     show_across: Show = NUMBER
     equal: bool = False
     numbered: bool = False
-    line: bool = False
+    styles: Mapping[Any, Style] = field(default_factory=dict)
+    named: bool = False
     bare: bool = False
     log: bool = False
     at: str = "layer {}"
@@ -54,12 +73,14 @@ class Scatter(Mark):
             pairs = [
                 (key, self.show_across.shown(xs[key]), self.show.shown(ys[key])) for key in ys if key in xs
             ]  # fmt: skip
-            if self.line:
+            style = self.styles.get(group, Style())
+            if style.line or style.front:
                 pairs.sort(key=lambda pair: pair[1].value)
             spread |= {x.value for _, x, _ in pairs}
             bounds += [bound for _, x, y in pairs for bound in (x.value, y.value)]
             if pairs:
-                traces.append(self._trace(group, pairs, xs, ys, data, slots))
+                traces += self._front(group, pairs, slots) if style.front else []
+                traces.append(self._trace(group, style, pairs, xs, ys, data, slots))
         if len(spread) < 2:
             return None
         ends = limits(bounds) or (0.0, 1.0)
@@ -69,34 +90,54 @@ class Scatter(Mark):
             self.height or 380, [*([diagonal(*ends, "equal")] if self.equal else []), *traces],
             x=bare if self.bare else x,
             y={**bare, "scaleanchor": "x"} if self.bare else {"title": self.show.axis, "range": self.show.span},
-            margin={"l": 48, "r": 16, "t": 14, "b": 40},
+            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named, legend=LEGEND,
         )  # fmt: skip
 
-    def _trace(self, group: Any, pairs: Any, xs: Any, ys: Any, data: ReportData, slots: Mapping[str, int]) -> Any:
+    def _front(self, group: Any, pairs: Any, slots: Mapping[str, int]) -> list[Trace]:
+        """The line through the points that no other of them matches, where there are two."""
+        kept: list[tuple[Score, Score]] = []
+        for _, x, y in pairs:
+            if not kept or y.value < kept[-1][1].value:
+                kept.append((x, y))
+        name = escape(self.words(group))
+        line = {"color": series_style(slots.get(str(group), 0))[0], "width": 1.5}
+        xs, ys = [x.value for x, _ in kept], [y.value for _, y in kept]
+        return [scatter(x=xs, y=ys, mode="lines", line=line, legendgroup=name, name=name)] if len(kept) > 1 else []
+
+    def _trace(
+        self, group: Any, style: Style, pairs: Any, xs: Any, ys: Any, data: ReportData, slots: Mapping[str, int]
+    ) -> Trace:  # fmt: skip
         keys = [key for key, _, _ in pairs]
+        across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
         depths = [self.depth_of(ys[key]) for key in keys]
         colour, _, symbol = series_style(slots.get(str(group), 0))
-        colours: Any = colour
+        pale = faded(light("muted"), 0.45)
+        colours: Any = pale if style.faint else colour
         if not self.series and all(depth is not None for depth in depths):
             colours = [depth_colour(depth or 0, data.depth) for depth in depths]
+        symbol = style.symbol or symbol
         hollow = [self.hollow(ys[key]) for key in keys]
-        pale = faded(light("muted"), 0.45)
-        mode = "markers" + ("+text" if self.numbered else "") + ("+lines" if self.line else "")
+        mode = "markers" + ("+text" if self.numbered else "") + ("+lines" if style.line else "")
+        name = self.words(group) if group is not None else ""
         hover = [
-            f"<b>{escape(self.at.format(key))}</b><br>{self.show_across.axis}: {self.show_across.text(xs[key])}"
-            f"<br>{self.show.axis}: {self.show.text(ys[key])}"
+            f"<b>{escape(name)}</b> {escape(self.at.format(key))}<br>{self.show_across.axis}: "
+            f"{self.show_across.text(xs[key])}<br>{self.show.axis}: {self.show.text(ys[key])}"
             for key in keys
         ]
+        reach = colour if self.series else pale
+        bounds = {
+            axis: whiskers(scores, reach, thickness=1.2)
+            for axis, scores in (("error_x", across), ("error_y", upwards))
+            if style.bounds and not style.faint and any(score.low is not None for score in scores)
+        }
         return scatter(
-            x=[x.value for _, x, _ in pairs], y=[y.value for _, _, y in pairs], mode=mode,
-            error_x=whiskers([x for _, x, _ in pairs], pale, thickness=1.2),
-            error_y=whiskers([y for _, _, y in pairs], pale, thickness=1.2),
+            x=[x.value for x in across], y=[y.value for y in upwards], mode=mode, **bounds,
             marker={
-                "color": colours, "size": 5 if len(pairs) >= CROWDED else 9,
+                "color": colours, "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
                 "symbol": [f"{symbol}-open" if each else symbol for each in hollow],
             },
-            line={"color": colour, "width": 2}, textposition="top center",
+            line={"color": colour, "width": 2, "dash": style.dash}, textposition="top center",
             text=[str(key) for key in keys] if self.numbered else hover, customdata=hover,
             textfont={"size": 11, "color": light("muted")}, hovertemplate="%{customdata}<extra></extra>",
-            legendgroup=str(group or ""), name=escape(self.words(group)) if group is not None else "",
+            legendgroup=str(group or ""), name=escape(name),
         )  # fmt: skip

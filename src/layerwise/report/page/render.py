@@ -19,7 +19,7 @@ from layerwise.report.page.markup import Safe, element, embedded_json
 from layerwise.report.page.palette import ROLES, SERIES, swaps
 from layerwise.report.page.wiring import wiring
 from layerwise.report.sweep.chapters.gallery import details
-from layerwise.results.model_name import model_name
+from layerwise.results.model_name import model_title
 from layerwise.results.run import write_whole
 
 POLICY = (
@@ -34,7 +34,7 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
     evidence = Evidence.of(data)
-    title = f"{model_name(_named(data.manifest, 'model', 'layerwise'))} · layerwise report"
+    title = f"{_title(data.manifest, 'layerwise')} · layerwise report"
     return page(title, _masthead(evidence), written(evidence), details(evidence))
 
 
@@ -98,7 +98,8 @@ def _navigation(chapters: list[Chapter]) -> Safe:
 
 def _masthead(evidence: Evidence) -> Safe:
     manifest = evidence.data.manifest
-    model = model_name(_named(manifest, "model", "unnamed model"))
+    model = _title(manifest, "unnamed model")
+    structure = _named(manifest, "structure", "")
     corpus = _named(manifest, "corpus", "an unnamed corpus")
     groups = present_groups(evidence)
     counts = dict.fromkeys(key for group in groups for key in group.counts)
@@ -114,13 +115,22 @@ def _masthead(evidence: Evidence) -> Safe:
     return element(
         "header",
         *emblem,
-        element("p", "layerwise report", class_="kicker"),
         element("h1", model),
-        element("p", "measured on ", element("b", corpus), class_="on"),
-        element("dl", *facts, class_="facts"),
+        element(
+            "p",
+            *([structure, " · "] if structure not in ("", model) else []),
+            "measured on ",
+            element("b", corpus),
+            class_="on",
+        ),
         *((element("p", opening, class_="opening"),) if opening else ()),
+        element("dl", *facts, class_="facts"),
         *(element("p", sentence, class_="banner", role="status") for sentence in banners),
     )
+
+
+def _title(manifest: Mapping[str, object], otherwise: str) -> str:
+    return model_title(_named(manifest, "model", otherwise), _named(manifest, "structure", ""))
 
 
 def _named(manifest: Mapping[str, object], key: str, otherwise: str) -> str:

@@ -13,11 +13,15 @@ GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The headings and the cells; the columns from `numeric_from` on hold numbers."""
+    """The headings and the cells; the columns from `numeric_from` on hold numbers.
+
+    Those of `code` hold text to be copied, such as plans: on the page one click selects a cell whole.
+    """
 
     head: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
     numeric_from: int = 1
+    code: tuple[int, ...] = ()
 
     def html(self) -> Safe:
         """The table on the page; of a number the interval is set smaller."""
@@ -26,13 +30,19 @@ class Table:
         body = [
             element(
                 "tr",
-                element("th", row[0], scope="row"),
-                *(_cell(text, kind) for text, kind in zip(row[1:], kinds[1:], strict=True)),
+                element("th", self._text(0, row[0]), scope="row"),
+                *(
+                    element("td", measured(text) if kind == "number" else self._text(at, text), class_=kind)
+                    for at, (text, kind) in enumerate(zip(row[1:], kinds[1:], strict=True), start=1)
+                ),
             )
             for row in self.body
         ]
         table = element("table", element("thead", element("tr", *head)), element("tbody", join(body)))
         return element("div", table, class_="scroll stacked", tabindex="0")
+
+    def _text(self, column: int, text: str) -> str:
+        return element("code", text, style="user-select: all") if column in self.code and text else text
 
     def markdown(self) -> str:
         """The table with a line under its head; every cell is escaped.
@@ -58,10 +68,6 @@ class Table:
         return tuple(
             GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
         )
-
-
-def _cell(text: str, kind: str) -> Safe:
-    return element("td", measured(text) if kind == "number" else text, class_=kind)
 
 
 def _shortened(name: str) -> str:
