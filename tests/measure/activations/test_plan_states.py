@@ -23,7 +23,6 @@ from layerwise.measure.activations.plan_states import (
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
-from layerwise.report.claims.painters import zones as claims
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from measure.activations.planted_states import TOKENS, walked, zoned
@@ -143,7 +142,7 @@ WORLDS = {
 
 @pytest.mark.parametrize("kind", WORLDS)
 def test_the_claim_of_three_zones_is_decided_as_planted(kind: str) -> None:
-    claim = claim_of(claims.three_zones, three_zones(planted(WORLDS[kind](np.random.default_rng(1)))), 12)
+    claim = claim_of("three_zones", three_zones(planted(WORLDS[kind](np.random.default_rng(1)))), 12)
     assert claim.verdict == kind
     assert "tokens)" in claim.figures
 
@@ -156,7 +155,7 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(kind: str) -> N
     def truth(run: int) -> list:  # type: ignore[type-arg]
         return three_zones(planted(world(np.random.default_rng(run))), seed=run)
 
-    counts = concluded(claims.three_zones, truth, 12, runs=by_tier(fast=2, full=20))
+    counts = concluded("three_zones", truth, 12, runs=by_tier(fast=2, full=20))
     wrong = [verdict for verdict in (SUPPORTED, CONTRADICTED, NULL) if verdict not in (kind, kind == "walk" and NULL)]
     assert share(counts, *wrong) <= WRONG, counts
     if kind != "walk":
@@ -166,9 +165,9 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(kind: str) -> N
 def test_a_border_that_documents_do_not_bear_out_decides_nothing() -> None:
     states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
     few = PlanStates(states.cosine[:5], states.variance[:5], states.tokens[:5], 5)
-    claim = claim_of(claims.three_zones, three_zones(few), 12)
+    claim = claim_of("three_zones", three_zones(few), 12)
     assert claim.verdict == "not resolvable"
-    assert claim_of(claims.three_zones, [], 12).verdict == "not measured"
+    assert claim_of("three_zones", [], 12).verdict == "not measured"
 
 
 ENDINGS = {
@@ -192,7 +191,7 @@ def zone_truth(world: Callable[[np.random.Generator], np.ndarray]) -> Truth:  # 
 @pytest.mark.parametrize("kind", ENDINGS)
 def test_ending_layers_are_counted_as_planted(kind: str) -> None:
     """That there are no zones is hard to show, and takes more than 200 tokens; it is rarely taken for zones."""
-    counts = concluded(claims.one_ending, zone_truth(ENDINGS[kind]), 12, runs=by_tier(fast=1, full=100))
+    counts = concluded("one_ending", zone_truth(ENDINGS[kind]), 12, runs=by_tier(fast=1, full=100))
     if kind == NULL:
         assert share(counts, SUPPORTED, CONTRADICTED) <= WRONG, counts
     else:
@@ -200,8 +199,8 @@ def test_ending_layers_are_counted_as_planted(kind: str) -> None:
 
 
 def test_the_middle_is_the_longest_zone() -> None:
-    claim = claim_of(claims.one_ending, zone_truth(ENDINGS[CONTRADICTED])(0), 12)
+    claim = claim_of("one_ending", zone_truth(ENDINGS[CONTRADICTED])(0), 12)
     assert "3 zones (1–3 | 4–9 | 10–12)" in claim.figures
     assert "3 beginning, 6 middle and 3 ending (200 tokens)" in claim.figures
     assert claim.why == "3 layers come after the middle zone."
-    assert claim_of(claims.one_ending, [], 12).verdict == "not measured"
+    assert claim_of("one_ending", [], 12).verdict == "not measured"

@@ -7,13 +7,12 @@ its other rows stay as they are, so that no bar can move by more than `NEAR` and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
 from scipy.stats import norm
 
-from layerwise.report.claims import Rule
 from layerwise.results.rows import Score
 from report.claims.truths import claim_of
 
@@ -70,7 +69,7 @@ def _row(measure: str, subject: str, task: str, metric: str, ends: Ends | float)
 class Case:
     """Rows, what a rule must say of them, and the number of layers of the model."""
 
-    rule: Rule
+    rule: str
     name: str
     rows: tuple[Score, ...]
     verdict: str
@@ -82,17 +81,23 @@ class Case:
 
 
 def varied(
-    rule: Rule, key: str, base: Rows, metric: str, where: Where, verdicts: Mapping[str, str], more: Iterable[Score] = ()
+    key: str, base: Rows, metric: str, where: Where, verdicts: Mapping[str, str], more: Iterable[Score] = ()
 ) -> Iterable[Case]:
     """The claim with one of its rows at every interval of `where`; `verdicts` has the verdict for each position."""
+    yield from each(key, metric, where, verdicts, lambda ends: (*planted(key, {**base, metric: ends}), *more))
+
+
+def each(
+    rule: str, name: str, where: Where, verdicts: Mapping[str, str], rows: Callable[[Ends], tuple[Score, ...]]
+) -> Iterable[Case]:
+    """A claim of the rows that are made of every interval of `where`."""
     for position, verdict in verdicts.items():
         for number, ends in enumerate(where[position]):
-            name = f"{metric} {position} {number}"
-            yield Case(rule, name, (*planted(key, {**base, metric: ends}), *more), verdict)
+            yield Case(rule, f"{name} {position} {number}", rows(ends), verdict)
 
 
 def parametrized(cases: Iterable[Case]) -> pytest.MarkDecorator:
     """The cases of a paper as the parameters of one test."""
     return pytest.mark.parametrize(
-        "case", [pytest.param(case, id=f"{case.rule.__name__}-{case.name}-{case.verdict}") for case in cases]
+        "case", [pytest.param(case, id=f"{case.rule}-{case.name}-{case.verdict}") for case in cases]
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 
 from layerwise.report import Evidence, ReportData
-from layerwise.report.claims import Claim, claim_lines, claims
+from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, claim_lines, claims
+from layerwise.report.claims.chapter import claims as chapter_of
+from layerwise.report.claims.published import prose_of
 from layerwise.results.rows import Score
 from report import diagnosed, synthetic
 from report.diagnosed import row
@@ -80,3 +83,36 @@ def test_lines_for_the_terminal() -> None:
 def test_claims_do_not_depend_on_the_order_of_the_rows(order: Callable[[list[Score]], Iterable[Score]]) -> None:
     rows = diagnosed.scores(12)
     assert told_of(order(list(rows)), 12) == told_of(rows, 12)
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=[paper.key for paper in PAPERS])
+def test_every_row_has_its_prose_and_every_prose_its_row(paper: Paper) -> None:
+    prose = prose_of(paper.key)
+    assert [claim.key for claim in paper.claims] == list(prose)
+    for claim in paper.claims:
+        own = prose[claim.key]
+        assert [case.verdict for case in claim.cases] == [verdict for verdict, _ in own.reasons], claim.key
+        assert all((own.name, own.statement, own.rule, own.needs, own.figures)), claim.key
+        assert own.citation.startswith("arXiv "), claim.key
+        assert bool(claim.certain) == bool(own.uncertain), claim.key
+    assert len(CLAIMS) == sum(len(each.claims) for each in PAPERS) == 45
+
+
+def test_the_chapter_has_a_row_a_claim_beside_the_papers_number_and_one_line_of_what_is_missing() -> None:
+    data = diagnosed.diagnosis(12)
+    chapter = chapter_of(Evidence.of(replace(data, manifest={**data.manifest, "model": "org/tiny-12"})))
+    page = str(chapter.html(1))
+    assert "15 claims of the literature, put to tiny-12: " in page
+    assert page.count("<tr>") == 2 + len(PLANTED)  # two papers, each with a head
+    assert "R² 0.91 inside the sample" in page
+    missing = page.partition("Not measured here: ")[2].partition("<")[0]
+    assert missing.count(";") == len(told_of([], 12)) - len(PLANTED) - 11 - 1  # eleven are of papers without a row
+
+
+@pytest.mark.parametrize("key", CLAIMS)
+def test_without_rows_a_claim_says_what_measures_them(key: str) -> None:
+    (claim,) = [claim for claim in told_of([]) if claim.published.key == key]
+    assert claim.verdict == "not measured"
+    assert claim.why == CLAIMS[key].prose.needs
+    assert claim.why.startswith("It needs ")
+    assert claim.figures == claim.power == ""

@@ -40,8 +40,8 @@ def test_every_claim_of_every_paper_stands_there_with_its_citation_and_rule(page
         assert f"\n## {paper.title}\n\n{paper.citation}.\n" in page
     for claim in claims(Evidence.of(ReportData({}, (), ()))):
         told = section(page, claim.name)
-        assert claim.published.citation in told
-        assert ("\nRule: " in told) == bool(claim.published.rule)
+        assert claim.published.prose.citation in told
+        assert ("\nRule: " in told) == bool(claim.published.prose.rule)
 
 
 def test_a_run_is_a_model_a_text_and_a_command_without_where_its_rows_lie(page: str) -> None:

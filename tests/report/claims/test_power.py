@@ -8,11 +8,9 @@ from math import atanh, ceil
 import pytest
 from scipy.stats import norm
 
-from layerwise.report.claims.contrasts import Contrasts
-from layerwise.report.claims.elc_bert.pattern import NORMAL
-from layerwise.report.claims.heterogeneity.agreement import agreement
-from layerwise.report.claims.heterogeneity.predictability import SEEN
-from layerwise.report.claims.heterogeneity.recovery import LAYERS_NEEDED
+from layerwise.report.claims.contrasts import Fact, Several
+from layerwise.report.claims.elc_bert import NORMAL
+from layerwise.report.claims.heterogeneity import LAYERS_NEEDED, SEEN
 from layerwise.report.claims.power import EQUIVALENCE, beside_bound, more, needed, seen, stretch, widest
 from layerwise.results.rows import Score
 from report.claims.bars import planted
@@ -34,9 +32,9 @@ def test_several_contrasts_that_are_found_together_are_each_found_more_often(cou
 
 @pytest.mark.parametrize(("count", "together"), [(2, None), (12, None), (2, 1), (12, 1), (12, 2)])
 def test_the_printed_contrast_is_that_of_as_many_as_are_found_together(count: int, together: int | None) -> None:
-    rows = Contrasts({f"step_{number}": replace(ROW, mde=0.1 + 0.01 * number) for number in range(count)})
+    rows = {f"step_{number}": Fact(replace(ROW, mde=0.1 + 0.01 * number)) for number in range(count)}
     mde = (0.1 + 0.01 * (count - 1)) * (SURE + norm.ppf(0.8 ** (1 / (together or count)))) / (SURE + POWER)
-    assert rows.seen(*rows.scores, unit="nats", together=together) == f"Of 100 such runs 80 would see {mde:.3f} nats."
+    assert f"{Several(rows, together=together):seen nats}" == f"Of 100 such runs 80 would see {mde:.3f} nats."
 
 
 @pytest.mark.parametrize(("mde", "margin"), [(0.1, 0.05), (0.1, 0.0999), (0.1, 0.1001), (0.05, 0.1)])
@@ -74,7 +72,7 @@ def test_amounts_that_a_claim_prints_are_those_of_the_normal_distribution() -> N
     rows = planted("agreement", {"apart": (-0.2, 0.6), "together": (0.4, 0.8), "layers": 12.0})
     layers = round(12 * ((SURE + norm.ppf(0.9)) / (SURE + POWER) * 0.4 / 0.3) ** 2)
     wide = [replace(row, mde=0.4) for row in rows]
-    assert f"about {layers} layers would" in claim_of(agreement, wide, 12).why
+    assert f"about {layers} layers would" in claim_of("agreement", wide, 12).why
 
 
 def test_a_bound_is_told_from_either_side_by_one_detectable_effect() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
 from layerwise.report import Evidence
-from layerwise.report.claims import Claim, Verdict
-from layerwise.report.claims.heterogeneity.scaling import SCALING
+from layerwise.report.claims import Published, Verdict
+from layerwise.report.claims.contrasts import Facts
+from layerwise.report.claims.published import case
 from layerwise.results.rows import Score
 from report.claims.truths import ENOUGH, claim_of, concluded, ends_right
 
@@ -20,32 +19,32 @@ def numbered(run: int) -> list[Score]:
     return [Score("planted", "all", "all", "run", float(run))]
 
 
-@dataclass(frozen=True)
-class Planted:
+def planted(right: Verdict, wrong: Verdict) -> Published:
     """A rule that gives `right`, and `wrong` in every eighth run: in 12.5 % of them, where 5 % may be wrong."""
 
-    right: Verdict
-    wrong: Verdict
-
-    def __call__(self, evidence: Evidence) -> Claim:
+    def facts(evidence: Evidence) -> Facts:
         (row,) = evidence.scores("planted")
-        verdict = self.wrong if row.value % EVERY == 0 else self.right
-        return Claim(SCALING, verdict, "figures", "why")
+        return {
+            "wrong": row.value % EVERY == 0,
+            **dict.fromkeys(("figures", "power", "harmful", "naive", "layers"), ""),
+        }
+
+    return Published("anti_layers", facts, paper="heterogeneity").by(case(wrong, wrong=True), case(right))
 
 
 def test_a_rule_that_is_wrong_one_time_in_eight_fails() -> None:
     with pytest.raises(AssertionError):
-        ends_right(Planted("supported", "contradicted"), numbered, 6, ("contradicted",), "supported")
+        ends_right(planted("supported", "contradicted"), numbered, 6, ("contradicted",), "supported")
 
 
 def test_a_rule_that_tells_too_rarely_fails() -> None:
     with pytest.raises(AssertionError):
-        ends_right(Planted("not resolvable", "supported"), numbered, 6, ("contradicted",), "supported")
+        ends_right(planted("not resolvable", "supported"), numbered, 6, ("contradicted",), "supported")
 
 
 def test_runs_that_end_alike_are_enough_after_sixty_and_a_dissent_asks_for_all() -> None:
-    def rule(first: Verdict) -> Planted:
-        return Planted("supported", first)
+    def rule(first: Verdict) -> Published:
+        return planted("supported", first)
 
     assert concluded(rule("supported"), numbered, 6, 200) == {"supported": ENOUGH}
     assert concluded(rule("contradicted"), numbered, 6, 200) == {"supported": 175, "contradicted": 25}
@@ -53,5 +52,5 @@ def test_runs_that_end_alike_are_enough_after_sixty_and_a_dissent_asks_for_all()
 
 
 def test_a_rule_that_is_right_passes() -> None:
-    ends_right(Planted("supported", "supported"), numbered, 6, ("contradicted",), "supported")
-    assert claim_of(Planted("supported", "contradicted"), numbered(0), 6).verdict == "contradicted"
+    ends_right(planted("supported", "supported"), numbered, 6, ("contradicted",), "supported")
+    assert claim_of(planted("supported", "contradicted"), numbered(0), 6).verdict == "contradicted"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 import pytest
 
 from layerwise.report import Evidence, ReportData
-from layerwise.report.claims import Claim, Rule, Verdict
+from layerwise.report.claims import CLAIMS, Claim, Published, Verdict
 from layerwise.results.rows import Score
 from tier import by_tier
 
@@ -27,13 +27,19 @@ POWER = 0.75
 NEAR_THE_BAR = pytest.mark.nightly
 """The mark of a truth whose shares of verdicts are so near their bars that few runs would not tell."""
 
+ANSWERS = {"supported", "contradicted", "explained by the null"}
+"""The verdicts that say something."""
+NOT_SO = "explained by the null, contradicted"
+Rule = str | Published
+"""A claim by its key, or one that is not of the table."""
 Truth = Callable[[int], Iterable[Score]]
 """From the number of a run to its rows."""
 
 
 def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
     """What a rule says of the rows of one run."""
-    return rule(Evidence.of(ReportData({"depth": depth}, (), tuple(rows))))
+    published = CLAIMS[rule] if isinstance(rule, str) else rule
+    return published.decide(Evidence.of(ReportData({"depth": depth}, (), tuple(rows))))
 
 
 def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
@@ -56,3 +62,22 @@ def ends_right(rule: Rule, truth: Truth, depth: int, wrong: Collection[str], rig
     counts = concluded(rule, truth, depth)
     assert share(counts, *wrong) <= WRONG, counts
     assert right is None or share(counts, right) >= POWER, counts
+
+
+def tells(rule: Rule, truth: Truth, depth: int, right: str, least: float = POWER, runs: int = RUNS) -> None:
+    """Assert that `right` ends `least` of the runs or more, and no other answer more than 5 % of them."""
+    counts = concluded(rule, truth, depth, runs)
+    assert all(share(counts, other) <= WRONG for other in ANSWERS - {right}), counts
+    assert share(counts, right) >= least, counts
+
+
+def seldom(rule: Rule, truth: Truth, depth: int, *wrong: str) -> None:
+    """Assert that each of `wrong` ends at most 5 % of the runs; of several that are one string, all together."""
+    counts = concluded(rule, truth, depth)
+    assert all(share(counts, *verdicts.split(", ")) <= WRONG for verdicts in wrong), counts
+
+
+def printed(truth: Truth, metric: str, runs: int = 40) -> float:
+    """The detectable size that the rows of a metric say, at the mean over runs."""
+    found = [row.mde for run in range(runs) for row in truth(run) if row.metric == metric and row.mde]
+    return sum(found) / len(found)

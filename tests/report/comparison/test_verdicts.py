@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
-from layerwise.report.claims.painters.absence import SAME_FUNCTION
 from layerwise.report.comparison.tables import claim_sentence
 from layerwise.report.comparison.verdicts import OverModels, Standing, VerdictAt, holm, over_models, widening
 from layerwise.report.evidence import Evidence
@@ -30,8 +29,10 @@ TRUTHS = {
     "none": ((HOLDS_NOT, HOLDS_NOT, HOLDS_NOT), ("does not hold", "does not hold")),
 }
 
+SAME_FUNCTION = "same_function"
 
-def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION.key, models: str = "01234567") -> OverModels:
+
+def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION, models: str = "01234567") -> OverModels:
     """What becomes of one claim over models that have these rows."""
     claims = (claim for _, claims in over_models(of_rows(*rows, models=models)) for claim in claims)
     return next(claim for claim in claims if claim.published.key == key)
@@ -41,7 +42,7 @@ def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION.key, models:
 @pytest.mark.parametrize("truth", TRUTHS)
 def test_what_holds_in_all_in_some_and_in_none_is_found(truth: str) -> None:
     costs, right = TRUTHS[truth]
-    worlds = [swept([SAME_FUNCTION.key], cost) for cost in costs]
+    worlds = [swept([SAME_FUNCTION], cost) for cost in costs]
     found: Counter[tuple[Standing | None, Standing | None]] = Counter()
     for run in range(RUNS):
         claim = about([list(world(1000 * number + run)) for number, world in enumerate(worlds)])
@@ -66,8 +67,8 @@ def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
     effects = 0.5 * (text + skewed(draw)) / np.sqrt(2.0)
     part = Part(effects[None], np.ones(DOCUMENTS), DOCUMENTS, 100 * DOCUMENTS)
     row = contrast([part], lambda each: each[..., 0], seed=int(draw.integers(2**31)))
-    harm = Score("contrast", SAME_FUNCTION.key, "all", "middle_repeat", 1.0, 0.9, 1.1, documents=DOCUMENTS)
-    return [row.row(SAME_FUNCTION.key, "middle_repeat:skip"), harm]
+    harm = Score("contrast", SAME_FUNCTION, "all", "middle_repeat", 1.0, 0.9, 1.1, documents=DOCUMENTS)
+    return [row.row(SAME_FUNCTION, "middle_repeat:skip"), harm]
 
 
 @pytest.mark.slow
@@ -86,8 +87,8 @@ def test_of_models_without_effect_few_are_shown_to_have_one() -> None:
 
 
 def row(value: float, half: float) -> list[Score]:
-    harm = Score("contrast", SAME_FUNCTION.key, "all", "middle_repeat", 1.0, 0.9, 1.1)
-    return [Score("contrast", SAME_FUNCTION.key, "all", "middle_repeat:skip", value, value - half, value + half), harm]
+    harm = Score("contrast", SAME_FUNCTION, "all", "middle_repeat", 1.0, 0.9, 1.1)
+    return [Score("contrast", SAME_FUNCTION, "all", "middle_repeat:skip", value, value - half, value + half), harm]
 
 
 def test_one_model_of_many_has_to_show_more() -> None:

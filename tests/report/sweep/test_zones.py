@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from layerwise.report import Evidence, ReportData
-from layerwise.report.claims import one_ending, three_zones
+from layerwise.report.claims import CLAIMS
 from layerwise.report.figures.zones import variance_by_depth, zone_map
 from layerwise.report.page.groups import written
 from layerwise.report.sweep.zones import plan_zones, zone_table, zones_finding
@@ -87,8 +87,8 @@ def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p:
     assert ("the margin decides, and not the walks" in finding.text) == by_margin
     assert ("No border is clearer than a walk gives" in finding.text) != by_margin
     assert ("(borders worth less than 0.02 of cosine)" in zone_table(evidence).body[0][4]) == by_margin
-    for rule in (three_zones, one_ending):
-        claim = rule(evidence)
+    for rule in ("three_zones", "one_ending"):
+        claim = CLAIMS[rule].decide(evidence)
         assert (claim.verdict, "the margin decides" in claim.why) == ("explained by the null", by_margin)
 
 

@@ -1,4 +1,4 @@
-"""A published claim, what became of it, and the one rule by which intervals become verdicts.
+"""The one rule by which an interval becomes a position, from which verdicts follow.
 
 A claim says that some contrast is above zero: layers differ, a plan costs less than another, a correlation is there.
 The contrast is measured with an interval, and beforehand a *margin* is stated, the smallest contrast that counts. Then
@@ -31,81 +31,6 @@ Position = Literal["above", "below", "within", "open"]
 NOT_ABOVE: tuple[Position, ...] = ("within", "below")
 """Where an interval lies that excludes a contrast above zero that counts."""
 
-Case = tuple[bool, Verdict, str]
-"""A condition, the verdict where it holds, and the reason."""
-
-
-def unlearned(skill: Span | None, who: str, null: str, least: float = 0.0) -> Case:
-    """The first case of every claim about training: a model that is not shown to beat its null decides nothing.
-
-    `skill` is how well `who` does, or how much better than `null`; `least` is what `null` reaches of that. `who` is
-    shown to beat it where the whole interval lies above `least`, and not where nothing was measured (`None`).
-
-    >>> unlearned(Span(0.2, 0.06, 0.3), "The baseline", "chance", 0.05)[0], unlearned(None, "The baseline", "chance")[0]
-    (False, True)
-    """
-    shown = skill is not None and skill.against(least) == "above"
-    return not shown, OPEN, f"{who} is not shown to do better than {null}: what has not learned decides nothing."
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """A claim as it was published, and the rule by which it is decided here.
-
-    `key` names it in rows, `statement` is the published finding in one sentence, `citation` its paper and the section
-    or figure, `rule` what each verdict takes, `needs` says which rows the rule reads and which command measures them.
-    """
-
-    key: str
-    name: str
-    statement: str
-    citation: str
-    rule: str
-    needs: str
-
-    def decided(self, figures: str, power: str, *cases: Case, otherwise: str) -> Claim:
-        """The claim by the first case whose condition holds; not resolvable, because of `otherwise`, if none does."""
-        _, verdict, why = next((case for case in cases if case[0]), (True, OPEN, otherwise))
-        return Claim(self, verdict, figures, why, power)
-
-    def undecided(self, figures: str, why: str, power: str = "") -> Claim:
-        """The claim where the rows cannot decide it, whatever their values."""
-        return Claim(self, OPEN, figures, why, power)
-
-    def unmeasured(self) -> Claim:
-        """The claim where the rows that its rule reads are missing."""
-        return Claim(self, NOT_MEASURED, "", self.needs)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What became of one published claim: the numbers, the reason for the verdict, and what could have been seen.
-
-    `figures` is a sentence with the numbers, their intervals and the tokens behind them; `power` one with the smallest
-    contrast that 80 of 100 such runs would have found. Both are empty when nothing was measured.
-    """
-
-    published: Published
-    verdict: Verdict
-    figures: str
-    why: str
-    power: str = ""
-
-    @property
-    def name(self) -> str:
-        """What the claim is called."""
-        return self.published.name
-
-    @property
-    def reasons(self) -> str:
-        """The numbers, the reason and the power, as one line of text."""
-        return " ".join(part for part in (self.figures, self.why, self.power) if part)
-
-    @property
-    def line(self) -> str:
-        """The claim as one line of text."""
-        return f"{self.name}: {self.verdict}. {self.reasons}"
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -137,14 +62,6 @@ class Span:
         ('below', 'open')
         """
         return Span(self.value - bound, self.low - bound, self.high - bound).position()
-
-    def inside(self, least: float, most: float) -> Span:
-        """The same number, its interval cut to what such a number can be.
-
-        >>> Span(0.1, -0.3, 0.4).inside(0.0, 1.0).low
-        0.0
-        """
-        return Span(self.value, max(least, self.low), min(most, self.high), self.mde)
 
     def widened(self, factor: float) -> Span:
         """The same number in an interval so many times as wide, to hold for several numbers together.

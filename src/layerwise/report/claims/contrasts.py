@@ -1,14 +1,17 @@
-"""The contrast rows that decide a claim, looked up: their values, their intervals, and the nulls beside them."""
+"""The facts that decide a claim: rows with their intervals, the size that counts, and the nulls beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from layerwise.report.claims.claim import Position, Span, span
-from layerwise.report.claims.power import needed, on_tokens, seen, stretch, widest
+from layerwise.report.claims.power import beside_bound, more, needed, on_tokens, seen, stretch, widest
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.number_format import between, tidy
+from layerwise.report.page.number_format import between
+from layerwise.report.page.wording import counted, listed
+from layerwise.report.show import Show
 from layerwise.results.rows import Score
 
 CONTRAST = "contrast"
@@ -23,81 +26,234 @@ NULLS = {"baseline": "the baseline", "sequential": "the arm trained as long in o
 OF_COSTS = "of the mean of both costs"
 BARE = "The contrasts carry no intervals: there are fewer than 8 documents, or windows of one."
 
+Facts = Mapping[str, object]
+"""What a rule reads, by name: facts, several of them or none, what is true or false, and words of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One number that a rule reads: its row, the smallest size that counts, and the bound it is held against, if any.
+
+    In a template of a claim it is written by a word: `{cost:+}` with its sign, `{cost:%}` in hundredths, `{cost:=}`
+    without its interval (each of these may be combined), `{cost:factor}` as the ratio of which it is the logarithm,
+    `{cost:count layer}` as a number of layers, `{cost:tokens}` as the tokens behind it; and what power it had:
+    `{cost:seen nats}` what would be found, `{cost:told nats}` what would be told from the bound, `{cost:needed}` and
+    `{cost:more}` how much more text, or seeds and images, would decide.
+    """
+
+    score: Score
+    margin: float = ALIKE
+    bound: float | None = None
+
+    @property
+    def bounds(self) -> Span | None:
+        """The number with its interval, if it has one."""
+        return span(self.score)
+
+    @property
+    def position(self) -> Position:
+        """Where the interval lies, beside the bound or else by what counts; `open` without an interval."""
+        if self.bounds is None:
+            return "open"
+        return self.bounds.position(self.margin) if self.bound is None else self.bounds.against(self.bound)
+
+    def __format__(self, spec: str) -> str:
+        how, _, words = spec.partition(" ")
+        if how in _WRITTEN:
+            return _WRITTEN[how](self, words)
+        scale = 100.0 if "%" in how else 1.0
+        return Show(scale=scale, signed="+" in how, bounds="=" not in how).text(self.score)
+
+
+def _undecided(fact: Fact, _: str) -> str:
+    return BARE if fact.bounds is None else f"An interval holds both answers{fact:needed}."
+
+
+def _needed(fact: Fact, _: str) -> str:
+    margin = fact.margin if fact.bound is None else abs(fact.score.value - fact.bound)
+    return needed(fact.score, margin)
+
+
+def _factor(fact: Fact, _: str) -> str:
+    ends = (None if end is None else math.exp(min(end, 50.0)) for end in (fact.score.low, fact.score.high))
+    return between(math.exp(min(fact.score.value, 50.0)), *ends)
+
+
+_WRITTEN: Mapping[str, Callable[[Fact, str], str]] = {
+    "factor": _factor,
+    "count": lambda fact, noun: counted(int(fact.score.value), noun),
+    "tokens": lambda fact, _: on_tokens([fact.score]),
+    "seen": lambda fact, unit: seen(fact.score, fact.margin, unit),
+    "seen%": lambda fact, unit: seen(fact.score, fact.margin, unit, scale=100),
+    "told": lambda fact, unit: beside_bound(fact.score, fact.bound or 0.0, unit),
+    "needed": _needed,
+    "undecided": _undecided,
+    "more": lambda fact, what: more(fact.score, fact.margin, what or "the seeds and images"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Facts that are read together, by name: `together` of them, all by default, are what a run would have to find.
+
+    In a template they are a list: each by `said`, a template of the fact and its name, after `lead` if there are any;
+    `{orders:at below}` lists the names of those that lie there.
+    The words of a fact about power are those of the one that is known least well.
+    """
+
+    facts: Mapping[str, Fact]
+    said: str = "{0}"
+    lead: str = ""
+    together: int | None = None
+
+    @property
+    def least_known(self) -> Fact:
+        """The fact that is known least well, its detectable size that at which all are found together.
+
+        The widest has an mde of z[.975] + z[.8] standard errors, stretched so that as many contrasts would be found
+        together if each stood by itself.
+        """
+        score = widest(fact.score for fact in self.facts.values())
+        least = next(fact for fact in self.facts.values() if fact.score is score)
+        factor = stretch(self.together or len(self.facts))
+        return replace(least, score=replace(score, mde=score.mde and score.mde * factor))
+
+    def at(self, *positions: str) -> list[str]:
+        """The names of those that lie at one of these positions."""
+        return [name for name, fact in self.facts.items() if fact.position in positions]
+
+    def __format__(self, spec: str) -> str:
+        how = spec.partition(" ")[0]
+        if not how:
+            words = listed([self.said.format(fact, name) for name, fact in self.facts.items()])
+            return f"{self.lead}{words}" if words else ""
+        if how == "at":
+            return listed(self.at(*spec.split()[1:]))
+        if how == "undecided" and not is_known(self):
+            return BARE
+        if how.startswith("seen"):
+            return format(self.least_known, spec)
+        # How much more would decide is told of one contrast, whatever else is found with it.
+        return format(replace(self, together=1).least_known, spec)
+
+
+def states(fact: object) -> frozenset[Position]:
+    """Where a fact lies, or all of several; nowhere if there is none."""
+    if isinstance(fact, Fact):
+        return frozenset({fact.position})
+    return frozenset(each.position for each in fact.facts.values()) if isinstance(fact, Several) else frozenset()
+
+
+def is_known(fact: object) -> bool:
+    """Whether a fact has an interval, or several have one each."""
+    if isinstance(fact, Fact):
+        return fact.bounds is not None
+    return isinstance(fact, Several) and bool(fact.facts) and all(each.bounds for each in fact.facts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """How a fact is read off the contrasts of a claim: its metric, and what counts; `of` is another claim.
+
+    Of several metrics, by the name that each has in a sentence, it is `Several`: those that were measured where it is
+    `optional`, and those that have an interval where they must be `known`.
+    """
+
+    metric: str | Mapping[str, str]
+    margin: float = ALIKE
+    bound: float | None = None
+    optional: bool = False
+    of: str = ""
+    known: bool = False
+    said: str = "{0}"
+    lead: str = ""
+    together: int | None = None
+
+    def fact(self, rows: Mapping[str, Score]) -> Fact | Several | None:
+        """What the rows of a claim, by metric, say of it; `None` where they do not."""
+        if isinstance(self.metric, str):
+            return Fact(rows[self.metric], self.margin, self.bound) if self.metric in rows else None
+        if not self.optional and not set(self.metric.values()) <= set(rows):
+            return None
+        found = {name: Fact(rows[metric], self.margin, self.bound)
+                 for name, metric in self.metric.items()
+                 if metric in rows and (not self.known or span(rows[metric]))}  # fmt: skip
+        return Several(found, self.said, self.lead, self.together)
+
+
+def group(*metrics: str, margin: float = ALIKE, optional: bool = False, together: int | None = None) -> Read:
+    """Metrics that are read together, each by its own name."""
+    return Read({metric: metric for metric in metrics}, margin, optional=optional, together=together)
+
+
+def nulls(metric: str, margin: float = ALIKE, bound: float | None = None, *, said: str = "", lead: str = "") -> Read:
+    """The same metric of every null that has an interval: rows `<metric>@<arm>`."""
+    by_name = {called: f"{metric}@{arm}" for arm, called in NULLS.items()}
+    return Read(by_name, margin, bound, optional=True, known=True, said=said, lead=lead)
+
 
 @dataclass(frozen=True, slots=True)
 class Contrasts:
-    """The contrast rows of one claim in one run, by metric."""
+    """Reads the contrasts of a claim: a fact for each `Read`; nothing unless each that is not optional was measured.
 
-    scores: Mapping[str, Score]
+    The words `tokens` are the tokens behind all of the rows; `words` adds others.
+    """
 
-    def __contains__(self, metric: str) -> bool:
-        return metric in self.scores
+    claim: str
+    reads: Mapping[str, Read]
+    task: str = "all"
+    words: Callable[[Evidence], Facts] | None = None
 
-    def __getitem__(self, metric: str) -> Score:
-        return self.scores[metric]
-
-    def value(self, metric: str) -> float:
-        """The contrast as a number."""
-        return self.scores[metric].value
-
-    def points(self, metric: str) -> str:
-        """A share in hundredths, without its interval."""
-        return tidy(100 * self.value(metric))
-
-    def span(self, metric: str) -> Span | None:
-        """The contrast with its interval; `None` where it was not measured or has none."""
-        return span(self.scores.get(metric))
-
-    def spans(self, *metrics: str) -> tuple[Span, ...]:
-        """The contrasts that have an interval, in this order."""
-        return tuple(bounds for metric in metrics if (bounds := self.span(metric)) is not None)
-
-    def nulls(self, metric: str) -> dict[str, Span]:
-        """The metric of every null that has an interval, by the arm: rows `<metric>@<arm>`."""
-        return {null: bounds for null in NULLS if (bounds := self.span(f"{metric}@{null}")) is not None}
-
-    def shown(self, metric: str) -> str:
-        """The contrast with its sign and its interval."""
-        score = self.scores[metric]
-        return between(score.value, score.low, score.high, signed=True)
-
-    def position(self, metric: str, margin: float = ALIKE) -> Position:
-        """Where the interval lies; a contrast without an interval is `open`."""
-        bounds = self.span(metric)
-        return "open" if bounds is None else bounds.position(margin)
-
-    def positions(self, *metrics: str, margin: float = ALIKE) -> dict[str, Position]:
-        """Where the interval of each metric lies."""
-        return {metric: self.position(metric, margin) for metric in metrics}
-
-    def seen(self, *metrics: str, margin: float = ALIKE, unit: str = OF_COSTS, together: int | None = None) -> str:
-        """What these contrasts would be found at, in 80 of 100 runs: all of them together, or so many as `together`.
-
-        The widest of them decides: its mde of z[.975] + z[.8] standard errors, stretched so that as many
-        contrasts would be found together if each stood by itself.
-        """
-        score = widest(self.scores[metric] for metric in metrics)
-        if score.mde is None:
-            return ""
-        return seen(replace(score, mde=score.mde * stretch(together or len(metrics))), margin, unit)
-
-    def needed(self, *metrics: str, margin: float = ALIKE) -> str:
-        """Why nothing is decided, and how much text would decide."""
-        if len(self.spans(*metrics)) < len(metrics):
-            return BARE
-        return f"An interval holds both answers{needed(widest(self.scores[metric] for metric in metrics), margin)}."
-
-    @property
-    def tokens(self) -> str:
-        """The tokens behind them, as the end of a sentence."""
-        return on_tokens(self.scores.values())
+    def __call__(self, evidence: Evidence) -> Facts | None:
+        """The facts in a run."""
+        rows = contrast_rows(evidence, self.claim, self.task)
+        facts: dict[str, object] = {"tokens": on_tokens(rows.values()), **(self.words(evidence) if self.words else {})}
+        for name, read in self.reads.items():
+            fact = read.fact(contrast_rows(evidence, read.of) if read.of else rows)
+            if fact is None and not read.optional:
+                return None
+            facts[name] = fact
+        return facts
 
 
-def contrasts(evidence: Evidence, claim: str, *metrics: str, task: str = "all") -> Contrasts | None:
-    """The contrasts of a claim; `None` unless every one of `metrics` was measured. Others are there where they were."""
-    rows = {
+def contrast_rows(evidence: Evidence, claim: str, task: str = "all") -> dict[str, Score]:
+    """The contrasts of a claim on a task, by metric."""
+    return {
         metric: by_claim[claim]
         for (measure, metric, where), by_claim in evidence.diagnosis.rows.items()
         if measure == CONTRAST and where == task and claim in by_claim
     }
-    return Contrasts(rows) if set(metrics) <= set(rows) else None
+
+
+def contrast_tasks(evidence: Evidence, claim: str, metric: str) -> dict[str, Score]:
+    """The rows of one metric of a claim, by task."""
+    return {
+        task: by_claim[claim]
+        for (measure, name, task), by_claim in evidence.diagnosis.rows.items()
+        if (measure, name) == (CONTRAST, metric) and claim in by_claim
+    }
+
+
+def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], margin: float = ALIKE, **of: object) -> Several:
+    """The facts of these metrics together; `of` is what `Several` takes."""
+    return Several({metric: Fact(rows[metric], margin) for metric in metrics}, **of)  # type: ignore[arg-type]
+
+
+def clipped(score: Score, least: float = -1.0, most: float = 1.0) -> Score:
+    """The row with its interval cut to what such a number can be, by default a correlation."""
+    low, high = score.low, score.high
+    return replace(score, low=low and max(least, low), high=high and min(most, high))
+
+
+def short_of(score: Score, whole: float) -> Score:
+    """What is left of a whole that falls short by so much."""
+    low, high = (None if end is None else whole - end for end in (score.high, score.low))
+    return replace(score, value=whole - score.value, low=low, high=high)
+
+
+def scaled(score: Score, factor: float) -> Score:
+    """The number in another unit; a negative factor turns its direction."""
+    if score.low is None or score.high is None:
+        return replace(score, value=factor * score.value)
+    low, high = sorted((factor * score.low, factor * score.high))
+    return replace(score, value=factor * score.value, low=low, high=high)

@@ -11,7 +11,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from layerwise.report.claims import PAPERS, Claim, Paper
+from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, Published
+from layerwise.report.claims.claim import NOT_MEASURED
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.plain_markdown import escaped
@@ -29,53 +30,50 @@ WHERE_ROWS_LIE = "--run"
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run as the page names it, and what became of every claim there: a tuple for each of `PAPERS`."""
+    """A run as the page names it, and what became of every claim there, by its key."""
 
     name: str
     manifest: Mapping[str, object]
-    claims: tuple[tuple[Claim, ...], ...]
+    claims: Mapping[str, Claim]
 
     @property
     def model(self) -> str:
         """The model that was measured."""
         return str(self.manifest.get("model") or "unnamed")
 
+    @property
+    def described(self) -> tuple[str, ...]:
+        """The run as a row of the table of runs."""
+        tokens = self.manifest.get("tokens")
+        return (
+            self.name,
+            self.model,
+            str(self.manifest["depth"] or ABSENT),
+            str(self.manifest.get("corpus") or "unnamed"),
+            f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
+            command_line(self.manifest.get("command")),
+        )
+
 
 def claims_page(runs: Sequence[ReportData]) -> str:
     """The page of the claims as Markdown, from the rows of `runs`; they are numbered in the order given."""
-    described = [_decided(f"{number}", data) for number, data in enumerate(runs, start=1)]
-    by_paper = [
-        (paper, list(zip(*(run.claims[index] for run in described), strict=True))) for index, paper in enumerate(PAPERS)
-    ]
+    decided = [_decided(f"{number}", data) for number, data in enumerate(runs, start=1)]
     sections = (
         "# What became of the published claims",
         INTRODUCTION,
         "## Runs",
-        Table(HEADINGS, tuple(_described(run) for run in described)).markdown(),
+        Table(HEADINGS, tuple(run.described for run in decided)).markdown(),
         "## Verdicts",
-        *(part for paper, claims in by_paper for part in _summary(paper, claims, described)),
-        *(part for paper, claims in by_paper for part in _paper(paper, claims, described)),
+        *(part for paper in PAPERS for part in _summary(paper, decided)),
+        *(part for paper in PAPERS for part in _paper(paper, decided)),
     )
     return "\n\n".join(sections) + "\n"
 
 
 def _decided(name: str, data: ReportData) -> _Run:
     evidence = Evidence.of(data)
-    claims = tuple(tuple(rule(evidence) for rule in paper.rules) for paper in PAPERS)
+    claims = {key: claim.decide(evidence) for key, claim in CLAIMS.items()}
     return _Run(name, {**data.manifest, "depth": evidence.depth}, claims)
-
-
-def _described(run: _Run) -> tuple[str, ...]:
-    manifest = run.manifest
-    tokens = manifest.get("tokens")
-    return (
-        run.name,
-        run.model,
-        str(manifest["depth"] or ABSENT),
-        str(manifest.get("corpus") or "unnamed"),
-        f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
-        command_line(manifest.get("command")),
-    )
 
 
 def command_line(words: object) -> str:
@@ -95,32 +93,36 @@ def command_line(words: object) -> str:
     return shlex.join(["layerwise", *kept])
 
 
-def _summary(paper: Paper, claims: Sequence[Sequence[Claim]], runs: Sequence[_Run]) -> tuple[str, str]:
+def _summary(paper: Paper, runs: Sequence[_Run]) -> tuple[str, str]:
     """The verdicts of a paper: a line a claim, a column a run."""
     lines = tuple(
-        (over_runs[0].name, *(ABSENT if each.verdict == "not measured" else each.verdict for each in over_runs))
-        for over_runs in claims
+        (
+            claim.name,
+            *(verdict.replace(NOT_MEASURED, ABSENT) for verdict in (run.claims[claim.key].verdict for run in runs)),
+        )
+        for claim in paper.claims
     )
     head = ("claim", *(f"{run.name}: {run.model}" for run in runs))
     return f"**{escaped(paper.title)}**", Table(head, lines).markdown()
 
 
-def _paper(paper: Paper, claims: Sequence[Sequence[Claim]], runs: Sequence[_Run]) -> tuple[str, ...]:
-    parts = (part for over_runs in claims for part in _claim(over_runs, runs))
+def _paper(paper: Paper, runs: Sequence[_Run]) -> tuple[str, ...]:
+    parts = (part for claim in paper.claims for part in _claim(claim, runs))
     return f"## {escaped(paper.title)}", f"{escaped(paper.citation)}.", *parts
 
 
-def _claim(over_runs: Sequence[Claim], runs: Sequence[_Run]) -> tuple[str, ...]:
-    """One claim as published, its rule, and a line for each run that measured it."""
-    published = over_runs[0].published
+def _claim(published: Published, runs: Sequence[_Run]) -> tuple[str, ...]:
+    """One claim as published, its rule, the paper's own number, and a line for each run that measured it."""
+    prose, decided = published.prose, {run.name: run.claims[published.key] for run in runs}
     body = tuple(
-        (run.name, claim.verdict, " ".join(part for part in (claim.figures, claim.why) if part))
-        for run, claim in zip(runs, over_runs, strict=True)
-        if claim.verdict != "not measured"
+        (name, claim.verdict, " ".join(part for part in (claim.figures, claim.why) if part))
+        for name, claim in decided.items()
+        if claim.verdict != NOT_MEASURED
     )
     return (
-        f"### {escaped(published.name)}",
-        f"{escaped(published.statement)} ({escaped(published.citation)})",
-        *((f"Rule: {escaped(published.rule)}",) if published.rule else ()),
-        Table(("run", "verdict", "figures"), body).markdown() if body else f"Not measured. {escaped(over_runs[0].why)}",
+        f"### {escaped(prose.name)}",
+        f"{escaped(prose.statement)} ({escaped(prose.citation)})",
+        f"Rule: {escaped(prose.rule)}",
+        *((f"The paper: {escaped(published.number)}.",) if published.number else ()),
+        Table(("run", "verdict", "figures"), body).markdown() if body else f"Not measured. {escaped(prose.needs)}",
     )

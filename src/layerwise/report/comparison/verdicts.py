@@ -33,7 +33,7 @@ from typing import Literal, TypeVar
 
 from scipy.special import stdtrit
 
-from layerwise.report.claims import PAPERS, Claim, Paper, Published, Rule, Verdict
+from layerwise.report.claims import PAPERS, Claim, Paper, Published, Verdict
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
@@ -89,7 +89,7 @@ def over_models(compared: Compared) -> ByPaper:
     models = {run.name: run.model for run in compared.runs}
     papers = []
     for paper in PAPERS:
-        claims = tuple(_over_models(rule, widened, models) for rule in paper.rules)
+        claims = tuple(_over_models(each, widened, models) for each in paper.claims)
         if any(claim.measured for claim in claims):
             papers.append((paper, claims))
     return tuple(papers)
@@ -105,15 +105,16 @@ def _levels(evidence: Evidence) -> Callable[[int], Evidence]:
     return at
 
 
-def _over_models(rule: Rule, levels: Mapping[str, Callable[[int], Evidence]], models: Mapping[str, str]) -> OverModels:
+def _over_models(
+    published: Published, levels: Mapping[str, Callable[[int], Evidence]], models: Mapping[str, str]
+) -> OverModels:
     """The claim over the models, each named by its runs that measured it."""
-    claims = {name: rule(evidence_at(1)) for name, evidence_at in levels.items()}
+    claims = {name: published.decide(evidence_at(1)) for name, evidence_at in levels.items()}
     verdicts = {
-        name: _verdict_at(rule, evidence_at)
+        name: _verdict_at(published, evidence_at)
         for name, evidence_at in levels.items()
         if claims[name].verdict != "not measured"
     }
-    published = next(iter(claims.values())).published
     by_model: dict[str, list[VerdictAt]] = defaultdict(list)
     for name, verdict in verdicts.items():
         by_model[models[name]].append(verdict)
@@ -134,8 +135,8 @@ def _over_models(rule: Rule, levels: Mapping[str, Callable[[int], Evidence]], mo
     )  # fmt: skip
 
 
-def _verdict_at(rule: Rule, evidence_at: Callable[[int], Evidence]) -> VerdictAt:
-    return cache(lambda comparisons: rule(evidence_at(comparisons)).verdict)
+def _verdict_at(published: Published, evidence_at: Callable[[int], Evidence]) -> VerdictAt:
+    return cache(lambda comparisons: published.decide(evidence_at(comparisons)).verdict)
 
 
 def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:

@@ -8,7 +8,7 @@ benchmarks, to fall faster than the others do on average, and not by less than a
 from __future__ import annotations
 
 from layerwise.report.claims.claim import Position, span
-from layerwise.report.claims.painters.benchmarks import EVERY, FASTER, factor, fragility
+from layerwise.report.claims.painters import EVERY, FASTER, factor, fragility
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding, Number
 from layerwise.report.page.wording import label, listed

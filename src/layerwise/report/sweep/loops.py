@@ -10,7 +10,7 @@ from statistics import fmean
 
 from layerwise.report.claims.claim import Position, span
 from layerwise.report.claims.contrasts import ALIKE, CONTRAST, OF_COSTS
-from layerwise.report.claims.painters.loops import LOOP_COUNT, PER_LAYER
+from layerwise.report.claims.painters import LOOP_COUNT, PER_LAYER
 from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between
@@ -57,14 +57,14 @@ def by_window(evidence: Evidence, metric: str) -> dict[int, Score]:
     scores = {}
     for (measure, name, task), by_claim in evidence.diagnosis.rows.items():
         match = _OF_WINDOW.fullmatch(name)
-        if match and (measure, task, match[1]) == (CONTRAST, "all", metric) and LOOP_COUNT.key in by_claim:
-            scores[int(match[2])] = by_claim[LOOP_COUNT.key]
+        if match and (measure, task, match[1]) == (CONTRAST, "all", metric) and LOOP_COUNT in by_claim:
+            scores[int(match[2])] = by_claim[LOOP_COUNT]
     return dict(sorted(scores.items()))
 
 
 def contrast_of_loops(evidence: Evidence, metric: str) -> Score | None:
     """A contrast of the claim that more layers take more loops."""
-    return evidence.diagnosis.score(CONTRAST, LOOP_COUNT.key, metric)
+    return evidence.diagnosis.score(CONTRAST, LOOP_COUNT, metric)
 
 
 def line(evidence: Evidence) -> tuple[float, float] | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from layerwise.report.claims.elc_bert.mixing import grammar, worth
-from layerwise.report.claims.elc_bert.pattern import alike, pattern
 from layerwise.results.rows import Score
 from report.claims.bars import (
     CONTRADICTED,
@@ -39,8 +37,8 @@ def turned(ends: Ends) -> Ends:
 def gains() -> Iterator[Case]:
     """A gain on the backbone and on weights that are held: 0.01 nats of a loss, half a point of accuracy."""
     for rule, own, held, margin, better in (
-        (worth, "masked_lm seconds", "masked_lm tokens", 0.01, turned),
-        (grammar, "pairs tokens", "pairs tokens", 0.005, lambda ends: ends),
+        ("worth", "masked_lm seconds", "masked_lm tokens", 0.01, turned),
+        ("grammar", "pairs tokens", "pairs tokens", 0.005, lambda ends: ends),
     ):
 
         def study(
@@ -74,7 +72,7 @@ def masses() -> Iterator[Case]:
 
     def case(name: str, verdict: str, equal: Ends = CLEAR, learned: Ends = CLEAR, right: Ends = GOOD) -> Case:
         rows = planted("pattern", {"above_equal": equal, "learned": learned}, "elc")
-        return Case(pattern, name, (*rows, *skilled("elc", right)), verdict)
+        return Case("pattern", name, (*rows, *skilled("elc", right)), verdict)
 
     for position, ends_of in around(0.05).items():
         for number, ends in enumerate(ends_of):
@@ -104,7 +102,7 @@ def agreements() -> Iterator[Case]:
             for task, (low, high) in ((BEYOND, beyond), ("seeds", raw))
             for row in agreement((low + high) / 2, (high - low) / 2 / 1.25, task)
         ]
-        return Case(alike, name, (*rows, *skilled("elc", right)), verdict)
+        return Case("alike", name, (*rows, *skilled("elc", right)), verdict)
 
     beyond = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
     raw = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": CONTRADICTED}
@@ -124,7 +122,7 @@ def test_every_bar_of_elc_bert_is_where_it_is(case: Case) -> None:
 
 def test_the_agreement_has_the_widened_band_and_stays_a_rank_correlation() -> None:
     rows = (*agreement(0.5, 0.2, BEYOND), *agreement(0.5, 2.0, "seeds"), *skilled("elc"))
-    said = claim_of(alike, rows, 12)
+    said = claim_of("alike", rows, 12)
     assert "+0.500 [+0.250, +0.750] beyond the start" in said.figures
     assert "+0.50 [−1.10, +0.90] above chance" in said.figures
     assert replace(said, figures="").verdict == SUPPORTED

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from layerwise.experiments.layer_weights_study.arms import difference_rows
-from layerwise.report.claims import Rule
-from layerwise.report.claims.elc_bert.mixing import grammar, worth
 from layerwise.results.rows import Score
-from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share, tells
 
 NOISE = 0.004
 """By how much trainings of one arm differ in nats, beside what the seed gives to all arms."""
@@ -47,43 +45,40 @@ def _study(
     return rows
 
 
-BOTH = [(worth, losses, 0.01, NOISE), (grammar, pairs, 0.005, 0.002)]
+BOTH = [("worth", losses, 0.01, NOISE), ("grammar", pairs, 0.005, 0.002)]
 
 
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("rule", "rows", "right"),
     [
-        (worth, losses(0.025, 0.025), "supported"),
-        (worth, losses(0.03, 0.03, seeds=8, skewed=True), "supported"),
-        (worth, losses(-0.03, 0.02), "contradicted"),
-        (worth, losses(-0.04, 0.02, skewed=True), "contradicted"),
-        (worth, losses(0.0, 0.0, noise=0.003), "explained by the null"),  # the backbone does as well
-        (worth, losses(0.03, 0.0, noise=0.003), "explained by the null"),  # held weights do as well
-        (worth, losses(0.012, 0.012, seeds=2), "not resolvable"),
-        (worth, losses(0.03, None), "not resolvable"),
-        (grammar, pairs(0.02, 0.02), "supported"),
-        (grammar, pairs(-0.02, 0.01), "contradicted"),
-        (grammar, pairs(0.0, 0.0, noise=0.001), "explained by the null"),
-        (grammar, pairs(0.02, 0.0, noise=0.001, seeds=8), "explained by the null"),
-        (grammar, pairs(0.006, 0.006, seeds=3, noise=0.01), "not resolvable"),
+        ("worth", losses(0.025, 0.025), "supported"),
+        ("worth", losses(0.03, 0.03, seeds=8, skewed=True), "supported"),
+        ("worth", losses(-0.03, 0.02), "contradicted"),
+        ("worth", losses(-0.04, 0.02, skewed=True), "contradicted"),
+        ("worth", losses(0.0, 0.0, noise=0.003), "explained by the null"),  # the backbone does as well
+        ("worth", losses(0.03, 0.0, noise=0.003), "explained by the null"),  # held weights do as well
+        ("worth", losses(0.012, 0.012, seeds=2), "not resolvable"),
+        ("worth", losses(0.03, None), "not resolvable"),
+        ("grammar", pairs(0.02, 0.02), "supported"),
+        ("grammar", pairs(-0.02, 0.01), "contradicted"),
+        ("grammar", pairs(0.0, 0.0, noise=0.001), "explained by the null"),
+        ("grammar", pairs(0.02, 0.0, noise=0.001, seeds=8), "explained by the null"),
+        ("grammar", pairs(0.006, 0.006, seeds=3, noise=0.01), "not resolvable"),
     ],
 )
-def test_every_verdict_is_the_right_one(rule: Rule, rows: Truth, right: str) -> None:
-    counts = concluded(rule, rows, 12)
-    for verdict in {"supported", "contradicted", "explained by the null"} - {right}:
-        assert share(counts, verdict) <= WRONG, counts
-    assert share(counts, right) >= POWER, counts
+def test_every_verdict_is_the_right_one(rule: str, rows: Truth, right: str) -> None:
+    tells(rule, rows, 12, right)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("skewed", [False, True])
 def test_at_the_edge_nothing_is_concluded_too_often(skewed: bool) -> None:
     """No gain at all is never support, and a gain that just counts is never nothing."""
-    assert share(concluded(worth, losses(0.0, 0.03, skewed=skewed), 12), "supported", "contradicted") <= WRONG
-    just = concluded(worth, losses(0.01, 0.03, noise=0.002, skewed=skewed), 12)
+    assert share(concluded("worth", losses(0.0, 0.03, skewed=skewed), 12), "supported", "contradicted") <= WRONG
+    just = concluded("worth", losses(0.01, 0.03, noise=0.002, skewed=skewed), 12)
     assert share(just, "explained by the null", "contradicted") <= WRONG
-    held = concluded(worth, losses(0.03, 0.01, noise=0.002, skewed=skewed), 12)
+    held = concluded("worth", losses(0.03, 0.01, noise=0.002, skewed=skewed), 12)
     assert share(held, "explained by the null", "contradicted") <= WRONG
 
 
@@ -91,7 +86,7 @@ def test_at_the_edge_nothing_is_concluded_too_often(skewed: bool) -> None:
 @pytest.mark.parametrize("seeds", [3, 8])
 @pytest.mark.parametrize(("rule", "study", "margin", "noise"), BOTH)
 def test_a_gain_of_the_printed_resolution_is_seen(
-    rule: Rule, study: object, margin: float, noise: float, seeds: int
+    rule: str, study: object, margin: float, noise: float, seeds: int
 ) -> None:
     assert callable(study)
     rows = [
@@ -103,7 +98,7 @@ def test_a_gain_of_the_printed_resolution_is_seen(
 
 def test_time_decides_and_not_steps() -> None:
     steps = [score for score in losses(0.03, 0.03)(0) if score.task != "masked_lm seconds"]
-    assert claim_of(worth, steps, 12).verdict == "not measured"
-    found = claim_of(worth, losses(0.025, 0.025)(0), 12)
+    assert claim_of("worth", steps, 12).verdict == "not measured"
+    found = claim_of("worth", losses(0.025, 0.025)(0), 12)
     assert "nats" in found.power
     assert "5 seeds" in found.figures

@@ -10,9 +10,8 @@ import pytest
 from layerwise.measure.contrasts.mixture import pattern as mass
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores
 from layerwise.models.elc.variants import first_weights
-from layerwise.report.claims.elc_bert.pattern import alike, pattern
 from layerwise.results.rows import Score
-from report.claims.truths import NEAR_THE_BAR, POWER, WRONG, Truth, concluded, share
+from report.claims.truths import NEAR_THE_BAR, POWER, WRONG, Truth, concluded, share, tells
 
 DEPTH = 12
 BIASED, EQUAL = "biased", "zero"
@@ -73,10 +72,7 @@ def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
     ],
 )
 def test_the_pattern_is_beside_bound_the_start(rows: Truth, right: str) -> None:
-    counts = concluded(pattern, rows, DEPTH)
-    for verdict in {"supported", "contradicted", "explained by the null"} - {right}:
-        assert share(counts, verdict) <= WRONG, counts
-    assert share(counts, right) >= POWER, counts
+    tells("pattern", rows, DEPTH, right)
 
 
 @pytest.mark.nightly
@@ -90,16 +86,13 @@ def test_the_pattern_is_beside_bound_the_start(rows: Truth, right: str) -> None:
     ],
 )
 def test_seeds_are_alike_beyond_their_start_or_not(rows: Truth, right: str) -> None:
-    counts = concluded(alike, rows, DEPTH)
-    for verdict in {"supported", "contradicted", "explained by the null"} - {right}:
-        assert share(counts, verdict) <= WRONG, counts
-    assert share(counts, right) >= POWER, counts
+    tells("alike", rows, DEPTH, right)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
-    counts = concluded(alike, agreements(BIASED, 0.0, seeds), DEPTH)
+    counts = concluded("alike", agreements(BIASED, 0.0, seeds), DEPTH)
     assert share(counts, "supported") <= WRONG, counts
     assert share(counts, "not resolvable") >= (POWER if seeds < 5 else 0.0), counts
 
@@ -107,6 +100,6 @@ def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
 @pytest.mark.nightly
 def test_an_agreement_that_just_counts_is_seen_and_never_called_nothing() -> None:
     """The pattern that is shared makes a rank correlation of 0.2, which is the margin and the printed resolution."""
-    counts = concluded(alike, agreements(BIASED, 0.24), DEPTH)
+    counts = concluded("alike", agreements(BIASED, 0.24), DEPTH)
     assert share(counts, "explained by the null", "contradicted") <= WRONG, counts
     assert share(counts, "supported") >= 0.7, counts

@@ -5,17 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import sqrt
 
-from layerwise.report.claims.heterogeneity.accumulation import accumulation, joint_manipulation
-from layerwise.report.claims.heterogeneity.agreement import agreement
-from layerwise.report.claims.heterogeneity.growth import growth_cost, growth_loss, growth_time
-from layerwise.report.claims.heterogeneity.importance_range import importance_range
-from layerwise.report.claims.heterogeneity.joint_collapse import joint_collapse
-from layerwise.report.claims.heterogeneity.layers import anti_layers, core
-from layerwise.report.claims.heterogeneity.predictability import predictability
-from layerwise.report.claims.heterogeneity.recovery import recovery
-from layerwise.report.claims.heterogeneity.redundant_sets import redundant_sets
-from layerwise.report.claims.heterogeneity.scaling import scaling
-from layerwise.report.claims.heterogeneity.weights import oscillation, universal_oscillation
 from layerwise.results.rows import Score
 from report.claims.bars import (
     CONTRADICTED,
@@ -30,6 +19,7 @@ from report.claims.bars import (
     Rows,
     around,
     beside,
+    each,
     parametrized,
     planted,
     varied,
@@ -46,22 +36,22 @@ def together() -> Iterator[Case]:
     """Layers that are changed or left out together."""
     joint: Rows = {"joint": (1.5, 2.5), "beyond_singles": CLEAR, "beyond_noise": CLEAR, "layers": 9.0}
     collapse = {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}
-    yield from varied(joint_collapse, "joint_collapse", joint, "joint", beside(1.0), collapse)
+    yield from varied("joint_collapse", joint, "joint", beside(1.0), collapse)
     for share in ("beyond_singles", "beyond_noise"):
-        yield from varied(joint_collapse, "joint_collapse", joint, share, around(0.2), BESIDE_NULL)
+        yield from varied("joint_collapse", joint, share, around(0.2), BESIDE_NULL)
 
     sets: Rows = {"joint": 0.1, "spared": CLEAR, "layers": 3.0, "singles": 0.1}
     less = {**sets, "joint": (-0.1, 0.1)}
     dropped = {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN}
-    yield from varied(redundant_sets, "redundant_sets", sets, "joint", beside(0.2), dropped)
-    yield from varied(redundant_sets, "redundant_sets", less, "spared", around(0.05), BESIDE_NULL)
+    yield from varied("redundant_sets", sets, "joint", beside(0.2), dropped)
+    yield from varied("redundant_sets", less, "spared", around(0.05), BESIDE_NULL)
 
     for position, verdict in EITHER.items():
         for number, ends in enumerate(around(0.2)[position]):
             rows = planted(
                 "error_accumulation", {"joint": 1.0, "singles": 0.5, "share": ends, "layers": 5.0}, "set:0-4"
             )
-            yield Case(accumulation, f"share {position} {number}", rows, verdict)
+            yield Case("error_accumulation", f"share {position} {number}", rows, verdict)
 
 
 def sized(scaled: Ends = (0.0, 0.1), equal: Ends = CLEAR, unequal: Ends = CLEAR) -> tuple[Score, ...]:
@@ -76,33 +66,41 @@ def sized(scaled: Ends = (0.0, 0.1), equal: Ends = CLEAR, unequal: Ends = CLEAR)
 def strategies() -> Iterator[Case]:
     """Scaling beside the other strategies, at one size and at their own."""
     rows: Rows = {"equal:noise": CLEAR, "equal:zero": CLEAR, "unequal:noise": CLEAR, "unequal:zero": CLEAR}
-    yield from varied(scaling, "scaling", rows, "equal:noise", around(0.01), BESIDE_NULL)
+    yield from varied("scaling", rows, "equal:noise", around(0.01), BESIDE_NULL)
     mild = {**rows, "equal:noise": SAME}
     favours = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
-    yield from varied(scaling, "scaling", mild, "unequal:noise", around(0.01), favours)
+    yield from varied("scaling", mild, "unequal:noise", around(0.01), favours)
 
-    for position, verdict in {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN}.items():
-        for number, ends in enumerate(beside(0.2)[position]):
-            yield Case(joint_manipulation, f"scale {position} {number}", sized(ends), verdict)
+    yield from each(
+        "joint_manipulation",
+        "scale",
+        beside(0.2),
+        {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN},
+        lambda ends: sized(ends),
+    )
     for position, ends_of in around(0.05).items():
         for number, ends in enumerate(ends_of):
             name = f"{position} {number}"
-            yield Case(joint_manipulation, f"equal {name}", sized(equal=ends), BESIDE_NULL[position])
-            yield Case(joint_manipulation, f"unequal {name}", sized(equal=SAME, unequal=ends), favours[position])
+            yield Case("joint_manipulation", f"equal {name}", sized(equal=ends), BESIDE_NULL[position])
+            yield Case("joint_manipulation", f"unequal {name}", sized(equal=SAME, unequal=ends), favours[position])
 
 
 def single_layers() -> Iterator[Case]:
     """A core, layers that do harm, and the range of what layers matter."""
-    for position, verdict in {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}.items():
-        for number, ends in enumerate(beside(0.0)[position]):
-            yield Case(core, f"skip {position} {number}", planted("core", {"skip_excess": ends}, "3-4"), verdict)
+    yield from each(
+        "core",
+        "skip",
+        beside(0.0),
+        {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN},
+        lambda ends: planted("core", {"skip_excess": ends}, "3-4"),
+    )
     # Only where the published damage shows a core, and random weights of the same norm nearly do, is it the damage.
     for average, random in ((NEAR, -NEAR), (-NEAR, -NEAR), (NEAR, NEAR)):
         rows: Rows = {
             "skip_excess": (-0.5, -NEAR), "average_excess": (average, FAR), "average_over_random": (-FAR, random),
         }  # fmt: skip
         verdict = NULL if average > 0 > random else CONTRADICTED
-        yield Case(core, f"damage {average:g} {random:g}", planted("core", rows, "3-4"), verdict)
+        yield Case("core", f"damage {average:g} {random:g}", planted("core", rows, "3-4"), verdict)
 
     for low, naive, verdict in (
         (-0.006 + NEAR, 0.001, CONTRADICTED),
@@ -113,10 +111,10 @@ def single_layers() -> Iterator[Case]:
     ):
         judged = [Score("verdict", str(layer), "all", "no_effect", 0.0, low, 0.01) for layer in range(12)]
         skipped = Score("ablation", "3", "all", "skip", -0.001, -0.002, naive)
-        yield Case(anti_layers, f"low {low:g} {naive:g}", (*judged, skipped), verdict)
+        yield Case("anti_layers", f"low {low:g} {naive:g}", (*judged, skipped), verdict)
     harmful = Score("verdict", "3", "all", "harmful", -0.01, -0.02, -0.001)
-    yield Case(anti_layers, "harmful", (harmful,), SUPPORTED)
-    yield Case(anti_layers, "an effect is no verdict", (skipped,), UNMEASURED)
+    yield Case("anti_layers", "harmful", (harmful,), SUPPORTED)
+    yield Case("anti_layers", "an effect is no verdict", (skipped,), UNMEASURED)
 
     # The published range counts as it is for the null, and with its whole interval against the claim.
     for own, published, verdict in (
@@ -129,7 +127,7 @@ def single_layers() -> Iterator[Case]:
         ((1.0, 2 - NEAR), (1.0, 2 + NEAR), OPEN),
     ):
         rows = {"range": own, "published": published}
-        yield Case(importance_range, f"{own} {published}", planted("importance_range", rows), verdict)
+        yield Case("importance_range", f"{own} {published}", planted("importance_range", rows), verdict)
 
 
 def scored(measure: str, rows: Mapping[str, Ends | float], subject: str, task: str = "all") -> tuple[Score, ...]:
@@ -139,10 +137,10 @@ def scored(measure: str, rows: Mapping[str, Ends | float], subject: str, task: s
 def correlations() -> Iterator[Case]:
     """Rank correlations of metrics and of recovery, and of successive differences of weights."""
     rows: Rows = {"apart": CLEAR, "together": CLEAR, "layers": 12.0}
-    yield from varied(agreement, "agreement", rows, "apart", around(0.3), BESIDE_NULL)
+    yield from varied("agreement", rows, "apart", around(0.3), BESIDE_NULL)
     alone = {**rows, "apart": SAME}
     damage = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
-    yield from varied(agreement, "agreement", alone, "together", around(0.3), damage)
+    yield from varied("agreement", alone, "together", around(0.3), damage)
 
     def recovered(published: Ends, among: Ends) -> tuple[Score, ...]:
         return (
@@ -155,15 +153,15 @@ def correlations() -> Iterator[Case]:
         null = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}[position]
         for number, ends in enumerate(ends_of):
             name = f"{position} {number}"
-            yield Case(recovery, f"among {name}", recovered(CLEAR, ends), BESIDE_NULL[position])
-            yield Case(recovery, f"published {name}", recovered(ends, CLEAR), published)
-            yield Case(recovery, f"published beside none {name}", recovered(ends, SAME), null)
+            yield Case("recovery", f"among {name}", recovered(CLEAR, ends), BESIDE_NULL[position])
+            yield Case("recovery", f"published {name}", recovered(ends, CLEAR), published)
+            yield Case("recovery", f"published beside none {name}", recovered(ends, SAME), null)
 
     lag = {"below": SUPPORTED, "within": NULL, "above": CONTRADICTED, "open": OPEN}
     for position, ends_of in around(0.1).items():
         for number, ends in enumerate(ends_of):
             rows = {"unresolved": ends, "correlation": -0.5}
-            yield Case(oscillation, f"{position} {number}", scored("deltas", rows, "1"), lag[position])
+            yield Case("oscillation", f"{position} {number}", scored("deltas", rows, "1"), lag[position])
 
 
 def narrowed(end: float, way: float, types: int) -> Ends:
@@ -184,7 +182,7 @@ def types() -> Iterator[Case]:
                 for number, each in enumerate(ends)
                 for row in scored("deltas", {"unresolved": each, "correlation": -0.5}, "1", f"type{number}")
             ]
-            return Case(universal_oscillation, f"{name} of {count}", tuple(rows), verdict)
+            return Case("universal_oscillation", f"{name} of {count}", tuple(rows), verdict)
 
         yield case("below", SUPPORTED, narrowed(-NEAR, 1.0, count), usual["below"])
         yield case("not below", OPEN, narrowed(NEAR, 1.0, count), usual["below"])
@@ -214,7 +212,7 @@ def predictions() -> Iterator[Case]:
     held, twin = "heldout_rows_r2", "heldout_rows_r2@random_twin"
 
     def case(name: str, verdict: str, **rows: Ends) -> Case:
-        return Case(predictability, name, r_squared(**rows), verdict)
+        return Case("predictability", name, r_squared(**rows), verdict)
 
     above, at = threefold(0.5 + NEAR, -1.0), threefold(0.5 - NEAR, -1.0)
     below, nearly = threefold(0.5 - NEAR, 1.0), threefold(0.5 + NEAR, 1.0)
@@ -251,9 +249,9 @@ def grown(rows: Mapping[str, Ends], task: str = "tokens", learned: Ends = (3.0, 
 def headlines() -> Iterator[Case]:
     """A figure is reached by an interval that holds it and lies above half of it, or its root for a ratio of losses."""
     for rule, metric, task, figure, least in (
-        (growth_cost, "saving", "flops", 0.54, 0.27),
-        (growth_loss, "loss_ratio", "tokens", 4.7, sqrt(4.7)),
-        (growth_time, "time_saved", "tokens", 0.13, 0.065),
+        ("growth_cost", "saving", "flops", 0.54, 0.27),
+        ("growth_loss", "loss_ratio", "tokens", 4.7, sqrt(4.7)),
+        ("growth_time", "time_saved", "tokens", 0.13, 0.065),
     ):
         for name, verdict, ends in (
             ("below", CONTRADICTED, (least + NEAR, figure - NEAR)),

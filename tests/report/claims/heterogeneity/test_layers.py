@@ -13,10 +13,9 @@ from layerwise.measure.contrasts.layers import core_ranges
 from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.stats.verdicts import verdicts
 from layerwise.plan import Plan
-from layerwise.report.claims.heterogeneity.layers import anti_layers, core
 from layerwise.results.rows import Loss, Score
 from measure.simulated import SimulatedModel
-from report.claims.truths import POWER, RUNS, WRONG, Truth, claim_of, concluded, ends_right, share
+from report.claims.truths import POWER, RUNS, Truth, claim_of, concluded, ends_right, share, tells
 
 DEPTH = 30
 RANGE = range(8, 12)
@@ -76,7 +75,7 @@ CORES: dict[str, tuple[Truth, set[str]]] = {
 def test_core_layers_are_judged_right(kind: str) -> None:
     truth, wrong = CORES[kind]
     right = {"true": "supported", "false": "contradicted", "null": "explained by the null", "underpowered": None}[kind]
-    ends_right(core, truth, DEPTH, wrong, right)
+    ends_right("core", truth, DEPTH, wrong, right)
 
 
 @pytest.mark.nightly
@@ -90,18 +89,18 @@ def test_a_core_of_the_printed_resolution_is_found() -> None:
         if score.task == "8-11"
     ]
     truth = partial(damaged, skip=effects(2 * rest + float(np.median(limits)), rest), noise=noise)
-    assert share(concluded(core, truth, DEPTH), "supported") >= POWER
+    tells("core", truth, DEPTH, "supported")
 
 
 def test_one_core_one_dominant_layer_and_no_core() -> None:
-    found = [claim_of(core, CORES[kind][0](0), DEPTH) for kind in ("true", "false", "null")]
+    found = [claim_of("core", CORES[kind][0](0), DEPTH) for kind in ("true", "false", "null")]
     assert [claim.verdict for claim in found] == ["supported", "contradicted", "explained by the null"]
     assert "At layers 8–11 skipping a layer costs" in found[0].figures
-    assert claim_of(core, damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
+    assert claim_of("core", damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
     lone = effects(0.1, 0.1)
     lone[9] = 5.0
-    assert claim_of(core, damaged(0, skip=lone), DEPTH).verdict == "contradicted"
-    assert claim_of(core, [], DEPTH).verdict == "not measured"
+    assert claim_of("core", damaged(0, skip=lone), DEPTH).verdict == "contradicted"
+    assert claim_of("core", [], DEPTH).verdict == "not measured"
 
 
 @pytest.mark.parametrize("depth", [4, 6, 12, 30, 48])
@@ -148,10 +147,6 @@ HARM: dict[str, tuple[Truth, set[str]]] = {
 @pytest.mark.parametrize("kind", HARM)
 def test_anti_layers_are_judged_right(kind: str) -> None:
     truth, wrong = HARM[kind]
-    found = concluded(anti_layers, truth, 12)
-    print(kind, found)
-    assert share(found, *wrong) <= WRONG
-    if kind in ("true", "false"):
-        assert share(found, {"true": "supported", "false": "contradicted"}[kind]) >= POWER
+    ends_right("anti_layers", truth, 12, wrong, {"true": "supported", "false": "contradicted"}.get(kind))
     if kind == "null":
-        assert share(found, "contradicted", "explained by the null") >= POWER
+        assert share(concluded("anti_layers", truth, 12), "contradicted", "explained by the null") >= POWER

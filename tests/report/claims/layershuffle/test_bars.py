@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from layerwise.report.claims.layershuffle.merging import merging
-from layerwise.report.claims.layershuffle.positions import position_informed, positions
-from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
-from layerwise.report.claims.layershuffle.switching_off import switching_off
 from layerwise.results.rows import Score
 from report.claims.bars import (
     CONTRADICTED,
@@ -42,41 +38,41 @@ PROBES = ("above", "open", "below")
 def trainings() -> Iterator[Case]:
     """Random order, collapse and pruning, beside one arm trained in order or two."""
     cheap: Rows = {"cost": (0.1, 0.2), "gain_above@baseline": GOOD, "gain_above@sequential": GOOD}
-    yield from varied(trained_order, "trained_order", cheap, "cost", beside(0.25), WRONG_SIDE, LEARNED)
+    yield from varied("trained_order", cheap, "cost", beside(0.25), WRONG_SIDE, LEARNED)
     gain = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
     for null in ("baseline", "sequential"):
-        yield from varied(trained_order, "trained_order", cheap, f"gain_above@{null}", around(0.05), gain, LEARNED)
+        yield from varied("trained_order", cheap, f"gain_above@{null}", around(0.05), gain, LEARNED)
 
     spared: Rows = {"lost": (0.3, 0.4), "spared_above@baseline": GOOD, "spared_above@sequential": GOOD}
     for null in ("baseline", "sequential"):
-        yield from varied(pruning, "pruning", spared, f"spared_above@{null}", around(0.1), gain, LEARNED)
+        yield from varied("pruning", spared, f"spared_above@{null}", around(0.1), gain, LEARNED)
 
     for position, verdict in NOT_LEARNED.items():
         for number, ends in enumerate(beside(0.05)[position]):
             skill = planted("collapse", {"in_order": ends, "random_order": (0.0, 0.02)})
             name = f"in order {position} {number}"
-            yield Case(trained_order, name, (*planted("trained_order", cheap), *skill), verdict)
-            yield Case(pruning, name, (*planted("pruning", spared), *skill), verdict)
-            yield Case(collapse, name, skill, verdict)
+            yield Case("trained_order", name, (*planted("trained_order", cheap), *skill), verdict)
+            yield Case("pruning", name, (*planted("pruning", spared), *skill), verdict)
+            yield Case("collapse", name, skill, verdict)
             # What looks contradicted is not, where nothing has learned.
             dear = planted("trained_order", {**cheap, "cost": (0.3, 0.4)})
             turned = CONTRADICTED if verdict == SUPPORTED else OPEN
-            yield Case(trained_order, f"dear {name}", (*dear, *skill), turned)
-    yield Case(trained_order, "no baseline in order", planted("trained_order", cheap), OPEN)
+            yield Case("trained_order", f"dear {name}", (*dear, *skill), turned)
+    yield Case("trained_order", "no baseline in order", planted("trained_order", cheap), OPEN)
     kept: Rows = {"in_order": GOOD, "random_order": GOOD}
-    yield from varied(collapse, "collapse", kept, "random_order", beside(0.05), WRONG_SIDE)
+    yield from varied("collapse", kept, "random_order", beside(0.05), WRONG_SIDE)
 
 
 def merged() -> Iterator[Case]:
     """A loss of five points, of models that have something to lose."""
     rows: Rows = {"loss": (0.0, 0.01), "loss@baseline": (0.2, 0.3), "skill": GOOD, "skill@baseline": GOOD}
-    yield from varied(merging, "merging", rows, "loss", beside(0.05), WRONG_SIDE)
+    yield from varied("merging", rows, "loss", beside(0.05), WRONG_SIDE)
     rival = {"above": SUPPORTED, "below": NULL, "open": OPEN}
-    yield from varied(merging, "merging", rows, "loss@baseline", beside(0.05), rival)
+    yield from varied("merging", rows, "loss@baseline", beside(0.05), rival)
     for skill in ("skill", "skill@baseline"):
-        yield from varied(merging, "merging", rows, skill, beside(0.05), NOT_LEARNED)
+        yield from varied("merging", rows, skill, beside(0.05), NOT_LEARNED)
     alone = {metric: ends for metric, ends in rows.items() if "@" not in metric}
-    yield Case(merging, "no null", planted("merging", alone), OPEN)
+    yield Case("merging", "no null", planted("merging", alone), OPEN)
 
 
 def informed() -> Iterator[Case]:
@@ -85,7 +81,7 @@ def informed() -> Iterator[Case]:
         for number, ends in enumerate(beside(0.05)[position]):
             rows = planted("position_informed", {"random_order": ends})
             gain = planted("position_informed", {"gain": (-0.01, 0.01)}, "layershuffle-predict")
-            yield Case(position_informed, f"skill {position} {number}", (*rows, *gain), verdict)
+            yield Case("position_informed", f"skill {position} {number}", (*rows, *gain), verdict)
     gains = [
         ((-0.03 + NEAR, 0.03 - NEAR), SUPPORTED), ((-0.03 - NEAR, 0.03 - NEAR), OPEN), ((0.0, 0.03 + NEAR), OPEN),
         ((0.03 + NEAR, FAR), CONTRADICTED), ((-FAR, -0.03 - NEAR), CONTRADICTED), ((0.03 - NEAR, FAR), OPEN),
@@ -93,7 +89,7 @@ def informed() -> Iterator[Case]:
     for arm in ("layershuffle-predict", "layershuffle-position"):
         for ends, verdict in gains:
             rows = planted("position_informed", {"gain": ends}, arm)
-            yield Case(position_informed, f"{arm} {ends}", (*SHUFFLED, *rows), verdict)
+            yield Case("position_informed", f"{arm} {ends}", (*SHUFFLED, *rows), verdict)
 
 
 def predicted() -> Iterator[Case]:
@@ -103,18 +99,18 @@ def predicted() -> Iterator[Case]:
     inside = {position: list(beside(0.02)[position]) for position in short}
     inside["above"] = [(0.02 + NEAR, 0.5)]
     inside["open"] = [(0.02 - NEAR, 0.5), (-0.01, 0.02 + NEAR)]
-    yield from varied(positions, "positions", rows, "short", inside, short)
+    yield from varied("positions", rows, "short", inside, short)
     # All probes fall short, or one reaches it, or one is open: every pair of them.
     where = {"above": (0.02 + NEAR, FAR), "below": (-FAR, 0.02 - NEAR), "open": (0.02 - NEAR, FAR)}
     for first in PROBES:
         for other in PROBES:
             pair = {"short@baseline": where[first], "short@sequential": where[other]}
             verdict = NULL if "below" in (first, other) else SUPPORTED if first == other == "above" else OPEN
-            yield Case(positions, f"probes {first} {other}", planted("positions", {**rows, **pair}), verdict)
+            yield Case("positions", f"probes {first} {other}", planted("positions", {**rows, **pair}), verdict)
     # Of 12 layers a guess is right in a twelfth of the cases; six steps of training showed no more.
     for chance, verdict in ((1 / 12 + NEAR, CONTRADICTED), (1 / 12 - NEAR, OPEN)):
         ends = (0.5, 0.9999 - chance)
-        yield Case(positions, f"chance {verdict}", planted("positions", {**rows, "short": ends}), verdict)
+        yield Case("positions", f"chance {verdict}", planted("positions", {**rows, "short": ends}), verdict)
 
 
 def quiet() -> Iterator[Case]:
@@ -126,7 +122,7 @@ def quiet() -> Iterator[Case]:
         return (*(replace(row, p=p) if row.metric == "relation" else row for row in own), *SHUFFLED)
 
     def case(name: str, verdict: str, p: float | None = 0.01, **more: Ends) -> Case:
-        return Case(switching_off, name, with_p(p, **more), verdict)
+        return Case("switching_off", name, with_p(p, **more), verdict)
 
     yield from (case("p below", SUPPORTED, 0.05 - NEAR), case("p above", OPEN, 0.05 + NEAR), case("no p", OPEN, None))
     for position, verdict in {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}.items():
@@ -143,7 +139,7 @@ def quiet() -> Iterator[Case]:
         for number, ends in enumerate(beside(0.05)[position]):
             skill = planted("position_informed", {"random_order": ends})
             own = tuple(row for row in with_p(0.01) if row.subject == "switching_off")
-            yield Case(switching_off, f"skill {position} {number}", (*own, *skill), verdict)
+            yield Case("switching_off", f"skill {position} {number}", (*own, *skill), verdict)
 
 
 @parametrized([*trainings(), *merged(), *informed(), *predicted(), *quiet()])
@@ -153,13 +149,13 @@ def test_every_bar_of_layershuffle_is_where_it_is(case: Case) -> None:
 
 def test_no_interval_leaves_what_a_number_can_be() -> None:
     """Two seeds once gave "right in 9.11 [-26.54, 44.76] % of the cases" and rank correlations beyond -1 and 1."""
-    six_steps = claim_of(positions, planted("positions", {"short": (0.9999 - 0.4476, 0.9999 + 0.2654)}), 12)
+    six_steps = claim_of("positions", planted("positions", {"short": (0.9999 - 0.4476, 0.9999 + 0.2654)}), 12)
     assert "Layers are right in 9.11 [0.00, 44.76] % of the cases" in six_steps.figures
     assert six_steps.verdict == OPEN
     assert "what has not learned decides nothing" in six_steps.why
     relations = planted(
         "switching_off", {"relation": (-1.7, 0.9), "above_other_layers": GOOD, "relation@baseline": (-3.0, 3.0)}
     )
-    said = claim_of(switching_off, (*relations, *SHUFFLED), 12).figures
+    said = claim_of("switching_off", (*relations, *SHUFFLED), 12).figures
     assert "is worth at −0.40 [−1.00, 0.90]," in said
     assert "the baseline 0.00 [−1.00, 1.00]." in said

@@ -10,9 +10,8 @@ import pytest
 
 from layerwise.measure.contrasts.positions import positions, shortfall
 from layerwise.measure.interventions.survey import Survey
-from layerwise.report.claims.layershuffle.positions import positions as rule
 from layerwise.results.rows import Score
-from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+from report.claims.truths import Truth, claim_of, seldom, tells
 
 DEPTH = 12
 
@@ -57,25 +56,20 @@ def truth(told: float, probed: float | None, seeds: int = 3, images: int = 960, 
     ],
 )
 def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
-    counts = concluded(rule, rows, DEPTH)
-    for verdict in {"supported", "contradicted", "explained by the null"} - {right}:
-        assert share(counts, verdict) <= WRONG, counts
-    assert share(counts, right) >= POWER, counts
+    tells("positions", rows, DEPTH, right)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [3, 8])
 def test_at_the_edge_it_is_neither_there_nor_short(seeds: int) -> None:
-    counts = concluded(rule, truth(0.9799, 0.6, seeds), DEPTH)
-    assert share(counts, "supported") <= WRONG
-    assert share(counts, "contradicted") <= WRONG
+    seldom("positions", truth(0.9799, 0.6, seeds), DEPTH, "supported", "contradicted")
 
 
 @pytest.mark.nightly
 def test_a_shortfall_of_the_printed_resolution_is_seen() -> None:
     found = [next(iter(truth(0.96, 0.6)(run))).mde for run in range(40)]
     seen = fmean(mde for mde in found if mde is not None)
-    assert share(concluded(rule, truth(0.9799 - seen, 0.6), DEPTH), "contradicted") >= POWER
+    tells("positions", truth(0.9799 - seen, 0.6), DEPTH, "contradicted")
 
 
 def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
@@ -89,4 +83,4 @@ def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
 def test_an_old_survey_has_no_batches_and_no_interval() -> None:
     sums = {position: np.array([[99.0], [100.0]]) for position in range(DEPTH)}
     rows = positions({"layershuffle-predict": {n: Survey(DEPTH, {}, positions=sums) for n in range(3)}})
-    assert claim_of(rule, rows, DEPTH).verdict == "not resolvable"
+    assert claim_of("positions", rows, DEPTH).verdict == "not resolvable"

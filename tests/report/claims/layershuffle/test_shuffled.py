@@ -8,9 +8,7 @@ from statistics import fmean
 import pytest
 
 from layerwise.measure.contrasts.shuffled import shuffled
-from layerwise.report.claims import Rule, Verdict
-from layerwise.report.claims.layershuffle.positions import position_informed
-from layerwise.report.claims.layershuffle.shuffled import collapse, pruning, trained_order
+from layerwise.report.claims import Verdict
 from layerwise.results.rows import Score
 from report.claims.trainings import Arms, World
 from report.claims.truths import NEAR_THE_BAR, POWER, WRONG, Truth, claim_of, concluded, ends_right, share
@@ -56,58 +54,58 @@ SKEWED = World(skewed=True, spread=0.02)
 EIGHT = World(seeds=8, swing=0.03)
 
 TRUE = [
-    (trained_order, truth(trained())),
-    (trained_order, truth(trained(sequential=0.13), SKEWED)),
-    (collapse, truth(trained(baseline=0.105))),
-    (collapse, truth(trained(baseline=0.11), EIGHT)),
-    (pruning, truth(declining(0.3, 0.8))),
-    (pruning, truth(declining(0.3, 0.9), SKEWED)),
+    ("trained_order", truth(trained())),
+    ("trained_order", truth(trained(sequential=0.13), SKEWED)),
+    ("collapse", truth(trained(baseline=0.105))),
+    ("collapse", truth(trained(baseline=0.11), EIGHT)),
+    ("pruning", truth(declining(0.3, 0.8))),
+    ("pruning", truth(declining(0.3, 0.9), SKEWED)),
     pytest.param(
-        position_informed,
+        "position_informed",
         truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004)),
         marks=NEAR_THE_BAR,
     ),
 ]
 FALSE = [
-    (trained_order, truth(trained(0.4))),
-    (trained_order, truth(trained(0.6, 0.75))),  # training in order keeps more
-    (collapse, truth(trained(baseline=0.3))),
-    (collapse, truth(trained(baseline=0.35), SKEWED)),
-    (pruning, truth(declining(0.7, 0.2))),
-    (position_informed, truth(trained(layershuffle_position=0.70), World(8))),
-    (position_informed, truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8))),
+    ("trained_order", truth(trained(0.4))),
+    ("trained_order", truth(trained(0.6, 0.75))),  # training in order keeps more
+    ("collapse", truth(trained(baseline=0.3))),
+    ("collapse", truth(trained(baseline=0.35), SKEWED)),
+    ("pruning", truth(declining(0.7, 0.2))),
+    ("position_informed", truth(trained(layershuffle_position=0.70), World(8))),
+    ("position_informed", truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8))),
 ]
 NULL = [
-    (trained_order, truth(trained(0.7, 0.7), World(8))),
-    (trained_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))),
-    (pruning, truth(declining(0.4, 0.4), World(8))),
+    ("trained_order", truth(trained(0.7, 0.7), World(8))),
+    ("trained_order", truth(trained(0.7, 0.2, sequential=0.7), World(8))),
+    ("pruning", truth(declining(0.4, 0.4), World(8))),
 ]
 EDGE = [
-    (trained_order, truth(trained(0.55))),  # a cost of exactly 25 points
-    (trained_order, truth(trained(0.55), SKEWED)),
-    (trained_order, truth(trained(0.55), EIGHT)),
-    (trained_order, truth(trained(0.74, 0.74), World(3, spread=0.03))),  # the null is open: it may give as much
-    (collapse, truth(trained(baseline=0.15))),
-    (pruning, truth(declining(0.4, 0.5), World(8))),
-    (position_informed, truth(trained(layershuffle_position=0.65), World(8))),
+    ("trained_order", truth(trained(0.55))),  # a cost of exactly 25 points
+    ("trained_order", truth(trained(0.55), SKEWED)),
+    ("trained_order", truth(trained(0.55), EIGHT)),
+    ("trained_order", truth(trained(0.74, 0.74), World(3, spread=0.03))),  # the null is open: it may give as much
+    ("collapse", truth(trained(baseline=0.15))),
+    ("pruning", truth(declining(0.4, 0.5), World(8))),
+    ("position_informed", truth(trained(layershuffle_position=0.65), World(8))),
 ]
 
 
 @pytest.mark.simulated
 @pytest.mark.parametrize(("rule", "rows"), TRUE)
-def test_what_is_true_is_found(rule: Rule, rows: Truth) -> None:
+def test_what_is_true_is_found(rule: str, rows: Truth) -> None:
     ends_right(rule, rows, 12, ("contradicted", "explained by the null"), "supported")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("rule", "rows"), FALSE)
-def test_what_is_false_is_contradicted(rule: Rule, rows: Truth) -> None:
+def test_what_is_false_is_contradicted(rule: str, rows: Truth) -> None:
     ends_right(rule, rows, 12, ("supported", "explained by the null"), "contradicted")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("rule", "rows"), NULL)
-def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None:
+def test_what_the_null_gives_is_explained_by_it(rule: str, rows: Truth) -> None:
     ends_right(rule, rows, 12, ("supported", "contradicted"), "explained by the null")
 
 
@@ -115,24 +113,24 @@ def test_what_the_null_gives_is_explained_by_it(rule: Rule, rows: Truth) -> None
 @pytest.mark.parametrize(
     ("rule", "arms"),
     [
-        (trained_order, trained(0.57)),
-        (collapse, trained(baseline=0.13)),
-        (pruning, declining(0.6, 0.66)),
-        (position_informed, trained(layershuffle_position=0.63)),
-        (position_informed, trained(0.11, layershuffle_position=0.11)),  # nothing was learned
-        (collapse, {"baseline": {"sequential": 0.11, "random": 0.1}}),
+        ("trained_order", trained(0.57)),
+        ("collapse", trained(baseline=0.13)),
+        ("pruning", declining(0.6, 0.66)),
+        ("position_informed", trained(layershuffle_position=0.63)),
+        ("position_informed", trained(0.11, layershuffle_position=0.11)),  # nothing was learned
+        ("collapse", {"baseline": {"sequential": 0.11, "random": 0.1}}),
     ],
 )
-def test_too_little_is_not_concluded_from(rule: Rule, arms: Arms) -> None:
+def test_too_little_is_not_concluded_from(rule: str, arms: Arms) -> None:
     ends_right(rule, truth(arms, FEW), 12, ("contradicted", "explained by the null"), "not resolvable")
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("rule", "rows"), EDGE)
-def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> None:
+def test_at_the_edge_nothing_is_concluded_too_often(rule: str, rows: Truth) -> None:
     """The truth is the margin itself: each verdict is wrong there, or could be."""
     counts = concluded(rule, rows, 12)
-    wrong = ("contradicted", "explained by the null") if rule is pruning else ("supported", "contradicted")
+    wrong = ("contradicted", "explained by the null") if rule == "pruning" else ("supported", "contradicted")
     assert all(share(counts, verdict) <= WRONG for verdict in wrong), counts
 
 
@@ -140,21 +138,21 @@ def test_at_the_edge_nothing_is_concluded_too_often(rule: Rule, rows: Truth) -> 
 @pytest.mark.parametrize(
     ("rule", "metric", "arms", "planted", "verdict"),
     [
-        (trained_order, "cost", trained(), lambda seen: trained(0.55 + seen), "supported"),
-        (trained_order, "cost", trained(), lambda seen: trained(0.55 - seen), "contradicted"),
-        (collapse, "random_order", trained(), lambda seen: trained(baseline=0.15 + seen), "contradicted"),
+        ("trained_order", "cost", trained(), lambda seen: trained(0.55 + seen), "supported"),
+        ("trained_order", "cost", trained(), lambda seen: trained(0.55 - seen), "contradicted"),
+        ("collapse", "random_order", trained(), lambda seen: trained(baseline=0.15 + seen), "contradicted"),
         (
-            pruning, "spared_above@baseline", declining(0.4, 0.6),
+            "pruning", "spared_above@baseline", declining(0.4, 0.6),
             lambda seen: declining(0.4, 0.4 + max(seen, 0.1)), "supported",
         ),
         (
-            position_informed, "gain", trained(layershuffle_predict=0.66),
+            "position_informed", "gain", trained(layershuffle_predict=0.66),
             lambda seen: trained(layershuffle_predict=0.65 + seen), "contradicted",
         ),
     ],
 )  # fmt: skip
 def test_the_printed_resolution_is_seen(
-    rule: Rule, metric: str, arms: Arms, planted: Callable[[float], Arms], verdict: Verdict
+    rule: str, metric: str, arms: Arms, planted: Callable[[float], Arms], verdict: Verdict
 ) -> None:
     found = [row.mde for run in range(40) for row in truth(arms)(run) if row.metric == metric]
     seen = fmean(mde for mde in found if mde is not None)
@@ -163,8 +161,8 @@ def test_the_printed_resolution_is_seen(
 
 
 def test_training_that_long_in_order_is_a_null_too() -> None:
-    without = claim_of(trained_order, truth(trained(0.7, 0.2))(0), 12)
-    beside = claim_of(trained_order, truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
+    without = claim_of("trained_order", truth(trained(0.7, 0.2))(0), 12)
+    beside = claim_of("trained_order", truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
     assert (without.verdict, beside.verdict) == ("supported", "explained by the null")
     assert "above the baseline" in without.figures
     assert "the arm trained as long in order" in beside.figures

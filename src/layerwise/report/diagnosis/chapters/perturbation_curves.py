@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from layerwise.plan import SUBLAYERS, Sublayer
 from layerwise.report.claims.contrasts import CONTRAST
-from layerwise.report.claims.heterogeneity.accumulation import MANIPULATION, manipulations
+from layerwise.report.claims.heterogeneity import MANIPULATION, manipulations
 from layerwise.report.diagnosis.lookup import NULL, DiagnosisScores
 from layerwise.report.diagnosis.tables import joint_rows
 from layerwise.report.evidence import Evidence
@@ -74,7 +74,7 @@ def manipulation(evidence: Evidence) -> Chapter:
 
 def _together_as_a_set(run: DiagnosisScores) -> tuple[Safe, ...]:
     """The layers that cost little one by one, moved all at once."""
-    rows = joint_rows(run, MANIPULATION.key, manipulations(run), "strategy and size")
+    rows = joint_rows(run, MANIPULATION, manipulations(run), "strategy and size")
     if not rows.body:
         return ()
     members = sorted(int(metric) for owner, metric, task in run.rows if owner == CONTRAST and task == "members")

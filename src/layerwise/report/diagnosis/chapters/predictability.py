@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from layerwise.report.claims.heterogeneity.accumulation import ACCUMULATION, accumulated
+from layerwise.report.claims.heterogeneity import ACCUMULATION, accumulated
 from layerwise.report.diagnosis.lookup import WHOLE, DiagnosisScores
 from layerwise.report.diagnosis.panels import by_depth, by_type, null_levels, null_metric, type_name
 from layerwise.report.diagnosis.tables import joint_rows
@@ -60,7 +60,7 @@ def predictability(evidence: Evidence) -> Chapter:
 
 def _together(run: DiagnosisScores) -> tuple[Safe, ...]:
     """Sets of predicted layers: what they cost together, and their layers one by one."""
-    rows = joint_rows(run, ACCUMULATION.key, accumulated(run), "predicted layers")
+    rows = joint_rows(run, ACCUMULATION, accumulated(run), "predicted layers")
     if not rows.body:
         return ()
     words = (

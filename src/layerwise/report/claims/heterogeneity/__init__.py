@@ -1,1 +1,0 @@
-"""The claims about how unlike the layers of one model are."""

@@ -1,0 +1,99 @@
+"""The claims of LayerShuffle: what they read, what counts, and which verdict follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from layerwise.report.claims.contrasts import (
+    Fact,
+    Facts,
+    Read,
+    Several,
+    clipped,
+    contrast_rows,
+    contrast_tasks,
+    nulls,
+    short_of,
+)
+from layerwise.report.evidence import Evidence
+from layerwise.report.page.number_format import fixed, probability, tidy
+from layerwise.report.page.wording import listed
+
+LOSS, POSITION_GAIN = 0.05, 0.03
+PUBLISHED_RIGHT, SHORT = 0.9999, 0.02
+RELATED, OTHER_LAYERS, LEVEL = 0.3, 0.1, 0.05
+ARMS = ("layershuffle-position", "layershuffle-predict")
+NEAR_CHANCE = 0.05
+"""How far above chance an accuracy must be shown to be for its model to have learned."""
+
+IN_ORDER = Read("in_order", bound=NEAR_CHANCE, optional=True, of="collapse")
+"""How far the baseline is above chance in order."""
+IN_RANDOM_ORDER = Read("random_order", bound=NEAR_CHANCE, optional=True, of="position_informed")
+"""How far layershuffle is above chance in random order."""
+
+
+def positions(evidence: Evidence) -> Facts | None:
+    """By how much the accuracy falls short of the published, and that of probes; the skill is beside a guess."""
+    rows = contrast_rows(evidence, "positions")
+    short, probes = rows.get("short"), nulls("short", SHORT, SHORT).fact(rows)
+    if short is None or not isinstance(probes, Several):
+        return None
+    beside = listed([f"a probe of {name} in {_right(fact)} %" for name, fact in probes.facts.items()])
+    return {
+        "short": Fact(short, SHORT, SHORT),
+        "probes": probes,
+        "right": _right(Fact(short)),
+        "bare": tidy(100 * (PUBLISHED_RIGHT - short.value)),
+        "beside": f", {beside}" if beside else "",
+        "skill": Fact(short_of(short, PUBLISHED_RIGHT - 1 / evidence.depth), 0.0, 0.0) if evidence.depth else None,
+    }
+
+
+def _right(short: Fact) -> str:
+    """The accuracy that falls short by so much, in per cent."""
+    right = clipped(short_of(short.score, PUBLISHED_RIGHT), 0.0, 1.0)
+    value, low, high = (fixed(100 * (end or 0.0), 2) for end in (right.value, right.low, right.high))
+    return f"{value} [{low}, {high}]"
+
+
+def position_informed(evidence: Evidence) -> Facts | None:
+    """What models gain by knowing where their layers stand, each arm beside layershuffle."""
+    rows = {arm: row for arm, row in contrast_tasks(evidence, "position_informed", "gain").items() if arm in ARMS}
+    if not rows:
+        return None
+    gains = {arm: Fact(rows[arm], POSITION_GAIN, POSITION_GAIN) for arm in ARMS if arm in rows}
+    spans = [bounds for fact in gains.values() if (bounds := fact.bounds) is not None]
+    return {
+        "gains": Several({arm: replace(fact, bound=None) for arm, fact in gains.items()}, "{1} {0:%}", together=1),
+        "bare": listed([f"{arm} {tidy(100 * fact.score.value, signed=True)}" for arm, fact in gains.items()]),
+        "differs": any(
+            each.against(POSITION_GAIN) == "above" or each.against(-POSITION_GAIN) == "below" for each in spans
+        ),
+        "told": Several(gains, together=1),
+        "skill": IN_RANDOM_ORDER.fact(contrast_rows(evidence, "position_informed")),
+    }
+
+
+def switching_off(evidence: Evidence) -> Facts | None:
+    """How what a layer adds is related to what it is worth, beside other layers, shuffled positions and nulls."""
+    rows = contrast_rows(evidence, "switching_off")
+    if not {"relation", "above_other_layers"} <= set(rows):
+        return None
+    relation, own = rows["relation"], rows["above_other_layers"]
+    rivals = nulls("relation", bound=RELATED).fact(rows)
+    others = rivals.facts if isinstance(rivals, Several) else {}
+    beside = listed([f"{name} {Fact(clipped(fact.score))}" for name, fact in others.items()])
+    p, mde = relation.p, relation.mde
+    told = "" if mde is None else f"{tidy(RELATED - mde)} or {tidy(RELATED + mde)} from {RELATED:g}."
+    return {
+        "relation": Fact(relation, RELATED, RELATED),
+        "own": Fact(own, 0.0),
+        "other": Fact(own, OTHER_LAYERS),
+        "rivals": rivals,
+        "shown": Fact(clipped(relation)),
+        "shuffled": "" if p is None else f" (p {probability(p)} against shuffled positions)",
+        "beside": f"; {beside}" if beside else "",
+        "shuffled_apart": p is not None and p < LEVEL,
+        "power": f"Of 100 such runs 80 would distinguish {told}" if told else "",
+        "skill": IN_RANDOM_ORDER.fact(contrast_rows(evidence, "position_informed")),
+    }

@@ -1,1 +1,0 @@
-"""The claims of the LayerShuffle paper (Freiberger et al. 2024)."""

@@ -1,0 +1,353 @@
+"""The claims of the Painters: what they read, what counts, and which verdict follows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations, pairwise, product
+from math import exp, log
+from statistics import NormalDist
+
+from layerwise.plan.painters import PAINTERS_RANKING
+from layerwise.report.claims.claim import span
+from layerwise.report.claims.contrasts import (
+    ALIKE,
+    BARE,
+    CONTRAST,
+    Fact,
+    Facts,
+    Read,
+    Several,
+    contrast_rows,
+    contrast_tasks,
+    facts_of,
+)
+from layerwise.report.claims.power import on_tokens, widest
+from layerwise.report.evidence import Evidence
+from layerwise.report.page.number_format import tidy
+from layerwise.report.page.wording import counted, label, listed
+from layerwise.report.sweep.zones import MARGIN as BORDER
+from layerwise.report.sweep.zones import PlanZones, in_words, trained_zones
+from layerwise.results.rows import Score
+
+PER_LAYER, CLEARER, ABRUPT, ON_SCALE = 0.1, 0.05, 0.25, 0.05
+FASTER = log(1.25)
+"""A benchmark that falls less than a quarter faster, or slower, than the others falls as they do."""
+LOOP_COUNT = "loop_count"
+"""The claim whose rows hold the best loop counts."""
+EVERY = "all"
+"""The metric of the contrasts that are taken over all strategies."""
+EXPECTED = "gsm8k"
+"""How the names of the benchmark begin that is said to be fragile."""
+PUBLISHED_ZONES = 3
+ORDERS, ABSENCE, SIDES = ("reverse", "random"), "skip", ("beginning", "ending")
+PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in combinations(PAINTERS_RANKING, 2))
+STEPS = tuple(f"{harsher}:{milder}" for milder, harsher in pairwise(PAINTERS_RANKING))
+FEWEST_AS_PUBLISHED = 13
+FEWEST_REVERSED = 1 + len(PAIRS) - FEWEST_AS_PUBLISHED
+MILDEST = ("random", "looped_parallel")
+STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
+MILD_PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in product(MILDEST, STEEPER))
+
+
+def cost(evidence: Evidence, strategy: str) -> str:
+    """The mean cost of a strategy over the windows, in nats per token with its interval."""
+    score = evidence.diagnosis.score(CONTRAST, "ranking", strategy)
+    return f"{Fact(score):+}" if score is not None else "an unknown number of"
+
+
+def costs(evidence: Evidence) -> Facts:
+    return {"cost": {strategy: cost(evidence, strategy) for strategy in PAINTERS_RANKING}}
+
+
+def _zones(evidence: Evidence) -> tuple[dict[str, object], PlanZones | None] | None:
+    """The facts of both claims about zones: whether there is one, which is no clearer than those of walks."""
+    rows = contrast_rows(evidence, "three_zones")
+    if not {"zones", "beyond_walks"} <= set(rows):
+        return None
+    own = trained_zones(evidence)
+    by_margin = own.by_margin if own else ""
+    beyond = Fact(rows["beyond_walks"], bound=CLEARER)
+    walks = f"{by_margin} Nor is the least border of the best three clearer than that of walks by {CLEARER:g}."
+    facts = {
+        "beyond": beyond,
+        "tokens": on_tokens(rows.values()),
+        "no_clearer": walks if by_margin else "The best three zones are no clearer than those of a walk.",
+        "one_open": by_margin or "No border is clearer than a walk gives, and it is not shown that there is none.",
+    }
+    return facts, own
+
+
+def three_zones(evidence: Evidence) -> Facts | None:
+    """How many zones the depth has, and what the least border is worth."""
+    found = _zones(evidence)
+    if found is None:
+        return None
+    rows = contrast_rows(evidence, "three_zones")
+    count = int(rows["zones"].value)
+    least = {"": Fact(rows["least"], BORDER)} if "least" in rows else {}
+    return {
+        **found[0],
+        "zones": counted(count, "zone"),
+        "least": Several(least, "{0:+} of cosine", ", whose least border is worth "),
+        "one": count == 1,
+        "three": count == PUBLISHED_ZONES,
+        "other": count > 1 and count != PUBLISHED_ZONES,
+    }
+
+
+def one_ending(evidence: Evidence) -> Facts | None:
+    """How many layers come after the middle zone, and what every border is worth."""
+    found = _zones(evidence)
+    if found is None or found[1] is None:
+        return None
+    facts, own = found[0], found[1]
+    borders = {str(number): Fact(score, BORDER) for number, score in enumerate(own.contrasts)}
+    worth = "".join(f" {border:+}" for border in borders.values())
+    return {
+        **facts,
+        "zones": f"{counted(len(own.ranges), 'zone')} ({in_words(own)})",
+        "worth": f", whose borders are worth{worth} of cosine" if worth else "",
+        "layers": f"{own.beginning} beginning, {own.middle} middle and {own.ending} ending",
+        "ending": counted(own.ending, "layer").capitalize(),
+        "borders": Several(borders),
+        "one": len(own.ranges) == 1,
+        "one_layer": own.ending == 1,
+    }
+
+
+def middle(evidence: Evidence) -> Facts | None:
+    """By how much middle layers change the state less, and than those of untrained twins; logarithms of ratios."""
+    rows = contrast_rows(evidence, "middle")
+    if "log_ratio" not in rows or span(rows["log_ratio"]) is None:
+        return None
+    ratio = Fact(rows["log_ratio"], FASTER)
+    facts: dict[str, object] = {"ratio": ratio, "factor": _factor(ratio), "twins": "", "power": ""}
+    beyond = Fact(rows["beyond_twins"], FASTER) if span(rows.get("beyond_twins")) else None
+    if beyond is not None:
+        facts |= {"beyond": beyond, "twins": f"; by that of untrained twins {_factor(beyond)}"}
+    decisive = beyond if ratio.position == "below" else ratio
+    if decisive is not None and decisive.score.mde is not None:
+        seen = exp(max(decisive.score.mde, FASTER))
+        facts["power"] = f"Of 100 such runs 80 would see a factor of {tidy(seen)}."
+    return facts
+
+
+def _factor(logs: Fact) -> str:
+    """A ratio and its interval, each with three digits, by its logarithm."""
+    value, *ends = (tidy(exp(min(end or 0.0, 50.0))) for end in (logs.score.value, logs.score.low, logs.score.high))
+    return f"{value} [{', '.join(ends)}]"
+
+
+def graceful(evidence: Evidence) -> Facts | None:
+    """What each step of an order takes beyond the best parabola, and what absence costs more at each window.
+
+    What is said of one step or window among all is widened for all of both orders (Bonferroni).
+    """
+    rows = contrast_rows(evidence, "graceful")
+
+    def curve(prefix: str) -> dict[int, Score]:
+        return dict(sorted((_size(name), row) for name, row in rows.items() if name.startswith(prefix)))
+
+    steps = {name: curve(f"{name}_step_") for name in (*ORDERS, ABSENCE)}
+    if not all(steps.values()):
+        return None
+    beside = {order: curve(f"{ABSENCE}-{order}_") for order in ORDERS}
+    normal = NormalDist()
+    wider = normal.inv_cdf(1 - 0.025 / sum(len(steps[order]) for order in ORDERS)) / normal.inv_cdf(0.975)
+    abrupt, worse, same, unsure = [], [], [], []
+    for order in ORDERS:
+        spans = [span(row) for row in beside[order].values()]
+        sides = {each.widened(wider).position(ALIKE) if each else "open" for each in spans}
+        nowhere_more = all(each is not None and each.low > -ALIKE for each in spans)
+        taken = [span(row) for row in steps[order].values()]
+        steady = all(each is not None and each.against(ABRUPT) == "below" for each in taken)
+        abrupt += [order] if any(each and each.widened(wider).against(ABRUPT) == "above" for each in taken) else []
+        worse += [order] if "below" in sides else []
+        same += [order] if {each.position(ALIKE) if each else "open" for each in spans} == {"within"} else []
+        unsure += [order] if not (steady and nowhere_more and "above" in sides) else []
+    greatest = {name: max(curve, key=lambda size: curve[size].value) for name, curve in steps.items()}
+    closest = {order: min(curve, key=lambda size: curve[size].value) for order, curve in beside.items()}
+    draws = ", and of random orders more draws" if "random" in unsure else ""
+    unsure_of = listed([label(order) for order in unsure])
+    return {
+        "tokens": on_tokens(rows.values()),
+        "greatest": listed(
+            [
+                f"{Fact(steps[name][size]):+} under {label(name)} (up to {size} layers)"
+                for name, size in greatest.items()
+            ]
+        ),
+        "closest": listed(
+            [
+                f"{Fact(beside[order][size]):+} more than {label(order)} (at {size} layers)"
+                for order, size in closest.items()
+            ]
+        ),
+        "power": _abrupt_seen([row for order in ORDERS for row in steps[order].values()], wider),
+        **{name: _named(orders) for name, orders in (("abrupt", abrupt), ("worse", worse), ("same", same))},
+        "sure": not unsure,
+        "open": f"Intervals of {unsure_of} hold both answers: it takes more text{draws}."
+        if all(map(span, rows.values()))
+        else BARE,
+    }
+
+
+def _size(metric: str) -> int:
+    return int(metric.rpartition("_")[2])
+
+
+def _abrupt_seen(steps: list[Score], wider: float) -> str:
+    least = widest(steps)
+    if least.mde is None:
+        return ""
+    abrupt = replace(least, mde=ABRUPT + wider * least.mde)
+    return f"{Fact(abrupt, ABRUPT):seen of the whole loss beyond the parabola in one step}"
+
+
+def _named(orders: list[str]) -> str:
+    return listed([label(order) for order in orders]).capitalize()
+
+
+def fragility(evidence: Evidence, strategy: str) -> dict[str, Score]:
+    """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
+    return contrast_tasks(evidence, "fragile", strategy)
+
+
+def factor(score: Score) -> str:
+    """The logarithm of a ratio as the ratio, with its interval."""
+    return f"{Fact(score):factor}"
+
+
+def fragile(evidence: Evidence) -> Facts | None:
+    """How much faster each benchmark falls than the others, and which is shown to."""
+    scores = fragility(evidence, "parallel")
+    if len(scores) < 2:
+        return None
+    falls = Several(
+        {name: Fact(score, FASTER) for name, score in scores.items()}, "{1} loses {0:factor} times", together=1
+    )
+    expected = {name: fact for name, fact in falls.facts.items() if name.startswith(EXPECTED)}
+    named = falls.at("above")
+    return {
+        "falls": falls,
+        "gsm8k": Several(expected),
+        "called": listed(list(expected)),
+        "fallen": f"{listed(named)} {'falls' if len(named) == 1 else 'fall'} faster than the other benchmarks.",
+        "some": bool(named),
+        "another": any(name not in expected for name in named),
+    }
+
+
+def order_by_task(evidence: Evidence) -> Facts | None:
+    """What a wrong order costs more on reasoning than on text, and the ratio to absence (a logarithm)."""
+    task = next(iter(evidence.diagnosis.tasks(CONTRAST, "order_less")), "")
+    rows = contrast_rows(evidence, "order_by_task", task)
+    if "order_less" not in rows or span(rows["order_less"]) is None:
+        return None
+    reasoning, _, text = (listed(part.split()) for part in task.partition(" | "))
+    less, ratio = rows["order_less"], rows.get("log_ratio")
+    facts: dict[str, object] = {
+        "reasoning": reasoning, "text": text, "less": Fact(less, 0.0), "beside": "", "power": "",
+    }  # fmt: skip
+    if ratio is not None and span(ratio) is not None:
+        times = f"order costs {_factor(Fact(ratio))} times as much on reasoning as on text"
+        facts |= {"ratio": Fact(ratio, FASTER), "beside": f"; of what absence costs, {times}"}
+    position = Fact(less, 0.0).position
+    # Where a wrong order costs more and a ratio has no interval, its power is not what decides.
+    decisive = ratio if "ratio" in facts or position != "above" else None
+    if less.mde is not None and position != "below":
+        factor_seen = None if decisive is None or decisive.mde is None else tidy(exp(max(decisive.mde, FASTER)))
+        beside = "" if factor_seen is None else f", and a factor of {factor_seen} beside absence"
+        facts["power"] = f"Of 100 such runs 80 would see {tidy(less.mde)} nats between the two kinds{beside}."
+    return facts
+
+
+def order_by_benchmark(evidence: Evidence) -> Facts | None:
+    """What other orders cost more of the scale on reasoning, and the ratio to absence (a logarithm)."""
+    task = next((task for task in evidence.diagnosis.tasks(CONTRAST, "windows") if " | " in task), "")
+    rows = contrast_rows(evidence, "order_by_benchmark", task)
+    if "windows" not in rows:
+        return None
+    reasoning, _, semantic = (listed(part.split()) for part in task.partition(" | "))
+    ratios = contrast_tasks(evidence, "order_by_benchmark", "log_ratio")
+    return {
+        "reasoning": reasoning,
+        "semantic": semantic,
+        "windows": f"{rows['windows'].value:.0f} windows",
+        "benchmarks": listed([f"{name} {factor(score)}" for name, score in ratios.items() if " | " not in name]),
+        **{name: Fact(rows[metric], margin)
+           for name, metric, margin in (("less", "order_less", ON_SCALE), ("ratio", "log_ratio", FASTER))
+           if metric in rows},
+    }  # fmt: skip
+
+
+def loop_count(evidence: Evidence) -> Facts | None:
+    """By how much the best number of loops grows with every layer, and what the best gains cost beside them."""
+    rows = contrast_rows(evidence, LOOP_COUNT)
+    if not {"slope", "at_end"} <= set(rows):
+        return None
+    ends, nats = int(rows["at_end"].value), rows.get("gain-loops")
+    gain = Read("gain:loops").fact(rows)
+    in_nats = f", {Fact(nats):+} nats per token" if nats is not None else ""
+    beside = f"the best gains cost {gain:+} of the mean of both above them{in_nats}" if gain else ""
+    return {
+        "slope": Fact(rows["slope"], PER_LAYER),
+        "gain": gain,
+        "last": f"; {counted(ends, 'window')} of them best at the greatest count run" if ends else "",
+        "against": f"; on text that did not choose them {beside}" if beside else "",
+        "tokens": on_tokens(rows.values()),
+        "ended": bool(ends),
+    }
+
+
+def ranking(evidence: Evidence) -> Facts | None:
+    """How many of the 15 pairs of strategies stand as published, and how many the other way round."""
+    rows = contrast_rows(evidence, "ranking")
+    if not {"tau", *PAIRS, *PAINTERS_RANKING} <= set(rows):
+        return None
+    counts = Counter(fact.position for fact in facts_of(rows, PAIRS).facts.values())
+    as_published, reversed_ = counts["above"], counts["below"]
+    least_first = sorted(PAINTERS_RANKING, key=lambda name: rows[name].value)
+    return {
+        "chain": listed([f"{label(name)} {Fact(rows[name]):+}" for name in least_first]),
+        "counts": f"{as_published} stand as published and {reversed_} the other way round",
+        "tau": Fact(rows["tau"]),
+        "tokens": on_tokens(rows.values()),
+        "steps": facts_of(rows, STEPS, together=1),
+        "rest": f", but for {counted(len(PAIRS) - as_published, 'pair')}" if as_published < len(PAIRS) else "",
+        "as_published": as_published >= FEWEST_AS_PUBLISHED,
+        "turned": reversed_ >= FEWEST_REVERSED,
+    }
+
+
+def shallowest(evidence: Evidence) -> Facts | None:
+    """The slopes of the losses, and the eight pairs of the two that are said to be the shallowest."""
+    rows = contrast_rows(evidence, "shallowest")
+    return _slopes(rows, rows, "+")
+
+
+def shallowest_on_benchmarks(evidence: Evidence) -> Facts | None:
+    """The slopes of the benchmarks, and the same eight pairs."""
+    falls = contrast_rows(evidence, "benchmark_fall")
+    return _slopes(contrast_rows(evidence, "shallowest_on_benchmarks"), falls, "")
+
+
+def _slopes(rows: Mapping[str, Score], slopes: Mapping[str, Score], sign: str) -> Facts | None:
+    if not set(MILD_PAIRS) <= set(rows) or not set(PAINTERS_RANKING) <= set(slopes):
+        return None
+    pairs = facts_of(rows, MILD_PAIRS)
+    turned = [pair.partition(":")[::2] for pair in pairs.at("below")]
+    above = pairs.at("above")
+    shown = [name for name in MILDEST if {f"{harsher}:{name}" for harsher in STEEPER} <= set(above)]
+    least_first = sorted(PAINTERS_RANKING, key=lambda name: slopes[name].value)
+    return {
+        "chain": listed([f"{label(name)} {Fact(slopes[name]):{sign}}" for name in least_first]),
+        "tokens": on_tokens(rows.values()),
+        "pairs": pairs,
+        "turned": listed([f"{label(harsher)} is shallower than {label(milder)}" for harsher, milder in turned]),
+        "two_turned": len(turned) > 1,
+        "both": len(shown) == len(MILDEST),
+        "partly": f"{listed([label(name) for name in shown])} alone is shown to be. " if len(shown) == 1 else "",
+    }

@@ -1,0 +1,166 @@
+"""Five metrics agree, and recovery follows importance: the claims in worlds where the answer is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.agreement import agreement as rows_of
+from layerwise.measure.contrasts.agreement import published_metrics
+from layerwise.measure.contrasts.recovery import Recovered, associations
+from layerwise.results.rows import Score
+from report.claims.truths import NOT_SO, Truth, claim_of, seldom, tells
+
+DAMAGE = ("ablation", "recovery", "manipulation")
+OTHERS = ("predictability", "structure")
+
+
+def agreeing(layers: int, shared: float, damage: float = 0.0) -> Callable[[int], Iterable[Score]]:
+    """All metrics share a part `shared` of their variance, the damage metrics a further part `damage`.
+
+    Every metric is a monotone, heavy-tailed function of what it ranks by.
+    """
+
+    def truth(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng([run, layers])
+        common, hurt = draw.normal(size=(2, layers))
+        metrics = {}
+        for name in (*DAMAGE, *OTHERS):
+            part = damage if name in DAMAGE else 0.0
+            own = (1 - shared - part) ** 0.5 * draw.normal(size=layers)
+            values = np.exp(shared**0.5 * common + part**0.5 * hurt + own)
+            metrics[name] = {layer: float(value) for layer, value in enumerate(values)}
+        return rows_of(metrics, seed=run, shuffles=20)
+
+    return truth
+
+
+def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0) -> Callable[[int], Iterable[Score]]:
+    """Recovery from equal damage has a rank correlation of `among` with the effect, damage one of `published`.
+
+    The `idle` layers of least effect are not damaged by the published noise. Effects are heavy-tailed.
+    """
+
+    def truth(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng([run, layers])
+        importance = draw.normal(size=layers)
+        effects = [
+            Score("ablation", str(layer), "all", "skip", float(np.exp(2 * each)))
+            for layer, each in enumerate(importance)
+        ]
+        damage = np.exp(_related(importance, published, draw))
+        slow = np.exp(_related(importance, among, draw))
+        undamaged = set(np.argsort(importance)[:idle].tolist())
+        noisy = [
+            Recovered.at_once(layer)
+            if layer in undamaged
+            else Recovered(layer, float(damage[layer]), float(damage[layer] * slow[layer] ** 0.2), 8.0)
+            for layer in range(layers)
+        ]
+        equal = [Recovered(layer, 0.1, float(slow[layer]), 8.0) for layer in range(layers)]
+        yield from associations("noise_50/layer", noisy, effects, run, shuffles=20)
+        yield from associations("equal_damage/layer", equal, effects, run, shuffles=20)
+
+    return truth
+
+
+def _related(importance: np.ndarray, rank_correlation: float, draw: np.random.Generator) -> np.ndarray:
+    """Normal numbers whose Spearman correlation with normal ones is as asked."""
+    pearson = 2 * math.sin(math.pi * rank_correlation / 6)
+    return pearson * importance + math.sqrt(1 - pearson**2) * draw.normal(size=len(importance))
+
+
+WORLDS = [
+    ("agreement", agreeing(30, 0.8), "supported"),
+    ("agreement", agreeing(80, 0.0, damage=0.9), "explained by the null"),
+    ("agreement", agreeing(80, 0.0), "contradicted"),
+    ("recovery", recovering(24, 0.9), "supported"),
+    ("recovery", recovering(80, 0.0), "explained by the null"),
+    ("recovery", recovering(80, -0.6), "explained by the null"),
+    ("recovery", recovering(80, 0.0, published=0.0), "contradicted"),
+    ("recovery", recovering(30, 0.0, published=-0.9), "contradicted"),
+]
+FEW = [
+    *(("agreement", agreeing(6, *shares), NOT_SO) for shares in ((0.45, 0.3), (0.4, 0.5))),
+    *(("recovery", recovering(layers, among), NOT_SO) for layers, among in ((6, 0.8), (12, 0.8), (8, 0.3))),
+    ("recovery", recovering(12, 0.0), NOT_SO, "supported"),
+]
+EDGES = [
+    *(("agreement", agreeing(layers, 0.0, damage), "supported") for layers in (6, 12, 24) for damage in (0.0, 0.8)),
+    # A shared part of 0.32 of the variance is a rank correlation of about 0.31.
+    *(("agreement", agreeing(layers, 0.32, damage=0.4), NOT_SO) for layers in (12, 30)),
+    *(("recovery", recovering(layers, 0.5), NOT_SO) for layers in (20, 40, 80)),
+    *(("recovery", recovering(layers, 0.0, idle=layers // 2), "supported") for layers in (12, 24, 40)),
+]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("rule", "truth", "right"), WORLDS)
+def test_each_world_is_told(rule: str, truth: Truth, right: str) -> None:
+    tells(rule, truth, 80, right, 0.95)
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("few", FEW, ids=lambda few: str(few[0]))
+def test_few_layers_are_too_few(few: tuple[str, Truth, str]) -> None:
+    rule, truth, *wrong = few
+    seldom(rule, truth, 12, *wrong)
+    assert any("are too few to decide; about " in claim_of(rule, truth(run), 12).why for run in range(20))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("edge", EDGES, ids=lambda edge: str(edge[0]))
+def test_at_the_margin_neither_side_is_claimed_too_often(edge: tuple[str, Truth, str]) -> None:
+    rule, truth, *wrong = edge
+    seldom(rule, truth, 30, *wrong)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("layers", [12, 30])
+def test_the_printed_resolution_is_found(layers: int) -> None:
+    shared = 0.6
+    for _ in range(3):
+        rows = [row for run in range(20) for row in agreeing(layers, shared)(run) if row.metric == "apart"]
+        shared = max(0.3, float(np.mean([row.mde for row in rows if row.mde])))
+    # The rank correlation of normal numbers is a little less than theirs.
+    tells("agreement", agreeing(layers, 2 * np.sin(np.pi * shared / 6)), layers, "supported")
+    power = claim_of("recovery", recovering(layers, 0.9)(0), layers).power
+    seen = float(power.removesuffix(".").split()[-1])
+    tells("recovery", recovering(layers, max(seen, 0.5)), layers, "supported")
+
+
+def test_what_the_metrics_are_read_from() -> None:
+    def rows(measure: str, metric: str, task: str = "all", sign: float = 1.0) -> list[Score]:
+        return [Score(measure, str(layer), task, metric, sign * value) for layer, value in enumerate(range(6))]
+
+    found = published_metrics(
+        [
+            *rows("predictability", "heldout_rows_r2", sign=-1.0),
+            *rows("ablation", "skip"),
+            *rows("recovery", "area", "equal_damage/layer"),
+            *rows("manipulation", "noise:0.5"),
+            *rows("proxies", "block_influence"),
+        ]
+    )
+    assert list(found) == ["predictability", "ablation", "recovery", "manipulation", "structure"]
+    assert found["predictability"][5] == 6.0, "what is hard to predict ranks high"
+    told = {row.metric: row.value for row in rows_of(found, seed=0)}
+    assert (told["together"], told["apart"]) == pytest.approx((1.0, 1.0))
+    assert told["layers"] == 6
+
+
+def test_damage_alone_decides_nothing() -> None:
+    assert rows_of({name: {layer: float(layer) for layer in range(12)} for name in DAMAGE}, seed=0) == []
+    assert rows_of({}, seed=0) == []
+
+
+def test_without_equal_damage_the_damage_is_held_fixed_and_older_rows_are_not_measured() -> None:
+    rows = [row for row in recovering(30, 0.9)(3) if row.task == "noise_50/layer"]
+    claim = claim_of("recovery", rows, 30)
+    assert "with the initial damage held fixed" in claim.figures
+    assert claim.verdict == "supported"
+    old = [Score("recovery", "ablation", "noise_50/layer", "spearman", 0.9, 0.8, 0.95)]
+    assert claim_of("recovery", old, 12).verdict == "not measured"

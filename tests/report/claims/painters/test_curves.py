@@ -1,0 +1,182 @@
+"""Graceful degradation and a shared space on planted curves and cosines: right verdicts, and rarely a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.report.claims.power import stretch
+from layerwise.results.rows import PlanRecord, Score
+from report.claims.swept import Cost, swept
+from report.claims.truths import ANSWERS, Truth, claim_of, printed, seldom, tells
+from tier import by_tier
+
+DEEP = 12  # windows of 3, 5, 7, 9 and 11 layers
+OF_DEEP = 11
+STATED = 16
+MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
+LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}
+SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+
+Rise = Callable[[int], float]
+"""From the number of layers to what they cost."""
+
+
+def absence(layers: int) -> float:
+    return layers / OF_DEEP
+
+
+def smooth(power: float, scale: float = 0.7) -> Rise:
+    return lambda layers: scale * ((layers - 1) / (OF_DEEP - 1)) ** power
+
+
+def abrupt(at: int, taken: float = 0.9, scale: float = 0.7) -> Rise:
+    """Straight but for the step up to `at` layers, which takes the share `taken`."""
+    return lambda layers: (1 - taken) * smooth(1, scale)(layers) + taken * scale * (layers >= at)
+
+
+def orders(reverse: Rise, random: Rise, skip: Rise = absence) -> Cost:
+    rises = {"reverse": reverse, "random": random, "skip": skip}
+
+    def cost(record: PlanRecord) -> float:
+        rise = rises.get(record.strategy)
+        return 0.0 if rise is None else rise(record.affected)
+
+    return cost
+
+
+WORLDS = {
+    "straight": (SUPPORTED, orders(smooth(1), smooth(1, 0.5))),
+    "convex": (SUPPORTED, orders(smooth(2), smooth(3))),
+    "concave": (SUPPORTED, orders(smooth(1), smooth(0.7, 0.5))),
+    "as absence": (NULL, orders(absence, smooth(1, 0.5))),
+    "abrupt in the middle": (CONTRADICTED, orders(abrupt(7), smooth(1, 0.5))),
+    "abrupt at last": (CONTRADICTED, orders(smooth(1), abrupt(11))),
+    "both abrupt": (CONTRADICTED, orders(abrupt(9), abrupt(5))),
+    "worse than absence": (CONTRADICTED, orders(smooth(1, 1.5), smooth(1, 0.5))),
+}
+CASES = [pytest.param(kind, cost, id=name) for name, (kind, cost) in WORLDS.items()]
+
+
+def truth(cost: Cost, **settings: float) -> Truth:
+    return swept(["graceful"], cost, depth=DEEP, **settings)  # type: ignore[arg-type]
+
+
+STATES = np.arange(STATED + 1)
+DISTANCE = np.abs(STATES[:, None] - STATES)
+INSIDE = np.isin(STATES, middle_states(STATED))
+ZONE = np.outer(INSIDE, INSIDE).astype(float)
+LATE = (STATES[:, None] + STATES) / (2 * STATED)
+
+
+def cosines(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 24, spread: float = 0.2) -> Truth:
+    """The rows of the claim where documents differ in how marked their zones are, heavy-tailed, and in length."""
+
+    def truth(run: int) -> list[Score]:
+        draw = np.random.default_rng(run)
+        tokens = np.round(draw.lognormal(4.0, 0.7, documents)) + 1
+        tail = draw.standard_t(4, documents)[:, None, None]
+        error = 0.02 * draw.standard_normal((documents, STATED + 1, STATED + 1))
+        own = cosine + spread * tail * (ZONE - 0.5) + error
+        other = np.broadcast_to(elsewhere, own.shape)
+        weights = tokens[:, None, None]
+        found = Cosines(weights * own, weights * other, tokens)
+        return same_space(found, found, seed=run, resamples=200)
+
+    return truth
+
+
+SPACES = [
+    pytest.param(SUPPORTED, (0.3 + 0.5 * ZONE,), id="zones"),
+    pytest.param(SUPPORTED, (0.9**DISTANCE * (0.5 + 0.5 * ZONE),), id="zones and distance"),
+    pytest.param(NULL, (0.9**DISTANCE,), id="distance"),
+    pytest.param(NULL, (0.9**DISTANCE - 0.4 * LATE,), id="distance and a trend"),
+    pytest.param(NULL, (0.3 + 0.5 * ZONE, 0.5 * ZONE), id="shared with other documents"),
+    pytest.param(CONTRADICTED, (np.full_like(ZONE, 0.8),), id="all alike"),
+    pytest.param(CONTRADICTED, (0.8 - 0.3 * ZONE,), id="the middle less alike"),
+]
+
+
+@pytest.mark.parametrize(("kind", "cost"), CASES)
+def test_a_planted_curve_is_found(kind: str, cost: Cost) -> None:
+    claim = claim_of("graceful", truth(cost, **MUCH)(0), DEEP)
+    assert claim.verdict == kind, claim.line
+    assert claim.figures.endswith("tokens).")
+    assert claim.power.startswith("Of 100 such runs 80 would see ")
+
+
+@pytest.mark.parametrize(("kind", "world"), SPACES)
+def test_planted_cosines_are_found(kind: str, world: tuple[Numbers, ...]) -> None:
+    claim = claim_of("same_space", cosines(*world, documents=200, spread=0.02)(0), STATED)
+    assert claim.verdict == kind, claim.line
+    assert "tokens)" in claim.figures
+    assert claim.power.startswith("Of 100 such runs 80 would see ")
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("kind", "cost"), CASES)
+def test_what_was_planted_is_found_in_95_of_100(kind: str, cost: Cost) -> None:
+    tells("graceful", truth(cost, **MUCH), DEEP, kind, 0.95, by_tier(fast=2, full=100))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("settings", [{}, LITTLE], ids=["some", "little"])
+@pytest.mark.parametrize(("kind", "cost"), CASES)
+def test_a_curve_is_seldom_told_wrongly(kind: str, cost: Cost, settings: dict[str, float]) -> None:
+    seldom("graceful", truth(cost, **settings), DEEP, *(ANSWERS - {kind}))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("kind", "world"), SPACES)
+def test_a_space_is_seldom_told_wrongly(kind: str, world: tuple[Numbers, ...]) -> None:
+    tells("same_space", cosines(*world, documents=200, spread=0.05), STATED, kind)
+    for documents, spread in ((24, 0.2), (9, 0.5)):
+        seldom("same_space", cosines(*world, documents=documents, spread=spread), STATED, *(ANSWERS - {kind}))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("settings", [MUCH, {"draws": 0.02}], ids=["much", "some"])
+def test_an_abrupt_step_of_the_printed_size_is_seen(settings: dict[str, float]) -> None:
+    """A step up to 7 of 11 layers that takes a share of the whole has 0.768 of it beyond the parabola."""
+    size = 0.4
+    for _ in range(2):  # the noise depends on the size a little
+        pilot = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)
+        sizes = [float(claim_of("graceful", pilot(run), DEEP).power.split()[7]) for run in range(1000, 1010)]
+        size = sum(sizes) / len(sizes)
+    tells("graceful", truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings), DEEP, CONTRADICTED)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("documents", "spread"), [(24, 0.2), (10, 0.3)])
+def test_a_zone_of_the_printed_size_is_seen(documents: int, spread: float) -> None:
+    pilot = cosines(0.3 + 0.2 * ZONE, documents=documents, spread=spread)
+    size = max(0.02, max(printed(pilot, side, 60) for side in ("beginning", "ending")) * stretch(2))
+    tells("same_space", cosines(0.3 + size * ZONE, documents=documents, spread=spread), STATED, SUPPORTED)
+
+
+def test_too_few_steps_and_no_intervals_decide_nothing() -> None:
+    world = WORLDS["straight"][1]
+    shallow = claim_of("graceful", swept(["graceful"], world, depth=10)(0), 10)
+    assert shallow.verdict == "not measured"
+    assert "a model of 11 layers and more" in shallow.why
+    few = cosines(0.3 + 0.5 * ZONE, documents=7)
+    for bare in (claim_of("graceful", truth(world, documents=7)(0), DEEP), claim_of("same_space", few(0), STATED)):
+        assert bare.verdict == "not resolvable"
+        assert "fewer than 8 documents" in bare.why
+
+
+def test_a_random_order_that_is_not_resolved_asks_for_more_draws() -> None:
+    rows = [
+        replace(row, low=row.value - 1, high=row.value + 1) if row.metric.startswith("random_step") else row
+        for row in truth(WORLDS["straight"][1], **MUCH)(0)
+    ]
+    claim = claim_of("graceful", rows, DEEP)
+    assert claim.verdict == "not resolvable"
+    assert (
+        claim.why == "Intervals of random order hold both answers: it takes more text, and of random orders more draws."
+    )

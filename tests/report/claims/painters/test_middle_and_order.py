@@ -1,0 +1,108 @@
+"""Middle layers are alike, and order matters more for reasoning: the claims over many simulated models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from math import exp
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.contrast import Part
+from layerwise.measure.contrasts.order import order_by_task
+from layerwise.measure.contrasts.states import TWINS, log_ratio, middle_rows
+from layerwise.report.claims.painters import FASTER
+from layerwise.results.rows import Loss, Score
+from report.claims.truths import Truth, claim_of, ends_right, printed, tells
+
+SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+BASELINE, ABSENT = "0-7", "0-2 6 7"
+MOVED = {"reverse": ["0-2 5-3 6 7"], "random": ["0-2 4 3 5-7", "0-3 5 4 6 7"], "parallel": ["0-2 (3|4|5) 6 7"]}
+TASKS = ("stdlib", "arithmetic", "copy")
+
+
+def effects(
+    run: int, text: tuple[float, float], reasoning: tuple[float, float], *, documents: int = 32, noise: float = 0.3,
+    answers: tuple[str, ...] = ("arithmetic", "copy"),
+) -> Iterator[Score]:  # fmt: skip
+    """What another order and absence cost in nats per token, on text and on arithmetic; copying costs enormously."""
+    generator = np.random.default_rng([run, 41])
+    costs = {"stdlib": text, "arithmetic": reasoning, "copy": (50.0, 1.0)}
+    losses = []
+    for task in TASKS:
+        moved, absent = costs[task]
+        for document in range(documents):
+            tokens = int(generator.integers(5, 60))
+            shared = generator.standard_t(4) * noise
+            values = {BASELINE: 0.0, ABSENT: absent * (1 + shared) + generator.normal() * noise * absent}
+            for plan in (plan for plans in MOVED.values() for plan in plans):
+                values[plan] = moved * (1 + shared) + generator.normal() * noise * moved
+            for plan, value in values.items():
+                losses.append(Loss(plan, task, f"{document:03}", 0, (3.0 + value) * tokens, tokens, 0))
+    yield from order_by_task(losses, BASELINE, MOVED, ABSENT, answers, seed=run)
+
+
+def turned(
+    run: int, ratio: float, untrained: float, *, documents: int = 40, noise: float = 0.3, spread: float = 0.05
+) -> Iterator[Score]:
+    """A model whose middle turns the state `ratio` times as far as its ends, and twins that do so by `untrained`."""
+    generator = np.random.default_rng([run, 31])
+    layers = np.full(12, 0.2)
+    layers[3:9] *= ratio
+    tokens = generator.integers(20, 200, documents).astype(float)
+    # What a document does to one layer it does in part to all of them.
+    drawn = np.exp(noise * (generator.normal(size=documents) + generator.normal(size=(12, documents))))
+    part = Part(layers[:, None] * drawn * tokens, tokens, documents, int(tokens.sum()))
+    twins = []
+    for _ in range(TWINS):
+        shape = np.ones(12)
+        shape[3:9] *= untrained * np.exp(generator.normal() * spread)
+        twins.append(float(log_ratio(shape)))
+    yield from middle_rows(part, twins, seed=run)
+
+
+ordered = partial(effects, text=(0.5, 0.5))
+WORLDS = [
+    # Four times less than at the ends, where an untrained model's middle does as much as its ends.
+    ("middle", partial(turned, ratio=0.25, untrained=1.0), {CONTRADICTED, NULL}, SUPPORTED),
+    ("middle", partial(turned, ratio=1.5, untrained=1.0), {SUPPORTED, NULL}, CONTRADICTED),
+    ("middle", partial(turned, ratio=1.0, untrained=1.0), {SUPPORTED, NULL}, CONTRADICTED),
+    ("middle", partial(turned, ratio=0.4, untrained=0.4), {SUPPORTED, CONTRADICTED}, NULL),
+    ("middle", partial(turned, ratio=0.7, untrained=1.0, documents=9, noise=1.0), {CONTRADICTED, NULL}, None),
+    ("order_by_task", partial(ordered, reasoning=(2.0, 0.5)), {CONTRADICTED, NULL}, SUPPORTED),
+    ("order_by_task", partial(effects, text=(2.0, 0.5), reasoning=(0.5, 0.5)), {SUPPORTED, NULL}, CONTRADICTED),
+    ("order_by_task", partial(ordered, reasoning=(2.0, 2.0), documents=200), {SUPPORTED, CONTRADICTED}, NULL),
+    ("order_by_task", partial(ordered, reasoning=(2.0, 2.0), documents=16), {SUPPORTED, CONTRADICTED}, None),
+    ("order_by_task", partial(ordered, reasoning=(0.8, 0.5), documents=9, noise=1.5), {CONTRADICTED, NULL}, None),
+]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("rule", "truth", "wrong", "right"), WORLDS)
+def test_each_world_is_told(rule: str, truth: Truth, wrong: set[str], right: str | None) -> None:
+    ends_right(rule, truth, 12, wrong, right)
+
+
+@pytest.mark.nightly
+def test_what_is_printed_as_seen_is_seen() -> None:
+    ratio = 0.7 * exp(-printed(partial(turned, ratio=0.5, untrained=0.7, noise=0.6), "beyond_twins", 20))
+    tells("middle", partial(turned, ratio=ratio, untrained=0.7, noise=0.6), 12, SUPPORTED)
+    pilot = partial(ordered, reasoning=(1.0, 0.5))
+    cost = max(0.5 + printed(pilot, "order_less", 20), 0.5 * exp(max(printed(pilot, "log_ratio", 20), FASTER)))
+    tells("order_by_task", partial(ordered, reasoning=(cost, 0.5)), 8, SUPPORTED)
+
+
+def test_without_twins_nothing_is_decided_and_few_documents_have_no_interval() -> None:
+    alone = [score for score in turned(0, 0.25, 1.0) if score.metric == "log_ratio"]
+    assert claim_of("middle", alone, 12).verdict == "not resolvable"
+    assert all(score.low is None for score in turned(0, 0.25, 1.0, documents=5))
+
+
+def test_copying_is_no_reasoning_and_tasks_are_named() -> None:
+    claim = claim_of("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
+    assert claim.verdict == SUPPORTED
+    assert "reasoning (arithmetic)" in claim.figures
+    assert "text (stdlib)" in claim.figures
+    only_copying = ordered(0, reasoning=(2.0, 0.5), answers=("copy",))
+    assert claim_of("order_by_task", only_copying, 8).verdict == "not measured"
