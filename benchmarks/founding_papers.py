@@ -40,7 +40,7 @@ CIFAR = "benchmarks/layershuffle_cifar10.py --images {data}/images --out {out}/c
 MIX = "train elc --text {data}/mix --variants ltg,elc --seeds 3 --run {out}/elc"
 BLIMP = "evaluate {out}/elc --suite blimp --data {data}/blimp"
 BOOKS = "--model {decoder} --tokenizer {tokenizer} --text {data}/books"
-STUDY = f"study growth {BOOKS} --seeds 3 --sweep-seeds 3 --run {{out}}/growth"
+STUDY = f"train growth-study {BOOKS} --seeds 3 --set sweep_seeds=3 --run {{out}}/growth"
 STACKING = f"train growth {BOOKS} --seeds 3 --schedule stacking --run {{out}}/stacking"
 TRAINING = f"train growth {BOOKS} --schedule uniform --no-baseline --run {{out}}/decoder"
 TRAINED = "{out}/decoder/uniform/seed-0/model --text {data}/books"
@@ -53,8 +53,8 @@ COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "accelerator": [f"{CIFAR} --preset gpu"],
     },
     "elc": {
-        "cpu": [f"{MIX} --size tiny --vocabulary 8192 --steps 1500 --batch-size 32", BLIMP],
-        "accelerator": [f"{MIX} --preset paper --precision bfloat16 --compile", BLIMP],
+        "cpu": [f"{MIX} --size tiny --set vocabulary=8192 --steps 1500 --batch-size 32", BLIMP],
+        "accelerator": [f"{MIX} --size small --precision bfloat16 --set compile=true", BLIMP],
     },
     "growth": {
         "cpu": [f"{STUDY} --steps 600 --batch-size 16 --max-length 128"],

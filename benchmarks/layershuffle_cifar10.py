@@ -6,7 +6,7 @@
 stopped (also by `timeout 590` or `kill -9`) goes on with the same command, so it can be done in pieces of any length.
 The preset `cpu` is a small transformer of 12 layers on 17 tokens an image, for 10,000 images; `cpu-whole` is the same
 model for all of CIFAR-10, with fewer epochs; `gpu` is ViT-Ti/4 in bfloat16, for all of CIFAR-10. Writes report.html
-into the folder of the run; `layerwise export` makes its rows a table.
+into the folder of the run; `layerwise report --format parquet` makes its rows a table.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/route.py --run runs/demo-route --prompts 256 --batch 8
 
-The demo model and the router of a run of `layerwise route demo`, on the demo's held-out questions, which are mixed.
+The demo model and the router of a run of `layerwise search route demo`, on the demo's held-out questions, which are mixed.
 In each turn all prompts are continued in each of these ways, in rotating order:
 
     routed      the router chooses, prompts of a plan run together, at most `--batch` at once
@@ -82,7 +82,7 @@ def main() -> None:
 def parsed() -> argparse.Namespace:
     """The arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", required=True, help="run folder of layerwise route demo")
+    parser.add_argument("--run", required=True, help="run folder of layerwise search route demo")
     parser.add_argument("--prompts", type=int, default=256)
     parser.add_argument("--pool", type=int, default=256, help="prompts that wait at once")
     parser.add_argument("--batch", type=int, default=8)

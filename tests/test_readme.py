@@ -14,13 +14,15 @@ import shlex
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from cli.command import layerwise
-from layerwise.experiments.catalogue import CATALOGUE, configuration
-from layerwise.experiments.option import flag_of, options_of
+from layerwise.experiments.catalogue import VERBS, configuration
+from layerwise.experiments.files import RECIPES, ExperimentFile
+from layerwise.experiments.option import flag_of, options_of, settings_of
 from threads import threaded
 
 ROOT = Path(__file__).parents[1]
@@ -34,12 +36,9 @@ PAGES = {
 READERS = re.compile(r"[A-Z][A-Z0-9_]+|[\w.-]+/[\w.-]+|\./.+|[\w-]+\.(txt|yaml)|texts/")
 """A word that names what only the reader has; a whole word of a command, or what stands behind its `=`."""
 
-VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
 OTHERS = {
     "plan": {"--depth", "--model", "--from", "--to"},
-    "report": {"--output", "--markdown"},
-    "claims": {"--output"},
-    "export": {"--output", "--format"},
+    "report": {"--output", "--format"},
     "run": {"--quiet", "--dry-run"},
 }
 """The verbs that are no configurations, with their flags."""
@@ -71,20 +70,26 @@ def test_the_readme_is_a_page() -> None:
 
 
 @pytest.mark.parametrize("command", CHECKED)
-def test_a_command_has_a_verb_and_flags_that_exist(command: str) -> None:
+def test_a_command_has_a_verb_flags_and_settings_that_exist(command: str) -> None:
     words = shlex.split(command)[1:]
     if words in (["--help"], ["--version"]):
         return
     verb = next(each for each in (" ".join(words[:2]), words[0]) if each in VERBS or each in OTHERS)
-    if verb in OTHERS:
-        known = OTHERS[verb]
-    else:
-        kind = configuration(verb)
-        known = {flag_of(kind, name) for name in options_of(kind)} | {"--quiet", "--dry-run"}
+    known, settings = set(OTHERS.get(verb, ())), set()
+    kinds = [configuration(verb)] if verb in VERBS else []
+    if verb == "run" and words[1] in RECIPES:
+        recipe = ExperimentFile.read(words[1])
+        kinds = list(recipe.chosen([word for word in words[2:] if word in recipe.stages]).kinds().values())
+    elif verb == "run":  # a file of the page, which may be of any verb
+        kinds = [configuration(each) for each in VERBS]
+    for kind in kinds:
+        known |= {flag_of(kind, name) for name in options_of(kind)} | {"--model", "--quiet", "--dry-run", "--set"}
         known |= {f"--no-{name.replace('_', '-')}" for name in options_of(kind)}
-        known |= {"--preset"} if kind.PRESETS else set()
+        settings |= settings_of(kind).keys()
     flags = {word.partition("=")[0] for word in words if word.startswith("--")}
-    assert flags <= known | {"--help"}
+    named = {after.partition("=")[0] for word, after in pairwise(words) if word == "--set"}
+    assert flags <= known | {"--help", "--help-all"}
+    assert named <= settings
 
 
 def test_what_the_readme_shows_of_a_plan_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,9 @@
     result.table()                                              # every effect with its interval
 
 A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; an experiment turns the two into
-tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line; the
-functions under them are in `layerwise.measure`. Names are resolved when they are first used: `import layerwise` is
-light.
+tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line, and
+so are their kinds (`time.frontier`, `search.route`, `train.elc`, ...); the functions under them are in
+`layerwise.measure`. Names are resolved when they are first used: `import layerwise` is light.
 """
 
 from __future__ import annotations
@@ -26,20 +26,7 @@ if TYPE_CHECKING:
     from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import (
-        compare,
-        diagnose,
-        evaluate,
-        frontier,
-        heal,
-        layer_weights,
-        merge,
-        robustness,
-        route,
-        speculate,
-        sweep,
-        time,
-    )
+    from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, robustness, run, sweep, time
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.search.budget import Budget
@@ -64,22 +51,28 @@ _HOMES = {
     "edits": "layerwise.plan",
     "evaluate": "layerwise.experiments.verbs",
     "families": "layerwise.plan",
-    "frontier": "layerwise.experiments.verbs",
     "heal": "layerwise.experiments.verbs",
-    "layer_weights": "layerwise.experiments.verbs",
     "load": "layerwise.stack",
-    "merge": "layerwise.experiments.verbs",
     "read_corpus": "layerwise.data.text.corpus",
     "robustness": "layerwise.experiments.verbs",
-    "route": "layerwise.experiments.verbs",
+    "run": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
-    "speculate": "layerwise.experiments.verbs",
     "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
     "time": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
 }
+
+_RENAMED = {
+    "frontier": "time.frontier",
+    "layer_weights": "diagnose.layer_weights",
+    "merge": "robustness.merge",
+    "route": "search.route",
+    "speculate": "time.speculation",
+    "study": "train.elc_study or layerwise.train.growth_study",
+}
+"""Names of earlier versions, and what is written in their place."""
 
 __all__ = [
     "Budget",
@@ -97,18 +90,14 @@ __all__ = [
     "edits",
     "evaluate",
     "families",
-    "frontier",
     "heal",
-    "layer_weights",
     "load",
-    "merge",
     "read_corpus",
     "robustness",
-    "route",
+    "run",
     "samplers",
     "save",
     "search",
-    "speculate",
     "speculative",
     "sweep",
     "time",
@@ -121,11 +110,12 @@ def __getattr__(name: str) -> Any:
         from importlib import metadata  # takes as long to import as all else that help needs of layerwise
 
         return metadata.version("layerwise")
-    if name in ("search", "study", "swarm", "train"):
+    if name in ("search", "swarm", "train"):
         return import_module(f"layerwise.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'layerwise' has no attribute {name!r}")
+    instead = f": write layerwise.{_RENAMED[name]}" if name in _RENAMED else ""
+    raise AttributeError(f"module 'layerwise' has no attribute {name!r}{instead}")
 
 
 def __dir__() -> list[str]:

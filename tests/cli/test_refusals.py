@@ -277,10 +277,10 @@ def test_another_processor_is_noted_in_the_run(
     assert "ALTIVEC" in (folder / "report.html").read_text()
 
 
-@pytest.mark.parametrize("verb", ["report", "export"])
-def test_a_folder_that_is_no_run(verb: str, tmp_path: Path) -> None:
-    assert "is not a run" in refused(verb, tmp_path)
-    assert "is not a run" in refused(verb, tmp_path / "nowhere")
+@pytest.mark.parametrize("form", ["html", "csv", "claims"])
+def test_a_folder_that_is_no_run(form: str, tmp_path: Path) -> None:
+    assert "is not a run" in refused("report", tmp_path, "--format", form)
+    assert "is not a run" in refused("report", tmp_path / "nowhere", "--format", form)
 
 
 def test_a_run_folder_that_cannot_be_made(model: Path, texts: Path, tmp_path: Path) -> None:

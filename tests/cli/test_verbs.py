@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 from transformers import AutoModelForCausalLM
 
-from cli.command import layerwise, refused
+from cli.command import layerwise
 from cli.conftest import DEPTH, save_llama
 from layerwise.experiments import terminal
 from layerwise.experiments.summary import report_data
@@ -194,7 +194,7 @@ def test_report_again_and_elsewhere(swept: Path, tmp_path: Path) -> None:
 
 def test_report_as_markdown_writes_no_page(swept: Path) -> None:
     before = swept.joinpath("report.html").stat().st_mtime_ns
-    ended = layerwise("report", swept, "--markdown")
+    ended = layerwise("report", swept, "--format", "markdown")
     assert ended.code == 0
     assert ended.out.startswith("#")
     assert "| " in ended.out
@@ -215,14 +215,14 @@ def test_report_of_a_run_that_was_stopped_reckons_on_what_all_plans_have(swept: 
     with Run.open(half) as run:
         (documents,) = {score.documents for score in report_data(run).scores}
     assert documents == 9
-    ended = layerwise("report", half, "--markdown")
+    ended = layerwise("report", half, "--format", "markdown")
     assert ended.code == 0, ended.err
     assert "| 1-3 " in ended.out
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_export_writes_what_the_store_holds(swept: Path, tmp_path: Path, kind: str) -> None:
-    ended = layerwise("export", swept, "--output", tmp_path / "tables", "--format", kind)
+    ended = layerwise("report", swept, "--output", tmp_path / "tables", "--format", kind)
     assert (ended.code, ended.err) == (0, "")
     written = [Path(line) for line in ended.out.splitlines()]
     assert all(path.is_file() for path in written)
@@ -246,10 +246,9 @@ def test_an_error_that_is_a_defect_keeps_its_traceback(monkeypatch: pytest.Monke
 
 
 def test_claims_of_several_runs_are_one_page(swept: Path, tmp_path: Path) -> None:
-    printed = layerwise("claims", swept)
+    printed = layerwise("report", swept, "--format", "claims")
     assert printed.code == 0
     assert printed.out.startswith("# What became of the published claims\n")
-    written = layerwise("claims", swept, swept, "--output", tmp_path / "claims.md")
-    assert written.out == f"claims: {tmp_path / 'claims.md'}\n"
+    written = layerwise("report", swept, swept, "--format", "claims", "--output", tmp_path / "claims.md")
+    assert written.out == f"report: {tmp_path / 'claims.md'}\n"
     assert "\n| 2 | " in (tmp_path / "claims.md").read_text(encoding="utf-8")
-    assert "is not a run" in refused("claims", tmp_path / "nothing")

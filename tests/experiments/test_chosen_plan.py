@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.experiments.chosen_plan import CHOSEN, SEARCH, chosen_plan
+from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CHOSEN, SEARCH
 
 MANIFEST = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, (), (), 0)
 
@@ -24,8 +25,8 @@ def test_a_text_is_a_plan() -> None:
 def test_the_folder_of_a_search_stands_for_the_plan_that_it_chose(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", MANIFEST) as run:
         rows = [
-            Score(SEARCH, "0-3", "ms", "front", 2.0),
-            Score(SEARCH, "0-2", "layers=3", CHOSEN, 1.5),
+            Score.of(SEARCH, "front", 2.0, plan="0-3", condition="ms"),
+            Score.of(SEARCH, CHOSEN, 1.5, plan="0-2", condition="layers", against="layers=3"),
         ]
         run.store.replace_scores(SEARCH, rows)
     assert chosen_plan(str(tmp_path / "run")) == Plan.parse("0-2")

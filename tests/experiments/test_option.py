@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
 from layerwise.data.text.sources.hub_texts import HubText
 from layerwise.errors import LayerwiseError, OptionError
-from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.catalogue import VERBS, configuration
 from layerwise.experiments.option import (
     check_options,
     configured,
@@ -94,9 +95,6 @@ def test_a_file_is_refused_with_the_option_and_what_to_write(content: dict[str, 
     assert message in str(refusal.value)
 
 
-VERBS = [verb for verbs in CATALOGUE.values() for verb in verbs]
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_option_of_every_verb_has_help_and_an_unambiguous_flag(verb: str) -> None:
     kind = configuration(verb)
@@ -110,6 +108,37 @@ def test_every_option_of_every_verb_has_help_and_an_unambiguous_flag(verb: str) 
         assert each.help[0].isupper(), f"--{name}: the help is a sentence"
     for reads in kind.READS:
         assert set(reads.options) <= set(options)
+
+
+def unchecked(kind: type, name: str, value: object) -> object:
+    """A configuration whose option `name` is `value`, and that has not checked it; what must be given is anything."""
+    config, hints = object.__new__(kind), get_type_hints(kind)
+    anything = {str: "a", Path: Path("a"), tuple: ("a",)}
+    for other, (each, _) in options_of(kind).items():
+        hint = hints[other]
+        needed = get_args(hint)[0] if get_origin(hint) is Literal else anything.get(get_origin(hint) or hint)
+        object.__setattr__(config, other, needed if each.default is MISSING else each.default)
+    object.__setattr__(config, name, value)
+    return config
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_bound_of_every_option_is_kept(verb: str) -> None:
+    """A value at a bound is taken, and the next one is refused by the flag of the option."""
+    kind = configuration(verb)
+    for name, (_, each) in options_of(kind).items():
+        hint = str(get_type_hints(kind)[name])
+        step = 1e-9 if "float" in hint else 1
+        taken = [bound for bound in (each.least, each.most) if bound is not None]
+        outside = [bound + by for bound, by in ((each.least, -step), (each.most, step)) if bound is not None]
+        outside += [bound for bound in (each.above, each.below) if bound is not None]
+        for value in (*taken, *outside):
+            config = unchecked(kind, name, (value,) if hint.startswith("tuple") else value)
+            if value in taken:
+                check_options(config)
+                continue
+            with pytest.raises(OptionError, match=f"^{re.escape(flag_of(kind, name))} takes a number"):
+                check_options(config)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Callable
+from dataclasses import MISSING
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,10 @@ from cli.conftest import save_llama, save_texts
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments import verbs
+from layerwise.experiments.catalogue import VERBS, configuration
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.files import read_experiment, to_yaml
+from layerwise.experiments.option import options_of
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.plan import Plan
@@ -56,26 +62,27 @@ def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.R
     assert page.read_text().startswith("<!doctype html>")
     shown = result._repr_html_()
     assert str(result.folder) in shown
-    assert shown.count("<li>") == len(result.summary.splitlines())
+    assert shown.count("<li>") == len(result.findings) > 0
 
 
-def test_names_and_paths_stand_for_what_they_lead_to(
-    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path
+def test_a_result_draws_the_figures_of_its_report(result: layerwise.Result) -> None:
+    drawn = result.plot("layers-0")._repr_mimebundle_()["application/vnd.plotly.v1+json"]
+    assert {"data", "layout"} <= json.loads(json.dumps(drawn, allow_nan=False)).keys()
+    assert result.plot().name in (result.folder / "report.html").read_text()
+    with pytest.raises(LayerwiseError, match="has no figure 'layers'; did you mean layers-0"):
+        result.plot("layers")
+
+
+@pytest.mark.parametrize("form", [lambda each: each, str])
+def test_names_paths_and_texts_stand_for_what_they_lead_to(
+    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path, form: Callable[[Path], str | Path]
 ) -> None:
+    """A path may be a text, and a tuple a list."""
     again = layerwise.sweep(
-        model, texts, families=("leave_one_out",), similarity=False, run=tmp_path / "run", reporter=Silent()
-    )
-    assert again.table("effect").equals(result.table("effect"))
-
-
-def test_a_path_may_be_a_text_and_a_tuple_a_list(
-    result: layerwise.Result, model: Path, texts: Path, tmp_path: Path
-) -> None:
-    folder = str(tmp_path / "run")
-    again = layerwise.sweep(
-        model, texts, families=["leave_one_out"], similarity=False, run=folder, reporter=Silent()
+        form(model), form(texts), families=["leave_one_out"], similarity=False, run=form(tmp_path / "run"),
+        reporter=Silent(),
     )  # fmt: skip
-    assert again.folder == Path(folder)
+    assert again.folder == tmp_path / "run"
     assert again.table("effect").equals(result.table("effect"))
 
 
@@ -145,13 +152,42 @@ def test_a_dry_run_prints_the_cost_and_makes_no_folder(
 
 
 def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
-    assert layerwise.train.elc is verbs.train_elc
-    assert layerwise.train.growth is verbs.train_growth
-    assert layerwise.study.growth is verbs.study_growth
-    assert layerwise.study.layer_weights is verbs.study_layer_weights
-    for module in (layerwise.train, layerwise.study):
+    for name in ("robust", "elc", "elc_study", "growth", "growth_study"):
+        assert getattr(layerwise.train, name) is getattr(verbs, f"train_{name}")
+    for module in (layerwise.train, layerwise.search):
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             module.nothing  # noqa: B018
+
+
+FUNCTIONS = {
+    **{verb: getattr(verbs, verb) for verb in ("sweep", "diagnose", "evaluate", "robustness", "time", "search")},
+    "heal": layerwise.heal,
+    **{f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}")
+       for name in ("robust", "elc", "elc_study", "growth", "growth_study")},
+    "diagnose layer-weights": layerwise.diagnose.layer_weights,
+    "robustness merge": layerwise.robustness.merge,
+    "robustness rehearse": layerwise.robustness.rehearse,
+    "time frontier": layerwise.time.frontier,
+    "time speculation": layerwise.time.speculation,
+    "search route": layerwise.search.route,
+}  # fmt: skip
+
+
+def test_every_experiment_is_a_function() -> None:
+    assert FUNCTIONS.keys() == {verb for verb in VERBS if issubclass(configuration(verb), Experiment)}
+
+
+@pytest.mark.parametrize("verb", FUNCTIONS)
+def test_a_function_shows_every_option_with_its_type_its_default_and_its_help(verb: str) -> None:
+    function, kind = FUNCTIONS[verb], configuration(verb)
+    parameters = inspect.signature(function).parameters
+    assert set(parameters) == {*options_of(kind), "reporter"}
+    for name, (field, option) in options_of(kind).items():
+        assert parameters[name].annotation is not inspect.Parameter.empty
+        assert f"    {name}: " in function.__doc__, option.help
+        if field.default not in (MISSING, None):
+            assert parameters[name].default == field.default
+    assert "--" not in function.__doc__.partition("\nOptions:\n")[2]
 
 
 def test_a_table_that_is_not_there_is_refused_with_those_that_are(result: layerwise.Result) -> None:
@@ -177,7 +213,7 @@ def test_a_module_and_a_list_of_texts_are_opened(result: layerwise.Result, model
         (lambda: layerwise.sweep("demo", {"a": 1}, reporter=Silent()), "a list of strings; found dict"),
         (lambda: layerwise.sweep("demo", ["a", 1], reporter=Silent()), "a list of strings; found list"),
         (lambda: layerwise.search("demo", [], "layers=9", reporter=Silent()), "holds no document"),
-        (lambda: layerwise.diagnose("demo", dtype=torch.int8, reporter=Silent()), "--dtype takes .* found 'int8'"),
+        (lambda: layerwise.diagnose("demo", dtype=torch.int8, reporter=Silent()), "dtype takes .* found 'int8'"),
         (lambda: layerwise.load("demo", dtype=torch.int8), "dtype 'int8' is not known"),
         (lambda: Corpus(["a"]), "Corpus.of"),
         (lambda: Corpus("texts", ("a",)), "Corpus.of"),

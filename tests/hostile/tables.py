@@ -124,7 +124,7 @@ def _sparse(folder: Path) -> None:
 
 _LONG = Case(
     "pairs: a sentence longer than the model reads", ("evaluate", "model", "--suite", "p.jsonl", "--run", "run"),
-    ("--too-long skip",),
+    ("--set too_long=skip",),
     lambda folder: (model(folder), (folder / "p.jsonl").write_bytes(_line(sentence_bad="a b " * 9_999))),
     writes=("run", "run/*"),
 )  # fmt: skip
@@ -225,7 +225,10 @@ def _record(case: str, content: object, *says: str) -> Case:
         (model(folder) / "training.json").write_bytes(written)
 
     return Case(
-        f"a record: {case}", ("layer-weights", "model", "--text", "model/config.json"), ("training.json", *says), make
+        f"a record: {case}",
+        ("diagnose", "layer-weights", "model", "--text", "model/config.json"),
+        ("training.json", *says),
+        make,
     )
 
 

@@ -46,7 +46,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "report",
         "swarm",
     },
-    "study": set(),
     "cli": {
         *("results", "plan", "data", "stack", "schedule", "measure", "models", "report", "checkpoint", "train"),
         *("experiments", "swarm"),

@@ -131,7 +131,7 @@ def test_the_command_runs_what_the_library_exports(tmp_path: Path, monkeypatch: 
     save_file(checkpoint("elc"), tmp_path / "model.safetensors")
     word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
     options = ("--variant", "elc", "--tokenizer", tmp_path / "words", "--output", tmp_path / "out")
-    assert "asked the exported one" in refused("convert", tmp_path / "model.safetensors", *options)
+    assert "asked the exported one" in refused("save", "convert", tmp_path / "model.safetensors", *options)
 
 
 def test_without_a_shared_copy_of_the_table_it_is_the_table() -> None:
@@ -155,8 +155,8 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
     else:
         torch.save({"model": tensors} if kind.startswith("training") else tensors, file)
     word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
-    options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--heads", "2", "--output", tmp_path / "out")
-    ended = command("convert", file, *options)
+    options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--set", "heads=2", "--output", tmp_path / "out")
+    ended = command("save", "convert", file, *options)
     assert ended.code == 0, ended.err
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").double()
     assert (model.config.variant, model.config.pad_token_id) == ("zero", 0)
@@ -165,7 +165,7 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
         found = model(ids, attention_mask=real).logits
         expected = logits(tensors, ids, real.bool(), variant="zero", heads=2)
     assert float((found - expected).abs().max()) < 1e-4
-    assert "exists already and is not empty" in refused("convert", file, *options)
+    assert "exists already and is not empty" in refused("save", "convert", file, *options)
 
 
 def test_files_that_hold_no_tensors_are_refused(tmp_path: Path) -> None:

@@ -44,3 +44,8 @@ def test_a_down_sampled_cell_is_the_mean_of_its_part() -> None:
 def test_a_size_is_a_number_of_cells(size: int) -> None:
     with pytest.raises(PlanError, match="a whole number of cells"):
         picture(Plan.identity(4), size=size)
+
+
+def test_a_notebook_shows_a_plan_as_its_picture() -> None:
+    plan = Plan.parse("0 (1|2) 3")
+    assert plan._repr_html_() == f'<code>0 (1|2) 3</code><pre style="line-height:1">{picture(plan)}</pre>'

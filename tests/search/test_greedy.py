@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.search.evaluator import GraphEvaluator
+from layerwise.search.evolve import evolve
 from layerwise.search.greedy import Space, greedy, winners
 from layerwise.search.rungs import Evaluator, RungSettings
 from layerwise.search.texts import grown
+from layerwise.stack import Stack
 from search.planted_objective import PlantedObjective
 from search.planted_stack import planted_search
 from tier import by_tier
@@ -57,6 +63,19 @@ def test_the_best_set_of_coupled_layers_is_the_exhaustive_optimum() -> None:
         best = best_of(objective, space(16, 12))
         right += abs(objective.true(best) - objective.optimum(4)) < 1e-9
     assert right >= seeds - 1
+
+
+@pytest.mark.parametrize("search", [greedy, evolve])
+def test_each_of_two_models_gives_the_layer_that_is_spoilt_in_the_other(search: Callable[..., Any]) -> None:
+    """Two copies of a model, in each of which noise was added to another layer, merged into the model without noise."""
+    first, text = planted_search([], [2], depth=6, windows=48)
+    second, _ = planted_search([2], [4], depth=6, windows=48)
+    able = copy.copy(first)
+    able.sources = Stack.with_sources({"a": first, "b": second}).sources
+    own = Space(6, ("drop",), layers, 6, ("b",))
+    best = next(iter(winners(search(GraphEvaluator(able, grown(text, 0)), own), own)))
+    sources = {step.layer: step.source for step in best.steps()}
+    assert (len(sources), sources[2], sources[4]) == (6, "b", None)
 
 
 def test_a_wrong_objective_would_be_seen() -> None:

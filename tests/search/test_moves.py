@@ -48,6 +48,12 @@ def test_each_move_does_what_it_is_called() -> None:
     assert texts["reorder"] == ["1 0 2", "0 2 1"]
 
 
+def test_layers_of_other_models_stand_in_and_go_back() -> None:
+    plan = Plan.parse("0 b:1 mean2:2")
+    around = {str(each) for each in neighbours(plan, (), 4, ("b", "c"))}
+    assert around == {"b:0 b:1 mean2:2", "c:0 b:1 mean2:2", "0 1 mean2:2", "0 c:1 mean2:2"}
+
+
 def test_what_was_left_out_comes_back_where_it_was() -> None:
     back = {str(Plan(each)) for each in restored(stages(Plan.parse("0 3.mlp mean2:4")), 6, halves=True)}
     assert back == {

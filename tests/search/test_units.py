@@ -142,7 +142,7 @@ def losses(effect: dict[str, float], documents: int = 40, seed: int = 0) -> list
 def test_what_a_plan_loses_has_an_interval_for_the_truth_and_one_for_another_text() -> None:
     rows = losses_above(losses({"0-5": 0.0, "0-3": 0.2}), WHOLE, "report", seed=0)
     truth, again = (next(row for row in rows if row.metric == metric) for metric in ("delta_nll", "again"))
-    assert (truth.subject, truth.task) == ("0-3", "report")
+    assert (truth.plan, truth.task) == ("0-3", "report")
     assert truth.low is not None
     assert truth.high is not None
     assert again.low is not None
@@ -166,11 +166,11 @@ def test_arms_are_compared_with_the_chosen_plan_and_corrected_together() -> None
     arms = {name: Plan.parse(text) for name, text in {"a": "1-4", "b": "2-5", "c": "0-3", "d": "1-4"}.items()}
     random = [Plan.parse("0 2-4"), Plan.parse("0 1 4 5")]
     rows = against_arms(losses(effect), Plan.parse("0-3"), arms, random, "report", seed=0)
-    above = {row.subject: row for row in rows if row.metric == "above_chosen"}
+    above = {row.arm: row for row in rows if row.metric == "above_chosen"}
     assert set(above) == {"a", "b", "d", "random"}  # c chose the same plan
     assert above["a"].p_adjusted is not None
     assert above["a"].p_adjusted < 0.05
-    assert replace(above["a"], subject="d") == above["d"]
+    assert replace(above["a"], arm="d") == above["d"]
     assert above["b"].p_adjusted is not None
     assert above["b"].p_adjusted > 0.05
     assert above["random"].value == pytest.approx(0.3, abs=0.05)

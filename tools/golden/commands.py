@@ -20,7 +20,7 @@ from pathlib import Path
 from layerwise.experiments.summary import report_data
 from layerwise.report import ReportData
 from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.results.rows import KEY, Score
 from tools.golden.outputs import FOLDER
 from tools.golden.stored_run import rows_of, text_of
 
@@ -29,7 +29,7 @@ RUN = "run"
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 NUMBERS = ("measure", "metric", "value", "low", "high", "p", "p_adjusted", "mde", "documents", "tokens")
 """The columns of a score that are compared, to the bit."""
-NAMES = ("subject", "task")
+NAMES = tuple(name for name in KEY if name != "metric")
 """Those that are reported apart: they are named differently one day, and the numbers are not."""
 TIMED = re.compile(r"\b(ms|milliseconds|seconds?|minutes|hours|joules|memory|peak bytes|data wait)\b")
 """In the metric or the task of a score that a clock gave, or that the machine decides."""

@@ -19,7 +19,7 @@ from layerwise.results.rows import Loss, Note, PlanRecord, Score
 FILE = "run.json"
 PACKED = "run.json.gz"
 """The file of a run that is too long to be read: the same text, packed."""
-LONGEST = 120_000
+LONGEST = 60_000
 """Characters of a file that is written as it is."""
 
 TABLES: Mapping[str, type[Any]] = {"plans": PlanRecord, "scores": Score, "losses": Loss, "notes": Note}

@@ -14,46 +14,37 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Group
 
 import layerwise
-from layerwise.cli.claims import claims
 from layerwise.cli.command import command, help_of
-from layerwise.cli.export import export
 from layerwise.cli.plan import plan
 from layerwise.cli.report import report
 from layerwise.cli.run import run
 from layerwise.cli.unread import unread
 from layerwise.errors import LayerwiseError
-from layerwise.experiments.catalogue import CATALOGUE, configuration
+from layerwise.experiments.catalogue import CATALOGUE, VERBS, configuration
 from layerwise.experiments.terminal import errors, write
 
-HELP = """The layers of a transformer, first-class: any order, any subset, any mixture, any machine.
+HELP = """The layers of a transformer, first-class: any order, any subset, any machine.
 
-A plan says which layers run, and in what order:
-
-0-13 18-31                  all of 32 but the layers 14 to 17
-0-13 17-14 18-31            those four backwards
-0-13 (14|15|16|17) 18-31    those four side by side
-
-Start here:
+A plan says which layers run, and in what order: "0-13 18-31" are all of 32 but
+the layers 14 to 17, "0-13 (14|15|16|17) 18-31" has those four side by side.
 
 layerwise plan "0-13 (14|15|16|17) 18-31"   words, costs and a picture
 layerwise sweep demo                        what moving and skipping layers does
 layerwise diagnose demo                     which layers matter, and why
-layerwise train robust layershuffle --model demo-vit
-                                            train for any order of the layers
+layerwise run layershuffle                  the experiments of a founding paper
 """
 
 GROUPS = {
     name: Group(name, sort_key=rank)
-    for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Comparing", "Serving", "Results"))
+    for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Serving", "Results"))
 }
 """The headings of the list of verbs."""
 
-FAMILIES = {
-    "train": ("Training", "Train a model: to work in other layer orders, from random weights, or in phases."),
-    "study": ("Comparing", "Answer a question that takes many trainings, with its controls."),
-    "swarm": ("Serving", "Run a model whose layers live on many machines, some of which may die."),
-}
-"""Verbs that consist of several commands: their group and their help."""
+TRAIN = "Train a model: for other orders, from scratch, or in phases."
+"""The help of the one verb that is nothing without a kind."""
+
+ALL = "--help-all"
+"""What lists every option of a verb, the rare ones too."""
 
 
 def _version() -> str:
@@ -61,39 +52,47 @@ def _version() -> str:
 
 
 @cache
-def build() -> App:
-    """The command line with every verb; a process makes it once."""
+def build(everything: bool = False) -> App:
+    """The command line with every verb; a process makes it once. Its help lists the usual options, or `everything`."""
     app = App(
         name="layerwise", help=HELP, help_format="plaintext", version=_version,
         default_parameter=None, result_action="return_value",
     )  # fmt: skip
-    app["--help"].group = app["--version"].group = Group("About", sort_key=9)
-    families = {name: App(name=name, help=text, group=GROUPS[group]) for name, (group, text) in FAMILIES.items()}
-    for family in families.values():
-        app.command(family)
-    for group, verbs in CATALOGUE.items():
-        for verb in verbs:
+    about = Group("About", sort_key=9)
+    app.register_install_completion_command(group=about, help="Let this shell complete verbs and options.")
+    app["--help"].group = app["--version"].group = about
+    verbs: dict[str, App] = {}
+    for group, members in CATALOGUE.items():
+        for verb in members:
+            first, _, word = verb.partition(" ")
+            if first not in verbs:
+                text = help_of(configuration(first), everything) if first in VERBS else TRAIN
+                verbs[first] = App(name=first, help=text, group=GROUPS[group])
+                app.command(verbs[first])
             kind = configuration(verb)
-            first, _, rest = verb.partition(" ")
-            parent = families[first] if rest else app
-            heading = None if rest else GROUPS[group]
-            parent.command(command(kind), name=rest or first, help=help_of(kind), group=heading)
+            if word:
+                verbs[first].command(command(kind, everything), name=word, help=help_of(kind, everything))
+            else:
+                verbs[first].default(command(kind, everything))
     app.command(plan, group=GROUPS["Plans"], usage="Usage: layerwise plan [OPTIONS] PLAN")
-    app.command(claims, group=GROUPS["Results"], usage="Usage: layerwise claims [OPTIONS] RUN...")
-    for function in (report, export, run):
-        app.command(function, group=GROUPS["Results"])
+    app.command(report, group=GROUPS["Results"], usage="Usage: layerwise report [OPTIONS] RUN...")
+    app.command(run, group=GROUPS["Results"], usage="Usage: layerwise run [OPTIONS] RECIPE_OR_FILE [STAGE...]")
     return app
 
 
 def main() -> None:
     """Run the command line; the entry point of the package."""
+    words = sys.argv[1:]
+    everything = ALL in words
     try:
-        sys.exit(build()(sys.argv[1:], print_error=False, exit_on_error=False) or 0)
+        app = build(everything)
+        arguments = ["--help" if word == ALL else word for word in words]
+        sys.exit(app(arguments, print_error=False, exit_on_error=False) or 0)
     except LayerwiseError as error:
         refuse(str(error))
     except CycloptsError as error:
         chain = " ".join(error.command_chain or ())
-        refuse(f"{unread(error, sys.argv[1:])}\nlayerwise {chain}{' ' if chain else ''}--help lists the options")
+        refuse(f"{unread(error, words)}\nlayerwise {chain}{' ' if chain else ''}--help lists the options")
 
 
 def refuse(message: str) -> NoReturn:

@@ -34,7 +34,7 @@ def plan(
     source: Annotated[str | None, Parameter(name="--from", metavar="FILE_OR_TEXT", help=FROM)] = None,
     dialect: Annotated[str | None, Parameter(name="--to", metavar="FORM", help=TO)] = None,
 ) -> None:
-    """Read a plan: what it does in words, what it costs, and its wiring as a picture.
+    """Read a plan: what it does and costs, and its wiring as a picture.
 
     layerwise plan "0-13 (14|15|16|17)*3 18-31" --depth 32
 

@@ -1,48 +1,78 @@
-"""`layerwise report`: the rows of a run as one HTML page, and what was found as a few sentences."""
+"""`layerwise report`: what a run found, as a page, as Markdown, as tables of rows, or as verdicts on claims."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter
 
+from layerwise import results
 from layerwise.cli.command import path_parameter
-from layerwise.errors import OptionError
+from layerwise.errors import OptionError, RunError, near_matches
 from layerwise.experiments.terminal import output, write
 from layerwise.results import Run
 
+Format = Literal["html", "markdown", "claims", "parquet", "csv"]
+FORMATS: tuple[str, ...] = get_args(Format)
+
+FORM = Parameter(
+    "--format", help="A page, Markdown, what became of the published claims over several runs, or tables.",
+    metavar="CHOICE", converter=lambda _, tokens: tokens[0].value,
+)  # fmt: skip
+OUTPUT = "File to write, or folder of tables; by default RUN/report.html, RUN/exports, and else the terminal."
+
 
 def report(
-    run: Annotated[Path, path_parameter("RUN", "Run folder.")],
-    /,
-    *,
-    output_file: Annotated[
-        Path | None,
-        path_parameter("--output", "Page to write; by default RUN/report.html.", "FILE"),
-    ] = None,
-    markdown: Annotated[
-        bool,
-        Parameter(negative=(), show_default=False, help="Print results and tables as Markdown, and write no page."),
-    ] = False,
+    *runs: Annotated[Path, path_parameter("RUN", "Run folder; several for claims.")],
+    form: Annotated[Format, FORM] = "html",
+    output_path: Annotated[Path | None, path_parameter("--output", OUTPUT, "PATH")] = None,
 ) -> None:
-    """Write the report of a run, also of one that was stopped half-way or is still being written.
+    """Write what a run found: a page, tables, verdicts on claims.
+
+    The run may have been stopped half-way, or still be written.
 
     layerwise report runs/demo
 
-    layerwise report runs/demo --markdown > results.md
-    """
-    if markdown and output_file is not None:
-        raise OptionError("--output does nothing here: --markdown prints, and writes no page; leave it out")
-    with Run.open(run) as opened:
-        from layerwise import report as pages
-        from layerwise.experiments.summary import report_data, summary
+    layerwise report runs/demo --format markdown --output results.md
 
-        data = report_data(opened)
-        if markdown:
-            write(output, pages.markdown(data))
+    layerwise report runs/swept runs/diagnosed --format claims
+
+    layerwise report runs/demo --format csv
+    """
+    if form not in FORMATS:
+        raise OptionError(f"there is no format {form[:60]!r}; {near_matches(form, FORMATS)}")
+    if not runs:
+        raise RunError("no run was given; write layerwise report RUN, with the folder of a run")
+    if form != "claims" and len(runs) > 1:
+        raise OptionError(
+            f"{len(runs)} runs were given, and {form} shows one: give one, or write --format claims, or layerwise "
+            "compare RUN RUN for models side by side"
+        )
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Run.open(folder)) for folder in runs]
+        if form == "csv" or form == "parquet":
+            for path in results.export(opened[0], output_path, form):
+                write(output, str(path))
+        else:
+            _write_text(opened, form, output_path)
+
+
+def _write_text(runs: list[Run], form: str, path: Path | None) -> None:
+    """The page with its summary on the terminal; or a text, on the terminal where no file was named."""
+    from layerwise import report as pages
+    from layerwise.experiments.summary import report_data, summary
+
+    data = [report_data(run) for run in runs]
+    if form == "html":
+        path = path or runs[0].report
+        pages.write(path, pages.render(data[0]))
+        write(output, summary(data[0]))
+    else:
+        text = pages.claims_page(data) if form == "claims" else pages.markdown(data[0])
+        if path is None:
+            write(output, text)
             return
-        page = output_file or opened.report
-        pages.write(page, pages.render(data))
-        write(output, summary(data))
-        write(output, f"report: {page}")
+        pages.write(path, text)
+    write(output, f"report: {path}")

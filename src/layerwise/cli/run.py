@@ -1,31 +1,75 @@
-"""`layerwise run`: an experiment from a YAML file, or again from the folder of its run."""
+"""`layerwise run`: the experiments of a recipe or of a YAML file, or again that of a run folder."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-from layerwise.cli.command import DRY_RUN, QUIET, carry_out, path_parameter
-from layerwise.experiments.files import read_experiment
+from cyclopts import Parameter
+
+from layerwise.cli.command import DRY_RUN, QUIET, carry_out
+from layerwise.errors import OptionError
+from layerwise.experiments.files import RECIPES, ExperimentFile, FileStage
+from layerwise.experiments.option import check_location
+from layerwise.experiments.spelling import as_command
+from layerwise.experiments.terminal import errors, output, write
+
+SOURCE = f"A recipe ({', '.join(RECIPES)}), a YAML file, or a run folder."
+REST = "Stages of it, by default all; and options that replace those of the file, such as --model demo."
 
 
 def run(
-    file: Annotated[Path, path_parameter("FILE", "YAML file of an experiment, or a run folder.")],
+    source: Annotated[str, Parameter(name="RECIPE_OR_FILE", help=SOURCE)],
     /,
-    *,
+    *rest: Annotated[str, Parameter(name="STAGE", help=REST, allow_leading_hyphen=True)],
     quiet: Annotated[bool, QUIET] = False,
     dry_run: Annotated[bool, DRY_RUN] = False,
 ) -> int:
-    """Run an experiment from a YAML file, or resume the one of a run folder.
+    """Run a recipe or the experiments of a file, or resume a run.
 
-    The file holds the verb as `experiment`, and the options by their names:
+    A recipe is a founding paper, whole. Its stages run one after another, each in a folder of its own.
+
+    layerwise run layershuffle --dry-run
+
+    layerwise run painters curves --model demo --families painters
+
+    A file holds the verb as `experiment`, and the options by their names:
 
     experiment: sweep
     model: demo
     families: [painters, leave_one_out]
 
-    layerwise run experiment.yaml --dry-run
+    layerwise run experiment.yaml --tokens 3000
 
     layerwise run runs/demo
     """
-    return carry_out(read_experiment(file), quiet=quiet, dry_run=dry_run)
+    if not source:
+        raise OptionError(f"RECIPE_OR_FILE was given an empty text; write one of {', '.join(RECIPES)}, or a file")
+    check_location("RECIPE_OR_FILE", source)
+    words = list(rest)
+    names = []
+    while words and not words[0].startswith("-"):
+        names.append(words.pop(0))
+    file = ExperimentFile.read(source).chosen(names)
+    stages = file.configurations(file.options(words))
+    if len(stages) > 1 or file.takes:
+        _announce(file, stages, dry_run, quiet)
+    code = 0
+    for stage in stages:
+        if stage.name:
+            write(errors if quiet else output, f"\n{stage.name}", style="bold")
+        if dry_run and (waiting := stage.waits_for()):
+            write(output, f"not forecast: it reads the run of {' and '.join(waiting)}, which is not there yet")
+        else:
+            code = max(code, carry_out(stage.config, quiet=quiet, dry_run=dry_run))
+    return code
+
+
+def _announce(file: ExperimentFile, stages: list[FileStage], dry_run: bool, quiet: bool) -> None:
+    """Say what the stages are and what they take, before the first begins."""
+    if quiet and not dry_run:
+        return
+    console = output if dry_run else errors
+    write(console, file.takes)
+    width = max(len(stage.name) for stage in stages)
+    for stage in stages:
+        write(console, f"  {stage.name:{width}}  {as_command(stage.config)}")

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
 
 from layerwise.errors import LayerwiseError
-from layerwise.experiments.catalogue import CATALOGUE, configuration
-from layerwise.experiments.option import CONSEQUENTIAL, flag_of, options_of
+from layerwise.experiments.catalogue import VERBS, configuration, renamed
+from layerwise.experiments.option import CONSEQUENTIAL, flag_of, options_of, settings_of
 from layerwise.plan import Plan
 
 LENGTHS = ("steps", "epochs")
@@ -27,6 +27,9 @@ def unread(error: CycloptsError, words: Sequence[str]) -> str:
     if split := next(_split_plans(words), None):
         flag, plan = split
         return f'a plan with spaces is one word for the shell only in quotes; write {flag} "{plan}"'
+    for old in (" ".join(words[:2]), *words[:1]):
+        if instead := renamed(old):
+            return f"{old} has another name now: {instead}"
     if isinstance(error, UnknownOptionError):
         return _unknown(error)
     if isinstance(error, UnusedCliTokensError):
@@ -39,13 +42,16 @@ def unread(error: CycloptsError, words: Sequence[str]) -> str:
 def _unknown(error: UnknownOptionError) -> str:
     flag = (error.token.keyword or error.token.value).partition("=")[0]
     verb = " ".join(error.command_chain or ())
-    verbs = [each for group in CATALOGUE.values() for each in group]
-    known = [each for each in verbs if flag in _flags(each)]
+    if verb in VERBS and (name := flag.lstrip("-").replace("-", "_")) in settings_of(configuration(verb)):
+        return f"{flag} is a setting of layerwise {verb}: write --set {name}=VALUE"
+    if (verb, flag) == ("report", "--markdown"):
+        return "report --markdown has another name now: write --format markdown"
+    known = [each for each in VERBS if flag in _flags(each)]
     text = f"Unknown option: {flag}."
     if known:
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
         text = f"{verb} has no {flag}, which is an option of {', '.join(known[:_NAMED])}{more}."
-        lengths = [f"--{name}" for name in LENGTHS if verb in verbs and f"--{name}" in _flags(verb)]
+        lengths = [f"--{name}" for name in LENGTHS if verb in VERBS and f"--{name}" in _flags(verb)]
         if flag == "--tokens" and lengths:
             text += f" How long it trains is said by {' or '.join(lengths)}."
         return text

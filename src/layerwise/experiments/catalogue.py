@@ -1,4 +1,7 @@
-"""Every experiment and action by its verb, in the groups in which the command line lists them."""
+"""Every experiment and action by its verb, in the groups in which the command line lists them.
+
+A verb that has kinds takes one as its first word: `time frontier` is a kind of `time`, and `time` alone another.
+"""
 
 from __future__ import annotations
 
@@ -11,52 +14,80 @@ from layerwise.experiments.experiment import Configuration, Experiment
 CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
         "verify": "verification:Verification",
-        "speculate": "speculation.config:SpeculativeDecoding",
         "time": "timing.config:Timing",
+        "time frontier": "frontier.config:LatencyFrontier",
+        "time speculation": "speculation.config:SpeculativeDecoding",
     },
     "Measuring": {
         "sweep": "sweep.config:Sweep",
-        "frontier": "frontier.config:LatencyFrontier",
         "diagnose": "diagnosis.config:Diagnosis",
+        "diagnose layer-weights": "layer_weights.config:LayerWeightAnalysis",
         "evaluate": "evaluation.config:Evaluation",
         "robustness": "robustness.config:Robustness",
-        "layer-weights": "layer_weights.config:LayerWeightAnalysis",
+        "robustness merge": "merging.config:Merging",
+        "robustness rehearse": "rehearsal.config:Rehearsal",
     },
     "Changing": {
         "search": "search.config:Search",
-        "route": "routing.config:Routing",
+        "search route": "routing.config:Routing",
         "heal": "healing.config:Healing",
         "save": "saving.config:Saving",
-        "merge": "merging.config:Merging",
-        "convert": "conversion:Conversion",
+        "save convert": "conversion:Conversion",
     },
     "Training": {
         "train robust": "robustness.config:RobustTraining",
         "train elc": "pretraining.config:ElcPretraining",
+        "train elc-study": "layer_weights_study.config:LayerWeightsStudy",
         "train growth": "growth.config:GrowthTraining",
-        "schedule": "diagnosis.schedule:ImportanceSchedule",
-    },
-    "Comparing": {
-        "compare": "comparison.config:Comparison",
-        "study layer-weights": "layer_weights_study.config:LayerWeightsStudy",
-        "study growth": "growth_study.config:GrowthStudy",
+        "train growth-study": "growth_study.config:GrowthStudy",
+        "train schedule": "diagnosis.schedule:ImportanceSchedule",
     },
     "Serving": {
-        "swarm serve": "serving.config:Serving",
-        "swarm status": "serving.status:SwarmStatus",
-        "swarm rehearse": "rehearsal.config:Rehearsal",
-        "swarm simulate": "rehearsal.simulation:Simulation",
+        "serve": "serving.config:Serving",
+        "serve status": "serving.status:SwarmStatus",
+    },
+    "Results": {
+        "compare": "comparison.config:Comparison",
     },
 }
 """From the heading of a group to its verbs, each with the module and the class of its configuration."""
 
+VERBS: Mapping[str, str] = {verb: path for members in CATALOGUE.values() for verb, path in members.items()}
+"""Every verb, kinds included, with its module and class."""
+
+RENAMED: Mapping[str, str] = {
+    "speculate": "time speculation",
+    "frontier": "time frontier",
+    "layer-weights": "diagnose layer-weights",
+    "merge": "robustness merge",
+    "route": "search route",
+    "convert": "save convert",
+    "schedule": "train schedule",
+    "study layer-weights": "train elc-study",
+    "study growth": "train growth-study",
+    "swarm serve": "serve",
+    "swarm status": "serve status",
+    "swarm rehearse": "robustness rehearse",
+    "claims": "report RUN --format claims",
+    "export": "report RUN --format parquet",
+}
+"""Verbs of earlier versions, and what is written in their place."""
+
+
+def renamed(verb: str) -> str | None:
+    """What to write in place of a verb of an earlier version; `None` for any other.
+
+    >>> renamed("route"), renamed("export")
+    ('write layerwise search route', 'write layerwise report RUN --format parquet')
+    """
+    return f"write layerwise {RENAMED[verb]}" if verb in RENAMED else None
+
 
 def configuration(verb: str) -> type[Configuration]:
     """The configuration class of a verb. Raises `OptionError` for a verb that there is not."""
-    import_paths = {name: import_path for verbs in CATALOGUE.values() for name, import_path in verbs.items()}
-    if verb not in import_paths:
-        raise OptionError(f"there is no experiment called {verb[:60]!r}; {near_matches(verb, import_paths)}")
-    module, _, name = import_paths[verb].partition(":")
+    if verb not in VERBS:
+        raise OptionError(f"there is no experiment called {verb[:60]!r}; {renamed(verb) or near_matches(verb, VERBS)}")
+    module, _, name = VERBS[verb].partition(":")
     kind: type[Configuration] = getattr(import_module(f"layerwise.experiments.{module}"), name)
     return kind
 

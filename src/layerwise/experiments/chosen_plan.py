@@ -9,12 +9,7 @@ from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.run import is_run
-
-SEARCH = "search"
-"""The measure of the rows of a search."""
-
-CHOSEN = "chosen"
-"""The metric of the row, one of a run, whose subject is the plan that the search chose; the task is its budget."""
+from layerwise.results.vocabulary import CHOSEN, SEARCH
 
 
 def given_plan(text: str) -> Plan:
@@ -50,4 +45,4 @@ def chosen_plan(text: str) -> Plan:
             f"the run {folder} has chosen no plan: it is none of `layerwise search`, or was stopped before its end; "
             "run that search again to resume it, or write the plan itself"
         )
-    return Plan.parse(chosen[0].subject)
+    return Plan.parse(str(chosen[0].plan))

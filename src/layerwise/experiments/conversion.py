@@ -1,4 +1,4 @@
-"""`layerwise convert`: a published checkpoint of ELC-BERT or LTG-BERT as a model folder."""
+"""`layerwise save convert`: a published checkpoint of ELC-BERT or LTG-BERT as a model folder."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Conversion(Action):
     --variant names it.
     """
 
-    VERB: ClassVar = "convert"
-    EXAMPLES: ClassVar = ("model.bin --variant elc-base --tokenizer FOLDER --output elc",)
+    VERB: ClassVar = "save convert"
+    EXAMPLES: ClassVar = ("FILE --variant elc --tokenizer FOLDER --output elc",)
 
     file: Path = option(help="The checkpoint: safetensors, or torch's .bin or .pt.", metavar="FILE", positional=True)
     variant: Literal["elc", "elc-base", "zero", "normalized", "weighted-output", "ltg"] = option(
         help="The published model file that the checkpoint was trained with."
     )
-    tokenizer: str = option(
-        help="The tokenizer that it was trained with, for the padding id.", metavar="PATH", is_location=True
+    tokenizer: str = option(metavar="PATH", is_location=True)
+    output: Path = option(metavar="FOLDER")
+    heads: int | None = option(
+        None, "Attention heads; by default one for each 64 of the width.", metavar="N", least=1, setting=True
     )
-    output: Path = option(help="The folder to write.", metavar="FOLDER")
-    heads: int | None = option(None, "Attention heads; by default one for each 64 of the width.", metavar="N", least=1)
 
     def check(self) -> None:
         """Raise `ModelError` for a folder that is not empty."""

@@ -8,14 +8,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from layerwise.errors import OptionError
 from layerwise.experiments.forecast.work import Work
-from layerwise.experiments.option import check_options, given_flag, given_options
+from layerwise.experiments.option import check_options, given_flag, given_options, holds, needed, options_of
 from layerwise.experiments.options.run import RunOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.workers import Emit, Plain, Spread
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Options that do something only where `when(config)` holds; `by` says in words what reads them."""
+    """Options that are read only where `when` holds: what an option needs (`Option.needs`), or a function of the
+    configuration; `by` says the latter in words."""
 
     options: tuple[str, ...]
-    when: Callable[[Any], bool]
-    by: str
+    when: str | Callable[[Any], bool]
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +57,14 @@ class Configuration(ABC):
     """Options that are checked when they are made. A configuration needs neither torch nor a model.
 
     `VERB` is what the command line, a YAML file and the manifest call it. `EXAMPLES` are the arguments of commands that
-    its help shows. `READS` names the options that only some settings of others make use of; the rest are always read.
-    `ALTERNATIVES` are options of which one may be given. `PRESETS` are the settings of published experiments, by name
-    (see `layerwise.experiments.preset`).
+    its help shows. An option that only some others make use of says so itself (`Option.needs`), or `READS` does.
+    `ALTERNATIVES` are options of which one may be given.
     """
 
     VERB: ClassVar[str]
     EXAMPLES: ClassVar[tuple[str, ...]] = ()
     READS: ClassVar[tuple[Reads, ...]] = ()
     ALTERNATIVES: ClassVar[tuple[Alternatives, ...]] = ()
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -76,15 +75,41 @@ class Configuration(ABC):
             if len(chosen) > 1:
                 *first, last = chosen
                 raise OptionError(f"{', '.join(first)} and {last} each {alternatives.what}; give one of them")
-        for reads in self.READS:
-            unread = [name for name in reads.options if name in given]
-            if unread and not reads.when(self):
-                flags = " and ".join(given_flag(self, name) for name in unread)
-                do, it = ("do", "them") if len(unread) > 1 else ("does", "it")
-                raise OptionError(f"{flags} {do} nothing here: {reads.by}; leave {it} out")
+        idle: dict[str, list[str]] = {}
+        for name, why in unread(self, given):
+            idle.setdefault(why, []).append(given_flag(self, name))
+        for why, flags in idle.items():
+            do, it = ("do", "them") if len(flags) > 1 else ("does", "it")
+            raise OptionError(f"{' and '.join(flags)} {do} nothing here: {why}; leave {it} out")
 
     def check(self) -> None:  # noqa: B027  (most configurations have nothing more to check)
         """Refuse combinations of options that cannot be run, before anything is loaded. Raises a `LayerwiseError`."""
+
+
+def unread(config: Configuration, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """The options among `names` that nothing would read, each with the reason in words."""
+    options = options_of(config)
+    for name in names:
+        needs = options[name][1].needs
+        if needs and not holds(config, needs):
+            yield name, f"it is read {needed(config, needs)}"
+        for reads in config.READS:
+            if name not in reads.options:
+                continue
+            if isinstance(reads.when, str):
+                if not holds(config, reads.when):
+                    yield name, f"it is read {needed(config, reads.when)}"
+            elif not reads.when(config):
+                yield name, reads.by
+
+
+def unread_values(kind: type[Configuration], values: Mapping[str, Any]) -> set[str]:
+    """The names among `values` that a configuration of them would not read."""
+    # The configuration is not made, since making it would refuse what is looked for here.
+    unchecked = object.__new__(kind)
+    for each in fields(kind):
+        object.__setattr__(unchecked, each.name, values.get(each.name, each.default))
+    return {name for name, _ in unread(unchecked, values)}
 
 
 class Action(Configuration):

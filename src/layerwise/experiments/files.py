@@ -1,52 +1,245 @@
-"""Experiments in files: a mapping from the names of options to their values, in YAML or in the manifest of a run."""
+"""Experiments in files: one, or several that belong together, as stages. Those that ship with layerwise are recipes.
+
+    takes: what the recipe needs, and how long it takes
+    stages:
+      train:
+        experiment: train robust
+        model: google/vit-base-patch16-224
+        methods: [layershuffle]
+      survey:
+        experiment: robustness
+        model: "{runs}/train"
+        run: null
+
+A stage is an experiment as any YAML file has it. Its rows go into a folder of its own, `{runs}/STAGE`, which a later
+stage may read; `run: null` leaves the folder to the experiment. A file without stages is one experiment, and so is a
+run folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from layerwise.bounded import Unreadable, decoded, read_bytes
-from layerwise.errors import OptionError
-from layerwise.experiments.catalogue import experiment
-from layerwise.experiments.experiment import Experiment
-from layerwise.experiments.option import configured, plain
+from layerwise.errors import LayerwiseError, OptionError, near_matches
+from layerwise.experiments.catalogue import configuration
+from layerwise.experiments.experiment import Configuration, Experiment, unread_values
+from layerwise.experiments.option import converted, flag_of, from_text, is_switch, options_of, plain, split_settings
 from layerwise.results import Run
+from layerwise.results.run import is_run
 
 VERB = "experiment"
 """The key of the verb."""
 
+STAGES, TAKES = "stages", "takes"
 
-def read_experiment(path: Path) -> Experiment:
-    """The experiment in a YAML file, or that of a run folder, which is then resumed.
+RECIPES = tuple(sorted(path.stem for path in (Path(__file__).parent / "recipes").glob("*.yaml")))
+"""The recipes that ship with layerwise, by name."""
 
-    Raises `OptionError` for a file that cannot be read, for an unknown verb, and for options that the experiment does
-    not have.
+_RUNS = "{runs}"
+
+
+@dataclass(frozen=True, slots=True)
+class FileStage:
+    """One experiment of a file, ready to be carried out: its name, its configuration, and the stages it reads."""
+
+    name: str
+    config: Configuration
+    after: tuple[str, ...] = ()
+    runs: Path = Path("runs")
+
+    def waits_for(self) -> tuple[str, ...]:
+        """The stages whose run this one reads, and that have none yet."""
+        return tuple(name for name in self.after if not is_run(self.runs / name))
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentFile:
+    """The experiments of a file by the names of their stages, as plain values, and what the whole takes.
+
+    A file of one experiment has one stage, without a name.
     """
-    if path.is_dir():
-        with Run.open(path) as run:
-            content = run.manifest.experiment
-        if not content:
-            raise OptionError(f"{path} was not made by an experiment that can be run again")
-        return replace(experiment_of(content, str(path)), run=path)
+
+    name: str
+    stages: Mapping[str, Mapping[str, Any]]
+    takes: str = ""
+
+    @classmethod
+    def read(cls, source: str | Path) -> ExperimentFile:
+        """The content of a recipe, of a YAML file, or of a run folder, whose experiment is then resumed.
+
+        Raises `OptionError` for a name that there is not, for a file that cannot be read, and for one of another form.
+        """
+        path = Path(source)
+        if str(source) in RECIPES:
+            content = _yaml(Path(__file__).parent / "recipes" / f"{source}.yaml")
+        elif path.is_dir():
+            with Run.open(path) as run:
+                content = {**run.manifest.experiment, "run": str(path)} if run.manifest.experiment else None
+            if content is None:
+                raise OptionError(f"{path} was not made by an experiment that can be run again")
+        elif not path.exists() and not path.suffix and path.name == str(source):
+            known = near_matches(str(source), RECIPES)
+            raise OptionError(f"there is no recipe, file or run {str(source)[:60]!r}; {known}")
+        else:
+            content = _yaml(path)
+        stages = content.get(STAGES) if isinstance(content, Mapping) else None
+        if isinstance(stages, Mapping) and all(isinstance(each, Mapping) for each in stages.values()):
+            return cls(str(source), stages, str(content.get(TAKES, "")).strip())
+        if not isinstance(content, Mapping) or not isinstance(content.get(VERB), str):
+            raise OptionError(f"{source} names no experiment: write `{VERB}: sweep` (or another verb) and its options")
+        return cls(str(source), {"": content})
+
+    def chosen(self, names: Sequence[str] = ()) -> ExperimentFile:
+        """The same with the stages that are named, in the file's order, or all of them. Raises `OptionError`."""
+        for name in names:
+            if name not in self.stages:
+                raise OptionError(f"{self.name} has no stage {name[:60]!r}; {near_matches(name, self.stages)}")
+        return replace(self, stages={name: each for name, each in self.stages.items() if not names or name in names})
+
+    def kinds(self) -> dict[str, type[Configuration]]:
+        """The configuration class of every stage."""
+        return {name: configuration(str(each.get(VERB))) for name, each in self.stages.items()}
+
+    def configurations(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:
+        """Every stage with its configuration; `given` are the options by stage that replace what the file says.
+
+        An option that says the same in another way gives way too (`ALTERNATIVES`). The runs of stages are folders in
+        `runs/NAME`, or in the `run` that is given. What one of several stages would not read is left out of it. Raises
+        `OptionError`, which names the stage, for what cannot be.
+        """
+        made = []
+        for name, kind in self.kinds().items():
+            content = {str(key).replace("-", "_"): value for key, value in self.stages[name].items() if key != VERB}
+            mine = dict((given or {}).get(name, {}))
+            runs = Path(mine.pop("run", Path("runs") / Path(self.name).stem)) if name else Path()
+            displaced = {
+                other
+                for each in kind.ALTERNATIVES
+                if not mine.keys().isdisjoint(each.options)
+                for other in each.options
+            }
+            # A model that another stage makes stays, where that stage is carried out too.
+            mine = {key: value for key, value in mine.items() if not self._reads(content.get(key)) & self.stages.keys()}
+            content = {key: value for key, value in content.items() if key not in displaced} | mine
+            if name and issubclass(kind, Experiment):
+                content = {"run": f"{_RUNS}/{name}", **content}
+                content = {key: value for key, value in content.items() if (key, value) != ("run", None)}
+            after = tuple(sorted(self._reads(content) - {name}))
+            try:
+                values = converted(kind, _in_folder(content, str(runs)), f"{self.name} {name}".strip())
+                idle = unread_values(kind, values) if len(self.stages) > 1 else ()
+                config = kind(**{key: value for key, value in values.items() if key not in idle})
+            except LayerwiseError as refusal:
+                if not name:
+                    raise
+                others = " ".join(other for other in self.stages if other != name)
+                hint = f"; without this stage: layerwise run {self.name} {others}" if others else ""
+                raise OptionError(f"the stage {name}: {refusal}{hint}") from refusal
+            made.append(FileStage(name, config, after, runs))
+        return made
+
+    @staticmethod
+    def _reads(value: Any) -> set[str]:
+        """The stages whose runs a value names."""
+        return set(re.findall(re.escape(_RUNS) + r"/([\w-]+)", _texts(value)))
+
+    def options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The options in the words of a command line, such as `--tokens 900`, by stage: for every stage that has it.
+
+        Raises `OptionError` for an option that no stage has.
+        """
+        kinds = self.kinds()
+        given: dict[str, dict[str, list[str]]] = {name: {} for name in kinds}
+        results: dict[str, dict[str, Any]] = {name: {} for name in kinds}
+        rest = list(words)
+        while rest:
+            flag, equals, value = rest.pop(0).partition("=")
+            named = {name: key for name, kind in kinds.items() if (key := _named(kind, flag))}
+            if not named:
+                flags = {each for kind in kinds.values() for each in _flags(kind)}
+                raise OptionError(f"{self.name} has no option {flag[:60]!r}; {near_matches(flag, flags)}")
+            switches = {name for name, key in named.items() if is_switch(kinds[name], key)}
+            if switches and not equals:
+                for name in switches:
+                    results[name][named[name]] = not flag.startswith("--no-")
+                continue
+            if not equals and not rest:
+                raise OptionError(f"{flag} needs a value behind it")
+            text = value if equals else rest.pop(0)
+            for name, key in named.items():
+                given[name].setdefault(key, []).append(text)
+        for name, texts in given.items():
+            for key, several in texts.items():
+                kind = kinds[name]
+                results[name] |= split_settings(kind, several) if key == "set" else {key: from_text(kind, key, several)}
+        return results
+
+
+def _flags(kind: type[Configuration]) -> Iterator[str]:
+    """The flags of a configuration; an argument without one is `--` and its name here."""
+    for name, (_, each) in options_of(kind).items():
+        if not each.setting:
+            yield f"--{name.replace('_', '-')}" if each.positional else flag_of(kind, name)
+
+
+def _named(kind: type[Configuration], flag: str) -> str | None:
+    """The name of the option that a flag means, `--no-...` included."""
+    if flag == "--set":
+        return "set"
+    names = [name for name, (_, each) in options_of(kind).items() if not each.setting]
+    by_flag = dict(zip(_flags(kind), names, strict=True))
+    return by_flag.get(flag) or by_flag.get(flag.replace("--no-", "--", 1))
+
+
+def _texts(value: Any) -> str:
+    """All texts of a value, one a line."""
+    if isinstance(value, Mapping):
+        return "\n".join(_texts(each) for each in value.values())
+    return "\n".join(_texts(each) for each in value) if isinstance(value, list | tuple) else str(value)
+
+
+def _in_folder(value: Any, runs: str) -> Any:
+    """A value whose texts name the folder of the runs."""
+    if isinstance(value, Mapping):
+        return {key: _in_folder(each, runs) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_in_folder(each, runs) for each in value]
+    return value.replace(_RUNS, runs) if isinstance(value, str) else value
+
+
+def _yaml(path: Path) -> Any:
     from layerwise.data.plain_yaml import SIZE, parse_yaml  # help does not wait for it
 
     try:
-        content = parse_yaml(decoded(read_bytes(path, SIZE)))
+        return parse_yaml(decoded(read_bytes(path, SIZE)))
     except Unreadable as error:
         raise OptionError(f"{path} {error}") from error
-    return experiment_of(content, str(path))
 
 
-def experiment_of(content: object, where: str) -> Experiment:
+def read_experiment(path: str | Path) -> Experiment:
+    """The one experiment in a YAML file, or that of a run folder, which is then resumed.
+
+    Raises `OptionError` for a file that cannot be read or has stages, for an unknown verb, and for options that the
+    experiment does not have.
+    """
+    return _experiment(ExperimentFile.read(path))
+
+
+def experiment_of(content: Mapping[str, Any], where: str) -> Experiment:
     """The experiment of plain values; `where` is named in refusals."""
-    if not isinstance(content, Mapping) or not isinstance(content.get(VERB), str):
-        raise OptionError(f"{where} names no experiment: write `{VERB}: sweep` (or another verb) and its options")
-    kind = experiment(content[VERB])
-    config = configured(kind, {name: value for name, value in content.items() if name != VERB}, where)
-    assert isinstance(config, Experiment)
-    return config
+    return _experiment(ExperimentFile(where, {"": content}))
+
+
+def _experiment(file: ExperimentFile) -> Experiment:
+    stages = file.configurations()
+    if len(stages) > 1 or not isinstance(stages[0].config, Experiment):
+        raise OptionError(f"{file.name} is no single experiment; write layerwise run {file.name}")
+    return stages[0].config
 
 
 def to_yaml(config: Experiment) -> str:

@@ -1,14 +1,14 @@
 """Benchmarks by fine-tuning: pre-trained models on GLUE, MSGS or a task of one's own, as rows with chance beside them.
 
-    ARM/SEED.F    one fine-tuning of one pre-trained model; the interval is over test examples
-    ARM/SEED      one pre-trained model: the mean over its fine-tunings F; the interval is Student's over them
-    ARM           one architecture: the mean over its pre-trained models; the interval is Student's over those
+    arm, seed, other    one fine-tuning, `other`, of one pre-trained model; the interval is over test examples
+    arm, seed           one pre-trained model: the mean over its fine-tunings; the interval is Student's over them
+    arm                 one architecture: the mean over its pre-trained models; the interval is Student's over those
 
 The three intervals answer three questions, and only the last one says what another pre-training would give. Where
-there is a single one to average over, the row has the interval below it. Every row of a metric has a row
-`METRIC@chance`: what always giving the commonest training label would score on the same test examples.
+there is a single one to average over, the row has the interval below it. Every row of a metric has one against
+`CHANCE`: what always giving the commonest training label would score on the same test examples.
 
-A model under a plan is `PLAN of ARM/SEED` (`layerwise.experiments.evaluation.plans`).
+A model under a plan has the `plan` too (`layerwise.experiments.evaluation.plans`).
 
 What each fine-tuned model answered is kept (`RUN/predictions/MEASURE/TASK/ARM-SEED.F-KEY.json`) under a key that
 stands for the model's files, the plan, the task's examples, the settings and the threads. The rows are made from those
@@ -21,9 +21,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,18 +32,16 @@ from layerwise.data.suites.classification import Task
 from layerwise.experiments.provenance import in_words
 from layerwise.measure.language.task_scores import task_score
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.plan import Plan
-from layerwise.plan.subject import under_plan
+from layerwise.plan import Member, Plan
 from layerwise.results import Run
 from layerwise.results.checked_json import read, value_of
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
+from layerwise.results.vocabulary import CHANCE, LEARNING_CURVE
 from layerwise.stack.load import resolve_device
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
 
 PREDICTIONS = "predictions"
-LEARNING_CURVE = "learning_curve"
-CHANCE = "@chance"
 _FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")
 
 Progress = Callable[[str, int, int], None]
@@ -52,8 +51,32 @@ Progress = Callable[[str, int, int], None]
 _LATER = (("train", "all"), ("evals", 0))
 
 
+@dataclass(frozen=True, slots=True)
+class FineTunedModel:
+    """A model that is fine-tuned: its arm and seed, where it is read from, and the plans that it is fine-tuned under.
+
+    The first of the `members` is the model as trained; a model that is fine-tuned under no other plan needs none.
+    """
+
+    arm: str
+    seed: int
+    location: Path | str
+    members: tuple[Member, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What progress and the files of its answers call it."""
+        return f"{self.arm}/{self.seed}"
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The distinct plans, without that of the model as trained."""
+        plans = dict.fromkeys(member.plan for member in self.members)
+        return tuple(plans)[1:]
+
+
 def run_benchmarks(
-    models: Sequence[tuple[str, Path | str]],
+    models: Sequence[FineTunedModel],
     tasks: Sequence[Task],
     settings: FineTuningConfig,
     run: Run,
@@ -62,10 +85,10 @@ def run_benchmarks(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """Every model, as (label, folder), fine-tuned on every task with `seeds` seeds; the rows, which `run` keeps too.
+    """Every model as trained, fine-tuned on every task with `seeds` seeds; the rows, which `run` keeps too.
 
-    Labels are `ARM/SEED`, or any name for a model that is no arm's. After every task its rows are in the store, and
-    its note (`described`) with them; rows of models and tasks that are not evaluated here stay there.
+    After every task its rows are in the store, and its note (`described`) with them; rows of models and tasks that are
+    not evaluated here stay there.
     """
     result: list[Score] = []
     for task in tasks:
@@ -75,7 +98,7 @@ def run_benchmarks(
 
 
 def run_task(
-    models: Sequence[tuple[str, Path | str]],
+    models: Sequence[FineTunedModel],
     task: Task,
     settings: FineTuningConfig,
     run: Run,
@@ -85,21 +108,23 @@ def run_task(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """Every model, as (label, folder), fine-tuned on one task under a plan; the rows, which `run` keeps too.
+    """Every model fine-tuned on one task under one plan; the rows, which `run` keeps too.
 
     The learning curves, where they are taken, are in the store with them.
     """
-    rows: dict[str, list[list[Score]]] = {}
+    rows: list[list[list[Score]]] = []
     curves: list[Score] = []
-    for label, location in models:
+    for model in models:
+        pieces = []
         for seed in range(seeds):
-            subject = under_plan(plan, f"{label}.{seed}")
             used, outcome = fine_tuned(
-                location, task, settings, seed, label=label, plan=plan, keep=run.folder / PREDICTIONS,
-                progress=progress, device=device,
-            )  # fmt: skip
-            rows.setdefault(under_plan(plan, label), []).append(rows_of(subject, used, outcome))
-            curves += curve_rows(subject, used, outcome)
+                model, task, settings, seed, plan=plan, keep=run.folder / PREDICTIONS, progress=progress, device=device
+            )
+            columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "other": seed}
+            columns |= {} if plan is None else {"plan": str(plan)}
+            pieces.append([replace(row, **columns) for row in rows_of(used, outcome)])
+            curves += [replace(row, **columns) for row in curve_rows(used, outcome)]
+        rows.append(pieces)
     own = averaged(rows)
     store_rows(run, own)
     _store_curves(run, task.name, curves)
@@ -107,12 +132,11 @@ def run_task(
 
 
 def fine_tuned(
-    location: Path | str,
+    model: FineTunedModel,
     task: Task,
     settings: FineTuningConfig,
     seed: int,
     *,
-    label: str,
     plan: Plan | None = None,
     keep: Path | None = None,
     progress: Progress | None = None,
@@ -128,66 +152,66 @@ def fine_tuned(
     path = (
         None
         if keep is None
-        else kept_file(keep, location, task, settings, seed, label, in_words(resolve_device(device), "float32"), plan)
+        else kept_file(keep, model, task, settings, seed, in_words(resolve_device(device), "float32"), plan)
     )
     if path is not None and path.is_file():
         return task, _read(path)
     report_progress = None
     if progress is not None:
-        what = f"{under_plan(plan, label)} {task.name}, fine-tuning {seed}"
+        under = "" if plan is None else f"{plan} of "
+        what = f"{under}{model.label} {task.name}, fine-tuning {seed}"
 
         def report_progress(step: int, steps: int) -> None:
             progress(what, step, steps)
 
     outcome = fine_tune(
-        location, task, settings, seed, plan=plan, progress=report_progress, device=device, inspect_model=inspect_model
-    )
+        model.location, task, settings, seed, plan=plan, progress=report_progress, device=device,
+        inspect_model=inspect_model,
+    )  # fmt: skip
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())
     return task, outcome
 
 
-def rows_of(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
+def rows_of(task: Task, outcome: FineTuningResult) -> list[Score]:
     """What one model's answers are worth: for each metric of the task its value over test examples, and chance."""
     examples = len(outcome.labels)
     rows = []
     for metric in task.metrics:
         own = task_score(task, metric, outcome.labels, outcome.predictions)
         rows += [
-            Score(task.measure, subject, task.name, metric, own.value, own.low, own.high, documents=examples),
-            Score(task.measure, subject, task.name, metric + CHANCE, own.chance, documents=examples),
+            Score.of(task.measure, metric, own.value, own.low, own.high, task=task.name, documents=examples),
+            Score.of(task.measure, metric, own.chance, task=task.name, against=CHANCE, documents=examples),
         ]
     return rows
 
 
-def curve_rows(subject: str, task: Task, outcome: FineTuningResult) -> list[Score]:
-    """The learning curve of a fine-tuning, where it was taken: the score on the selection set at each step.
-
-    learning_curve  ARM/SEED.F  TASK step N  METRIC          the task's main metric
-    learning_curve  ARM/SEED.F  TASK         step_seconds    the median of a step
-    """
+def curve_rows(task: Task, outcome: FineTuningResult) -> list[Score]:
+    """The learning curve of a fine-tuning, where it was taken: the task's main metric on the selection set at each
+    step, its `amount`, and `step_seconds`, the median of a step."""
     rows = [
-        Score(LEARNING_CURVE, subject, f"{task.name} step {point.step}", task.metric, point.score)
-        for point in outcome.curve
+        Score.of(LEARNING_CURVE, task.metric, point.score, task=task.name, amount=point.step) for point in outcome.curve
     ]
     if outcome.step_seconds is not None:
-        rows.append(Score(LEARNING_CURVE, subject, task.name, "step_seconds", outcome.step_seconds))
+        rows.append(Score.of(LEARNING_CURVE, "step_seconds", outcome.step_seconds, task=task.name))
     return rows
 
 
-def averaged(rows: dict[str, list[list[Score]]]) -> list[Score]:
-    """The rows of one task's fine-tunings by model label, then those of the models, then those of their arms."""
-    models = {label: _mean(label, pieces) for label, pieces in rows.items()}
-    arms: dict[str, list[list[Score]]] = {}
-    for label, own in models.items():
-        arm, slash, _ = label.rpartition("/")
-        if slash:
-            arms.setdefault(arm, []).append(own)
+def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
+    """The rows of fine-tunings, a list for each of a model; then those of the models, then those of their arms.
+
+    Models of one arm that are under different plans are averaged apart.
+    """
+    models = [_mean(pieces, other=None) for pieces in rows]
+    arms: dict[tuple[str | None, str | None], list[list[Score]]] = {}
+    for own in models:
+        if own:
+            arms.setdefault((own[0].arm, own[0].plan), []).append(own)
     return [
-        *(row for pieces in rows.values() for own in pieces for row in own),
-        *(row for own in models.values() for row in own),
-        *(row for arm, pieces in arms.items() for row in _mean(arm, pieces)),
+        *(row for pieces in rows for own in pieces for row in own),
+        *(row for own in models for row in own),
+        *(row for pieces in arms.values() for row in _mean(pieces, seed=None)),
     ]
 
 
@@ -203,24 +227,25 @@ def described(task: Task, settings: FineTuningConfig) -> str:
     return f"{task.name}: {task.source + '; ' if task.source else ''}examples: {listed}{beside}."
 
 
-def _mean(subject: str, pieces: Sequence[Sequence[Score]]) -> list[Score]:
-    """The mean of rows that agree in task and metric; `pieces` hold the same rows in the same order."""
+def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
+    """The mean of rows that agree in task and metric, without the columns over which it is; `pieces` hold the same rows
+    in the same order."""
     rows = []
     for same in zip(*pieces, strict=True):
         first = same[0]
         values = [row.value for row in same]
         low, high = over_seeds(values, first.metric, [(row.low, row.high) for row in same])
-        rows.append(replace(first, subject=subject, value=float(np.mean(values)), low=low, high=high))
+        rows.append(replace(first, value=float(np.mean(values)), low=low, high=high, **columns))
     return rows
 
 
 def store_rows(run: Run, rows: Sequence[Score]) -> None:
-    """Put `rows`, all of one measure, in place of those for the same subjects, tasks and metrics."""
+    """Put `rows`, all of one measure, in place of those that are about the same."""
     if not rows:
         return
     measure = rows[0].measure
-    new = {(row.subject, row.task, row.metric) for row in rows}
-    kept = [row for row in run.store.scores(measure) if (row.subject, row.task, row.metric) not in new]
+    new = {row.key for row in rows}
+    kept = [row for row in run.store.scores(measure) if row.key not in new]
     run.store.replace_scores(measure, [*kept, *rows])
 
 
@@ -228,11 +253,11 @@ def _store_curves(run: Run, task: str, rows: Sequence[Score]) -> None:
     """Put curves of a task in place of the earlier ones of the same fine-tunings, whose steps may have been others."""
     if not rows:
         return
-    subjects = {row.subject for row in rows}
+    new = {(row.arm, row.seed, row.other, row.plan) for row in rows}
     kept = [
         row
         for row in run.store.scores(LEARNING_CURVE)
-        if not (row.subject in subjects and (row.task == task or row.task.startswith(f"{task} step ")))
+        if row.task != task or (row.arm, row.seed, row.other, row.plan) not in new
     ]
     run.store.replace_scores(LEARNING_CURVE, [*kept, *rows])
 
@@ -245,19 +270,19 @@ def store_note(run: Run, measure: str, task: str, note: str) -> None:
 
 def kept_file(
     keep: Path,
-    location: Path | str,
+    model: FineTunedModel,
     task: Task,
     settings: FineTuningConfig,
     seed: int,
-    label: str,
     how: str,
-    plan: Plan | None,
+    plan: Plan | None = None,
 ) -> Path:
     """Where the answers of one fine-tuning are kept."""
     used = {name: value for name, value in asdict(settings).items() if (name, value) not in _LATER}
-    parts = [_identity(location), task.digest, task.metric, used, seed, how, *(() if plan is None else (str(plan),))]
+    under = () if plan is None else (str(plan),)
+    parts = [_identity(model.location), task.digest, task.metric, used, seed, how, *under]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
-    return keep / task.measure / _plain(task.name) / f"{_plain(label)}.{seed}-{key}.json"
+    return keep / task.measure / _plain(task.name) / f"{_plain(model.label)}.{seed}-{key}.json"
 
 
 def _identity(location: Path | str) -> str:

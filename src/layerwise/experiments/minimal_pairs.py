@@ -18,8 +18,6 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.language.minimal_pairs import (
-    ALL,
-    PARADIGM,
     ParadigmResult,
     arm_rows,
     evaluate_pairs,
@@ -29,6 +27,7 @@ from layerwise.measure.language.minimal_pairs import (
 from layerwise.measure.language.pseudo_likelihood import TooLong
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import PARADIGM
 
 Opened = tuple[nn.Module, PreTrainedTokenizerBase]
 _LAST = "temperature"
@@ -53,10 +52,15 @@ class ScoringOptions:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedModel:
-    """A model to evaluate: `subject` is `ARM/SEED`, `open` gives the model with its tokenizer when it is its turn."""
+    """A model to evaluate: its arm and its seed, and what opens it with its tokenizer when it is its turn."""
 
-    subject: str
+    arm: str
+    seed: int
     open: Callable[[], Opened]
+
+    def has(self, row: Score) -> bool:
+        """Whether a row is one of this model."""
+        return (row.arm, row.seed) == (self.arm, self.seed)
 
 
 def evaluate_models(
@@ -82,13 +86,13 @@ def evaluate_models(
     for model in models:
         opened: Opened | None = None
         for pairs in suites:
-            if _whole(pairs, model.subject, run):
+            if any(map(model.has, run.store.scores(pairs.suite, metric=_LAST))):
                 continue
             opened = opened or model.open()
-            _evaluate_model(opened, model.subject, pairs, options, run, progress)
+            _evaluate_model(opened, model, pairs, options, run, progress)
     for pairs in suites:
         rows = run.store.scores(pairs.suite)
-        own = [row for row in rows if "/" in row.subject]
+        own = [row for row in rows if row.seed is not None]
         run.store.replace_scores(pairs.suite, [*own, *arm_rows(pairs.suite, own)])
 
 
@@ -118,13 +122,9 @@ def _begin(pairs: PairSet, options: ScoringOptions, run: Run) -> None:
         run.store.replace_notes(pairs.suite, [text])
 
 
-def _whole(pairs: PairSet, subject: str, run: Run) -> bool:
-    return any(row.subject == subject for row in run.store.scores(pairs.suite, task=ALL, metric=_LAST))
-
-
 def _evaluate_model(
     opened: Opened,
-    subject: str,
+    model: EvaluatedModel,
     pairs: PairSet,
     options: ScoringOptions,
     run: Run,
@@ -132,20 +132,20 @@ def _evaluate_model(
 ) -> None:
     """One model on one suite, paradigm after paradigm."""
     stored = run.store.scores(pairs.suite)
-    others = [row for row in stored if row.subject != subject]
-    partial = [row for row in stored if row.subject == subject and row.task.startswith(PARADIGM)]
+    others = [row for row in stored if not model.has(row)]
+    partial = [row for row in stored if model.has(row) and row.condition == PARADIGM]
     results = {name: stored_result(partial, members) for name, members in pairs.paradigms().items()}
 
     def keep(result: ParadigmResult) -> None:
-        partial.extend(paradigm_rows(pairs.suite, subject, result))
+        partial.extend(paradigm_rows(pairs.suite, model.arm, model.seed, result))
         run.store.replace_scores(pairs.suite, [*others, *partial])
 
     def report_progress(paradigm: str, share: float) -> None:
         if progress is not None:
-            progress(f"{subject} {pairs.suite}: {paradigm}", share)
+            progress(f"{model.arm}/{model.seed} {pairs.suite}: {paradigm}", share)
 
     rows: list[Score] = evaluate_pairs(
-        *opened, pairs, subject=subject, temperature=options.temperature, too_long=options.too_long,
+        *opened, pairs, arm=model.arm, seed=model.seed, temperature=options.temperature, too_long=options.too_long,
         done={name: result for name, result in results.items() if result is not None}, keep=keep,
         progress=report_progress,
     )  # fmt: skip

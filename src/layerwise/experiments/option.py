@@ -7,8 +7,9 @@ when the configuration is made, wherever they come from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -17,10 +18,14 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from layerwise.bounded import named
 from layerwise.errors import OptionError, near_matches
-from layerwise.experiments.preset import PRESET, with_preset
+from layerwise.experiments.options.shared import SHARED
 
 LARGEST = 2**53
 """The largest whole number that an option takes: floats count no further."""
+
+_WORDS: Mapping[type, str] = {
+    int: "a whole number", float: "a number", str: "a text", Path: "a path", bool: "true or false",
+}  # fmt: skip
 
 CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
 """Options that discard results, run what others wrote, or publish: no near match of a misspelt name suggests them."""
@@ -30,21 +35,29 @@ CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
 class Option:
     """What is known of an option beside its name, its type and its default.
 
-    `least` and `most` bound numbers. `metavar` stands for the value in a help text. A `positional` option is written
-    without its flag on the command line. A `repeated` one takes one value each time it is given; other lists are
-    separated by commas. `flag` replaces the flag that the name would give. With `is_location` the value
-    may be a path, and is a text because it may be a name of the hub too. `empty` allows an empty text.
+    Where `help` is empty, several verbs have the option, and its help is in `layerwise.experiments.options.shared`.
+    `least` and `most` bound numbers, and so do `above` and `below`, which are no values themselves. `metavar` stands
+    for the value in a help text. A `positional` option is written without its flag on the command line. A `repeated`
+    one takes one value each time it is given; other lists are separated by commas. `flag` replaces the flag that the
+    name would give. With `is_location` the value may be a path, and is a text because it may be a name of the hub too.
+    `empty` allows an empty text. A `rare` option is listed by `--help-all` alone. A `setting` has no flag: the command
+    line has it as `--set NAME=VALUE`. `needs` says where the option is read (see `holds`); one of several is enough.
     """
 
     help: str
     metavar: str | None = None
     least: float | None = None
     most: float | None = None
+    above: float | None = None
+    below: float | None = None
     positional: bool = False
     repeated: bool = False
     flag: str | None = None
     is_location: bool = False
     empty: bool = False
+    rare: bool = False
+    setting: bool = False
+    needs: str | tuple[str, ...] = ()
 
 
 def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
@@ -52,28 +65,78 @@ def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
     return field(default=default, metadata={"option": Option(help, **details)})
 
 
+def own_first(kind: type) -> tuple[str, ...]:
+    """The names of the options, those that `kind` itself declares before those that it shares with others."""
+    own = vars(kind).get("__annotations__", {})
+    return tuple(sorted(options_of(kind), key=lambda name: name not in own))
+
+
 def options_of(config: type | object) -> dict[str, tuple[Field[Any], Option]]:
     """The options of a configuration, or of its class, by name, in the order of its fields."""
+    return _options_of(config if isinstance(config, type) else type(config))
+
+
+@cache
+def _options_of(kind: type) -> dict[str, tuple[Field[Any], Option]]:
     results = {}
-    for each in fields(config):  # type: ignore[arg-type]
+    for each in fields(kind):
         if "option" in each.metadata:
-            results[each.name] = (each, each.metadata["option"])
+            known: Option = each.metadata["option"]
+            results[each.name] = (each, known if known.help else replace(known, help=SHARED[each.name]))
     return results
 
 
+def settings_of(config: type | object) -> dict[str, Option]:
+    """The settings of a configuration, or of its class, by name."""
+    return {name: each for name, (_, each) in options_of(config).items() if each.setting}
+
+
 def flag_of(config: type | object, name: str) -> str:
-    """How an option is written on the command line: its flag, or its capitals where it has none."""
+    """How an option is written on the command line: its flag, its capitals where it has none, or as a setting."""
     each = options_of(config)[name][1]
     if each.positional:
         return each.metavar or name.upper()
+    if each.setting:
+        return f"--set {name}"
     return each.flag or "--" + name.replace("_", "-")
 
 
 def given_flag(config: type | object, name: str) -> str:
     """How an option that was given is written: as `flag_of` says, or `--no-...` where it was turned off."""
-    if getattr(config, name, None) is False:
+    if getattr(config, name, None) is False and not options_of(config)[name][1].setting:
         return "--no-" + name.replace("_", "-")
     return flag_of(config, name)
+
+
+def holds(config: object, needs: str | tuple[str, ...]) -> bool:
+    """Whether one of `needs` is so: `tasks`, that is given; `method=greedy|evolve`, it is, or holds, one.
+
+    `!` in front means the contrary.
+    """
+    return any(_is_so(config, need) for need in ((needs,) if isinstance(needs, str) else needs))
+
+
+def _is_so(config: object, need: str) -> bool:
+    name, equals, values = need.removeprefix("!").partition("=")
+    value = getattr(config, name)
+    parts = value if isinstance(value, tuple) else (value,)
+    is_so = any(str(part) in values.split("|") for part in parts) if equals else value not in (None, (), False)
+    return is_so != need.startswith("!")
+
+
+def needed(config: type | object, needs: str | tuple[str, ...]) -> str:
+    """`needs` in words, behind "is read".
+
+    >>> from layerwise.experiments.sweep.config import Sweep
+    >>> needed(Sweep, ("families=looped", "window"))
+    'with --families looped or --window'
+    """
+    needs = (needs,) if isinstance(needs, str) else needs
+    words = []
+    for need in needs:
+        name, _, values = need.removeprefix("!").partition("=")
+        words.append(f"{flag_of(config, name)} {values.replace('|', ' or ')}".strip())
+    return f"{'without' if needs[0].startswith('!') else 'with'} {' or '.join(words)}"
 
 
 def given_options(config: object) -> dict[str, Any]:
@@ -100,14 +163,20 @@ def check_options(config: object) -> None:
 def configured(kind: type, content: Mapping[str, Any], where: str) -> Any:
     """The configuration of class `kind` from plain values, as YAML and JSON have them; `where` is named in refusals.
 
-    Texts become paths where a path is wanted, lists become tuples and whole numbers become floats. The settings of a
-    `preset` stand where `content` says nothing else. Raises `OptionError` for a name that is no option, for one that
-    is missing, and for a value of another type.
+    Raises what `converted` raises, and `OptionError` for a value of another type.
+    """
+    return kind(**converted(kind, content, where))
+
+
+def converted(kind: type, content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The options of class `kind` from plain values: texts as paths, lists as tuples, whole numbers as floats.
+
+    Raises `OptionError` for a name that is no option, and for one that is missing.
     """
     content = {str(name).replace("-", "_"): value for name, value in content.items()}
-    check_names(kind, content.keys() - {PRESET}, f"{where}: ")
+    check_names(kind, content, f"{where}: ")
     hints, options = _hints(kind), options_of(kind)
-    values = with_preset(kind, {name: _as_type(value, hints.get(name)) for name, value in content.items()})
+    values = {name: _as_type(value, hints.get(name)) for name, value in content.items()}
     missing = [
         flag_of(kind, name)
         for name, (each, _) in options.items()
@@ -115,7 +184,7 @@ def configured(kind: type, content: Mapping[str, Any], where: str) -> Any:
     ]  # fmt: skip
     if missing:
         raise OptionError(f"{where}: {' and '.join(missing)} must be given")
-    return kind(**values)
+    return values
 
 
 @cache
@@ -131,6 +200,78 @@ def check_names(kind: type, names: Iterable[str], where: str = "") -> None:
             raise OptionError(
                 f"{where}there is no option {named(name)!r}; {near_matches(name, options, CONSEQUENTIAL)}"
             )
+
+
+def choices_of(kind: type, name: str) -> tuple[str, ...]:
+    """The texts that an option takes, where these are counted."""
+    return tuple(map(str, _choices(_hints(kind)[name])))
+
+
+def is_switch(kind: type, name: str) -> bool:
+    """Whether an option is turned on and off, and takes no value."""
+    return name in options_of(kind) and bool in _alternatives(_hints(kind)[name])
+
+
+def from_text(kind: type, name: str, texts: Sequence[str]) -> Any:
+    """The value of an option from the texts of a command line: one, or several for an option that is repeated.
+
+    Raises `OptionError` for a number that cannot be read and a path that cannot be looked up.
+    """
+    each, flag, hint = options_of(kind)[name][1], flag_of(kind, name), _hints(kind)[name]
+    for part in _alternatives(hint):
+        if get_origin(part) is tuple:
+            element = get_args(part)[:1]
+            return tuple(_scalar(flag, text, element) for text in (texts if each.repeated else split_commas(texts)))
+    return _scalar(flag, texts[-1], _alternatives(hint))
+
+
+def _scalar(flag: str, text: str, kinds: tuple[Any, ...]) -> Any:
+    readers: Mapping[Any, Any] = {int: int, float: float, bool: _switch}
+    for kind in kinds:
+        if kind in readers:
+            try:
+                return readers[kind](text)
+            except ValueError as error:
+                raise OptionError(f"{flag} takes {_WORDS[kind]}; found {named(repr(text))}") from error
+    return path_of(flag, text) if Path in kinds else text
+
+
+def path_of(flag: str, text: str) -> Path:
+    """The path of a text that can be looked up. An empty one is refused: it would be the working folder."""
+    _check_text(flag, text, Option(""))
+    check_location(flag, text)
+    return Path(text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return text.lower() == "true"
+
+
+def split_settings(kind: type, texts: Sequence[str]) -> dict[str, Any]:
+    """The options that `--set NAME=VALUE` names, by name; what is no setting of `kind` stays in its option `set`.
+
+    Raises `OptionError` for a text of another form, and for a name that there is not.
+    """
+    settings, values = settings_of(kind), {}
+    others: list[str] = []
+    given: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if equals and name in settings:
+            given.setdefault(name, []).append(value)
+        elif "set" in options_of(kind):
+            others.append(text)
+        elif not equals:
+            example = f"{next(iter(settings))}=VALUE"
+            raise OptionError(f"--set takes NAME=VALUE, as in --set {example}; found {named(repr(text))}")
+        else:
+            raise OptionError(f"there is no setting {named(repr(name))}; {near_matches(name, settings)}")
+    for name, several in given.items():
+        values[name] = from_text(kind, name, several)
+    return {**values, "set": tuple(others)} if others else values
 
 
 def plain(config: object) -> dict[str, Any]:
@@ -183,7 +324,6 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _in_words(hint: Any) -> str:
-    words = {int: "a whole number", float: "a number", str: "a text", Path: "a path", bool: "true or false"}
     texts: list[str] = []
     for kind in _alternatives(hint):
         if get_origin(kind) is Literal:
@@ -191,7 +331,7 @@ def _in_words(hint: Any) -> str:
         elif get_origin(kind) is tuple:
             texts.append("a list")
         elif kind is not NoneType:
-            texts.append(words.get(kind, str(kind)))
+            texts.append(_WORDS.get(kind, str(kind)))
     return " or ".join(texts)
 
 
@@ -215,10 +355,14 @@ def _check_text(flag: str, value: object, option: Option) -> None:
 def _check_bounds(flag: str, value: float, option: Option) -> None:
     if abs(value) > LARGEST:
         raise OptionError(f"{flag} takes a number up to {LARGEST:,}, and a larger one was given")
-    if (option.least is not None and value < option.least) or (option.most is not None and value > option.most):
-        low = "" if option.least is None else f" from {option.least:,}"
-        high = "" if option.most is None else f" up to {option.most:,}"
-        raise OptionError(f"{flag} takes a number{low}{high}; found {value:,}")
+    bounds = (
+        (option.least, "from", operator.ge), (option.above, "above", operator.gt),
+        (option.most, "up to", operator.le), (option.below, "below", operator.lt),
+    )  # fmt: skip
+    given = [(bound, word, holds) for bound, word, holds in bounds if bound is not None]
+    if not all(holds(value, bound) for bound, _, holds in given):
+        words = " and ".join(f"{word} {bound:,}" for bound, word, _ in given).replace(" and up to", " up to")
+        raise OptionError(f"{flag} takes a number {words}; found {value:,}")
 
 
 def check_location(flag: str, location: str | Path) -> None:

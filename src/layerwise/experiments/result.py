@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from layerwise.errors import MeasureError, near_matches
 from layerwise.results import Run
@@ -13,6 +15,40 @@ from layerwise.results.rows import Loss, Score
 
 if TYPE_CHECKING:
     import pandas
+
+
+def _all_first(rows: list[Score]) -> list[Score]:
+    """The rows in their order, but of the tasks of one number that of all comes first.
+
+    >>> rows = [Score("effect", "0-2", task, "delta_nll", 0.1) for task in ("copy", "all", "sort")]
+    >>> [row.task for row in _all_first(rows)]
+    ['all', 'copy', 'sort']
+    """
+    first: dict[tuple[str, ...], int] = {}
+    numbers = [first.setdefault((row.measure, row.subject, row.metric), len(first)) for row in rows]
+    pairs = sorted(zip(numbers, rows, strict=True), key=lambda pair: (pair[0], pair[1].task != "all"))
+    return [row for _, row in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure of a report: its name, what it shows in words, and what plotly draws (`data` and `layout`)."""
+
+    name: str
+    alternative: str
+    figure: Mapping[str, Any]
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return {"application/vnd.plotly.v1+json": _drawn(self.figure), "text/plain": f"{self.name}: {self.alternative}"}
+
+
+def _drawn(value: Any) -> Any:
+    """A part of a figure as JSON has it, where no number is infinite."""
+    if isinstance(value, Mapping):
+        return {key: _drawn(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_drawn(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +81,29 @@ class Result:
         with Run.open(self.folder) as run:
             return summary(report_data(run))
 
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was found, a sentence each, the answer first."""
+        return tuple(line.removeprefix("- ") for line in self.summary.splitlines() if line.strip())
+
+    def plot(self, name: str | None = None) -> Plot:
+        """A figure of the report by its name, by default the first one, which a notebook draws.
+
+        Raises `MeasureError`, which names the figures of the run, for one that there is not.
+        """
+        from layerwise.experiments.summary import report_data
+        from layerwise.report.evidence import Evidence
+        from layerwise.report.page.groups import written
+
+        with Run.open(self.folder) as run:
+            chapters = written(Evidence.of(report_data(run)))
+        pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}
+        if not pictures or (name is not None and name not in pictures):
+            raise MeasureError(f"{self.folder} has no figure {name or ''!r}; {near_matches(name or '', pictures)}")
+        picture = pictures[name] if name is not None else next(iter(pictures.values()))
+        figure = next(iter(picture.variants.values()))
+        return Plot(picture.name, picture.alternative, figure.payload())
+
     def table(self, measure: str | None = None) -> pandas.DataFrame:
         """The scores as a data frame with the columns of `Score`; `measure` keeps the rows of one measure.
 
@@ -59,7 +118,7 @@ class Result:
                 raise MeasureError(f"{self.folder} has no rows of {measure!r}; {near_matches(measure, measures)}")
             rows = [row for row in rows if row.measure == measure]
         columns = list(Score.__dataclass_fields__)
-        return pandas.DataFrame([[getattr(row, name) for name in columns] for row in rows], columns=columns)
+        return pandas.DataFrame([[getattr(row, name) for name in columns] for row in _all_first(rows)], columns=columns)
 
     def report(self, path: Path | str | None = None) -> Path:
         """Write the report as one HTML page, by default `report.html` in the run folder; returns where it is."""
@@ -72,5 +131,5 @@ class Result:
         return page
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{html.escape(line.removeprefix('- '))}</li>" for line in self.summary.splitlines())
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.findings)
         return f"<p>Run <code>{html.escape(str(self.folder))}</code></p><ul>{lines}</ul>"

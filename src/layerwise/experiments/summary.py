@@ -9,6 +9,7 @@ from layerwise import report as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import EFFECT, effects
 from layerwise.measure.stats.grid import complete
+from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.results import Run
 from layerwise.results.rows import Loss, PlanRecord, Score
 
@@ -28,35 +29,20 @@ def report_data(run: Run) -> pages.ReportData:
 def summary(data: pages.ReportData) -> str:
     """The results of a run, one a line: the verdicts on claims of a diagnosis, the questions and answers of a sweep.
 
-    A robustness run is summarised as a table of its arms, pretrained models as their table and the answer whether their
-    layer weights are worth their cost, a growth run as its arms, the verdict and the claims of its headline.
+    A run of kinds that are data is summarised as they say, a robustness run as a table of its arms, a growth run as its
+    arms, the verdict and the claims of its headline.
     """
     evidence = pages.Evidence.of(data)
     own = [kind for kind in pages.KINDS if kind.is_of(data)]
-    measured = pages.FrontierScores.of(data.scores)
-    if own and not measured.points:
-        return "\n".join(pages.terminal_lines(own[0], data))
+    # A frontier shows what was timed itself.
+    own = own if len(own) == 1 else [kind for kind in own if kind.name != "timing"]
+    if own:
+        written = [] if is_pretrained(data) else list(pages.robustness_lines(evidence.robustness))
+        for kind in own:  # an answer that another kind has given already is not repeated
+            written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
+        return "\n".join(written)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
-    rehearsed = pages.RehearsalScores.of(data.scores)
-    if rehearsed.rows:
-        return "\n".join(pages.rehearsal_lines(rehearsed))
-    searched = pages.SearchScores.of(data.scores)
-    if searched.rows:
-        return "\n".join(pages.search_lines(searched, data.level))
-    routing = pages.RoutingScores.of(data.scores)
-    if routing.verdicts:
-        return "\n".join(pages.routing_lines(routing))
-    drafted = pages.SpeculationScores.of(data.scores)
-    if drafted.chosen is not None:
-        return "\n".join(pages.speculation_lines(drafted))
-    if measured.points:
-        return "\n".join(pages.frontier_lines(measured))
-    pretrained = evidence.pretraining
-    if pretrained.measures:
-        standing = () if pretrained.is_pretrained else pages.robustness_lines(evidence.robustness)
-        under_plans = pages.finetuned_lines(evidence.finetuned, evidence.depth)
-        return "\n".join([*standing, *pages.pretraining_lines(pretrained), *under_plans])
     lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
     return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
@@ -13,8 +13,9 @@ from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.provenance import described
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
-from layerwise.results.training_record import TrainingRecord
+from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at
 from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import TRAINING
 from layerwise.stack import Stack
 
 Data = TypeVar("Data", bound=DataOptions)
@@ -103,10 +104,18 @@ def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequ
     )
 
 
-def training_rows(records: Mapping[str, TrainingRecord]) -> list[Score]:
-    """Rows of measure `training`: the losses that were noted, and what each training took, by `arm/seed`."""
+def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
+    """Rows of measure `training`, by arm and seed: the losses that were noted, and what each training took.
+
+    The `amount` of a noted loss is its step. Models that were refined for fewer layers are one arm, `RETRAINED`, and
+    their `condition` says for how many.
+    """
     rows = []
-    for label, record in records.items():
+    for (arm, seed), record in records.items():
+        layers = refined_at(arm)
+        of: dict[str, Any] = {"arm": arm, "seed": seed} if layers is None else {
+            "arm": RETRAINED, "seed": seed, "condition": f"{layers} layers",
+        }  # fmt: skip
         taken = {
             "steps": record.steps,
             "epochs": record.epochs,
@@ -115,7 +124,9 @@ def training_rows(records: Mapping[str, TrainingRecord]) -> list[Score]:
             "examples": record.examples,
             **record.figures,
         }
-        rows += [Score("training", label, "all", name, float(value)) for name, value in taken.items()]
+        rows += [Score.of(TRAINING, name, float(value), **of) for name, value in taken.items()]
         noted = {(moment.step, moment.kind): moment.loss for moment in record.history}
-        rows += [Score("training", label, f"step {step}", f"{kind}_loss", loss) for (step, kind), loss in noted.items()]
+        rows += [
+            Score.of(TRAINING, f"{kind}_loss", loss, amount=float(step), **of) for (step, kind), loss in noted.items()
+        ]
     return rows

@@ -2,243 +2,127 @@
 
     result = layerwise.sweep(stack, corpus, families=("painters",))
     result.rows, result.table(), result.report("page.html")
+    layerwise.time.frontier(stack, corpus), layerwise.search.route(stack), layerwise.train.elc("texts/")
 
 A model is a `Stack`, a model of transformers or any torch module, a text a `Corpus` or a list of strings; or either is
-what the command line takes: a name, a path. `options` are the fields of the experiment's configuration; a path may be
-given as a text, and a tuple as a list. Without a `reporter` the terminal or the notebook shows the progress; `Silent()`
-shows nothing. Rows go into a run folder (option `run`), and the same call resumes.
+what the command line takes: a name, a path. The other arguments are the fields of the experiment's configuration; a
+path may be given as a text, a plan as a `Plan`, and a tuple as a list. Without a `reporter` the terminal or the
+notebook shows the progress; `Silent()` shows nothing. Rows go into a run folder (option `run`), and the same call
+resumes.
+
+The signature and the docstring of a function are made from the configuration, as the help of the command line is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from layerwise.errors import DataError, ModelError
+from layerwise.errors import DataError, LayerwiseError, ModelError, OptionError
 from layerwise.experiments.catalogue import configuration, experiment
 from layerwise.experiments.comparison.result import ComparisonResult
-from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.option import configured, split_commas
+from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.files import ExperimentFile
+from layerwise.experiments.option import configured, options_of, own_first, split_commas
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.result import Result
 from layerwise.experiments.routing.result import RoutingResult
 from layerwise.experiments.search.result import SearchResult
+from layerwise.experiments.spelling import in_python
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from layerwise.data.text.corpus import Corpus
-    from layerwise.plan import Plan
-    from layerwise.search.budget import Budget
     from layerwise.stack import Stack
 
-    Model = Stack | nn.Module
-    Text = Corpus | Sequence[str]
+R = TypeVar("R", bound=Result)
+
+OPENED = {"model": "Stack | torch.nn.Module | str | Path", "text": "Corpus | Sequence[str] | str | Path | None"}
+"""What stands in the signatures for options that may be given as opened objects."""
 
 
-def sweep(
-    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
-    **options: Any,
-) -> Result:  # fmt: skip
-    """Measure many plans on one model and text, with intervals; `options` are the fields of `Sweep`.
+def _function(verb: str, inputs: str, result: Callable[[Path], R]) -> Callable[..., R]:
+    """The function of a verb; `inputs` names the options that may be given by position."""
+    kind, order = experiment(verb), inputs.split()
 
-    Each plan's effect is the paired difference of its loss to that of the trained order, in nats per token, with a
-    bootstrap interval over documents. Raises a `LayerwiseError` for options, models and texts that cannot be.
-    """
-    return perform_verb("sweep", model, text, reporter, options)
+    def call(*arguments: object, reporter: Reporter | None = None, **options: object) -> R:
+        if len(arguments) > len(order):
+            raise TypeError(f"{name}() takes at most {len(order)} arguments by position ({', '.join(order)})")
+        return result(perform_verb(verb, {**dict(zip(order, arguments, strict=False)), **options}, reporter).folder)
 
-
-def diagnose(
-    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
-    **options: Any,
-) -> Result:  # fmt: skip
-    """Measure which layers of a model matter, with an interval and a null beside every score.
-
-    `options` are the fields of `Diagnosis`. Effects are in nats per token. Raises a `LayerwiseError` for options,
-    models and texts that cannot be, such as a model of fewer than 4 layers.
-    """
-    return perform_verb("diagnose", model, text, reporter, options)
+    name = call.__name__ = call.__qualname__ = verb.replace(" ", "_").replace("-", "_")
+    call.__doc__ = _documentation(kind)
+    call.__signature__ = _signature(kind, order, result)  # type: ignore[attr-defined]
+    return call
 
 
-def search(
-    model: Model | str | Path, text: Text | str | Path | None = None, budget: Budget | str | None = None, *,
-    reporter: Reporter | None = None, **options: Any,
-) -> SearchResult:  # fmt: skip
-    """Search the plan within `budget` that loses least, and confirm it on text that chose nothing.
-
-    `options` are the fields of `Search`. The result has `.best`, `.front` and `.confirmed`; losses are in nats per
-    token above the model as trained. Raises a `LayerwiseError` for options, models and texts that cannot be.
-    """
-    given = {} if budget is None else {"budget": str(budget)}
-    return SearchResult(perform_verb("search", model, text, reporter, {**given, **options}).folder)
-
-
-def route(model: Model | str | Path, *, reporter: Reporter | None = None, **options: Any) -> RoutingResult:
-    """Fit a router that chooses a plan for each prompt, and compare it with fixed plans at the same mean layers.
-
-    `options` are the fields of `Routing`. The result has `.router` and `.verdicts`; scores are shares of right answers,
-    or nats a question. Raises a `LayerwiseError` for options, models and task sets that cannot be.
-    """
-    return RoutingResult(perform_verb("route", model, None, reporter, options).folder)
+def _signature(kind: type[Experiment], order: Sequence[str], result: object) -> inspect.Signature:
+    hints, options = get_type_hints(kind), options_of(kind)
+    parameters = []
+    for name in (*order, *(each for each in own_first(kind) if each not in order)):
+        default = options[name][0].default
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD if name in order else inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if default is MISSING and name not in order[1:] else _none(default),
+                annotation=OPENED.get(name, _widened(hints[name])),
+            )
+        )
+    parameters.append(
+        inspect.Parameter("reporter", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Reporter | None")
+    )
+    return inspect.Signature(parameters, return_annotation=result)
 
 
-def time(
-    model: Model | str | Path, *, plans: str | Iterable[str], reporter: Reporter | None = None, **options: Any
-) -> Result:  # fmt: skip
-    """Time passes of a model under `plans`, in turns; `options` are the fields of `Timing`.
-
-    The rows of measure `time` are milliseconds (`ms`) and ratios to the first plan (`ratio`), medians over rounds with
-    intervals. Raises a `LayerwiseError` for options, plans and models that cannot be.
-    """
-    options["plans"] = (plans,) if isinstance(plans, str) else tuple(map(str, plans))
-    return perform_verb("time", model, None, reporter, options)
+def _none(default: object) -> object:
+    return None if default is MISSING else default
 
 
-def frontier(
-    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
-    **options: Any,
-) -> Result:  # fmt: skip
-    """Measure what a model loses for the milliseconds that it saves, and whether parallel layers are ever the best way.
-
-    `options` are the fields of `LatencyFrontier`. Losses are in nats per token above the model as trained, on text
-    that chose no plan; times are medians over rounds. Raises a `LayerwiseError` for options, models and texts that
-    cannot be.
-    """
-    return perform_verb("frontier", model, text, reporter, options)
+def _widened(hint: Any) -> Any:
+    """What Python takes for an option: any sequence for a tuple, and a text for a path."""
+    if get_origin(hint) is tuple:
+        return Sequence[get_args(hint)[0]]  # type: ignore[misc]
+    return hint | str if Path in (hint, *get_args(hint)) else hint
 
 
-def speculate(
-    model: Model | str | Path, text: Text | str | Path | None = None, *, draft: Plan | str | None = None,
-    reporter: Reporter | None = None, **options: Any,
-) -> Result:  # fmt: skip
-    """Measure what a model gains by drafting with some of its own layers: with `draft`, or with `search=True`.
-
-    `options` are the fields of `SpeculativeDecoding`. The rows of measure `speculation` have the speed-up in layer
-    passes (`bound`), the share of drafted tokens that were kept, and the seconds of each way of decoding over those
-    with the draft (`ratio`), with intervals over prompts. Raises a `LayerwiseError` for options, models and texts that
-    cannot be, and `MeasureError` for a text that differs from that of plain generation.
-    """
-    given = {} if draft is None else {"draft": str(draft)}
-    return perform_verb("speculate", model, text, reporter, {**given, **options})
+def _documentation(kind: type[Experiment]) -> str:
+    """The docstring of a configuration, and every option with its help."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    options = [f"    {name}: {options_of(kind)[name][1].help}" for name in own_first(kind)]
+    ending = "Raises a `LayerwiseError` for options, models and data that cannot be."
+    return in_python(kind, "\n".join([text, "", "Options:", *options, "", ending]))
 
 
-def evaluate(model: Model | str | Path, *, reporter: Reporter | None = None, **options: Any) -> Result:
-    """Evaluate a language model, or every model of a run, on minimal pairs and on tasks that it is fine-tuned on.
+sweep = _function("sweep", "model text", Result)
+diagnose = _function("diagnose", "model text", Result)
+layer_weights = _function("diagnose layer-weights", "model text", Result)
+evaluate = _function("evaluate", "model", Result)
+robustness = _function("robustness", "model text", Result)
+merge = _function("robustness merge", "models text", Result)
+rehearse = _function("robustness rehearse", "model text", Result)
+time = _function("time", "model plans", Result)
+frontier = _function("time frontier", "model text", Result)
+speculation = _function("time speculation", "model text", Result)
+search = _function("search", "model text budget", SearchResult)
+route = _function("search route", "model", RoutingResult)
+heal = _function("heal", "model text", Result)
+train_robust = _function("train robust", "model text", Result)
+train_elc = _function("train elc", "text", Result)
+train_elc_study = _function("train elc-study", "text", Result)
+train_growth = _function("train growth", "model text", Result)
+train_growth_study = _function("train growth-study", "model text", Result)
 
-    `options` are the fields of `Evaluation`. Accuracy on pairs has chance 0.5. Raises a `LayerwiseError` for options,
-    models and suites that cannot be; an opened model cannot be fine-tuned.
-    """
-    return perform_verb("evaluate", model, None, reporter, options)
-
-
-def layer_weights(
-    model: str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
-) -> Result:
-    """Measure what each edge of a model's learned layer weights does, and cut those that do little.
-
-    `model` is a run with trained models, or the folder of one. `options` are the fields of `LayerWeightAnalysis`.
-    Effects are rises of the loss in nats. Raises a `LayerwiseError` for models without layer weights, and for examples
-    that the model learned from.
-    """
-    return perform_verb("layer-weights", model, text, reporter, options)
-
-
-def train_elc(text: Text | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any) -> Result:
-    """Pretrain ELC-BERT and its backbone on a text; `options` are the fields of `ElcPretraining`.
-
-    The rows are held-out losses in nats per masked token, layer weights, and accuracies on minimal pairs. Raises a
-    `LayerwiseError` for options and texts that cannot be.
-    """
-    return perform_verb("train elc", None, text, reporter, options)
-
-
-def train_growth(
-    model: Model | str | Path | None = None, text: Text | str | Path | None = None, *,
-    reporter: Reporter | None = None, **options: Any,
-) -> Result:  # fmt: skip
-    """Train a model in phases, and uniformly beside it; `options` are the fields of `GrowthTraining`.
-
-    Without a model it is a tiny one with random weights. The rows are held-out losses in nats per token, what each
-    phase costs, and the difference to uniform training at equal cost. Raises a `LayerwiseError` for options, models and
-    texts that cannot be.
-    """
-    return perform_verb("train growth", model, text, reporter, options)
-
-
-def study_layer_weights(
-    text: Text | str | Path | None = None, *, reporter: Reporter | None = None, **options: Any
-) -> Result:
-    """Compare learned layer weights with their controls; `options` are the fields of `LayerWeightsStudy`.
-
-    The rows of measure `study` are differences between arms, paired by seed, with Student's intervals over seeds.
-    Raises a `LayerwiseError` for options and texts that cannot be.
-    """
-    return perform_verb("study layer-weights", None, text, reporter, options)
-
-
-def study_growth(
-    model: Model | str | Path | None = None, text: Text | str | Path | None = None, *,
-    reporter: Reporter | None = None, **options: Any,
-) -> Result:  # fmt: skip
-    """Compare growth schedules, their controls and uniform training; `options` are the fields of `GrowthStudy`.
-
-    The rows of measure `growth` are differences to uniform training at equal operations, tokens and seconds. Raises a
-    `LayerwiseError` for options, models and texts that cannot be.
-    """
-    return perform_verb("study growth", model, text, reporter, options)
-
-
-def robustness(
-    model: Model | str | Path, text: Text | str | Path | None = None, *, reporter: Reporter | None = None,
-    **options: Any,
-) -> Result:  # fmt: skip
-    """Measure what a model, or every model of a run of trainings, survives; `options` are the fields of `Robustness`.
-
-    Each model is evaluated in its own layer order, in random orders and with fewer layers: accuracy, or nats per token
-    of a language model. Raises a `LayerwiseError` for options, models and data that cannot be.
-    """
-    return perform_verb("robustness", model, text, reporter, options)
-
-
-def train_robust(
-    model: Model | str | Path, text: Text | str | Path | None = None, *, methods: str | Iterable[str],
-    reporter: Reporter | None = None, **options: Any,
-) -> Result:  # fmt: skip
-    """Train a model by each of `methods`, to work in other layer orders; `options` are the fields of `RobustTraining`.
-
-    The models are in the run folder, `METHOD/seed-N/model`. Raises a `LayerwiseError` for methods, options, models and
-    data that cannot be.
-    """
-    options["methods"] = split_commas(methods)
-    return perform_verb("train robust", model, text, reporter, options)
-
-
-def heal(
-    model: Model | str | Path, text: Text | str | Path | None = None, *, plan: str, reporter: Reporter | None = None,
-    **options: Any,
-) -> Result:  # fmt: skip
-    """Train a model under `plan` to make up for the layers that it leaves out; `options` are the fields of `Healing`.
-
-    The rows are losses in nats per token, what was lost and the share of it that came back, net of what the whole
-    model gains from the same tokens. The healed model is in the run folder, `model`. Raises a `LayerwiseError` for
-    plans, options, models and data that cannot be.
-    """
-    return perform_verb("heal", model, text, reporter, {"plan": str(plan), **options})
-
-
-def merge(
-    models: str | Path | Iterable[str | Path], text: Text | str | Path | None = None, *,
-    reporter: Reporter | None = None, **options: Any,
-) -> Result:  # fmt: skip
-    """Compare models that are merged layer by layer with those they are made of; `options` are those of `Merging`.
-
-    `models` are folders, hub ids and runs of trainings. Raises a `LayerwiseError` for models of different bases, and
-    for data that one of them may have learned from.
-    """
-    locations = (models,) if isinstance(models, str | Path) else models
-    options["models"] = tuple(str(location) for location in locations)
-    return perform_verb("merge", None, text, reporter, options)
+_KINDS: Mapping[Callable[..., Result], tuple[Callable[..., Result], ...]] = {
+    diagnose: (layer_weights,),
+    robustness: (merge, rehearse),
+    time: (frontier, speculation),
+}
+for _verb, _members in _KINDS.items():
+    for _member in _members:  # `time.frontier`, as on the command line
+        setattr(_verb, _member.__name__.removeprefix(f"{_verb.__name__}_"), _member)
 
 
 def compare(*runs: Path | str) -> ComparisonResult:
@@ -255,30 +139,62 @@ def compare(*runs: Path | str) -> ComparisonResult:
     return result
 
 
-def perform_verb(
-    verb: str,
-    model: Model | str | Path | None,
-    text: Text | str | Path | None,
-    reporter: Reporter | None,
-    options: dict[str, Any],
-) -> Result:
-    """Perform the experiment of a verb on opened objects, or on those that names and paths lead to."""
+def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Result]:
+    """Carry out the experiments of a recipe, of a YAML file, or again that of a run folder; the results by stage.
+
+        layerwise.run("painters", "curves", model="demo", families=["painters"])
+
+    `options` replace those of the file, in every stage that has them. Raises `OptionError` for what no stage has, and
+    what the experiments refuse.
+    """
+    from layerwise.experiments.runner import perform
+    from layerwise.experiments.terminal import Terminal
+
+    file = ExperimentFile.read(source).chosen(stages)
+    kinds = file.kinds()
+    for name in options:
+        if not any(name in options_of(kind) for kind in kinds.values()):
+            raise OptionError(f"no stage of {file.name} has an option {name!r}")
+    given = {
+        stage: {name: _plain(kind, name, value) for name, value in options.items() if name in options_of(kind)}
+        for stage, kind in kinds.items()
+    }
+    results = {}
+    with Terminal() as terminal:
+        for stage in file.configurations(given):
+            if not isinstance(stage.config, Experiment):
+                raise OptionError(f"{stage.config.VERB} keeps no run; write it on the command line")
+            results[stage.name] = perform(stage.config, reporter or terminal)
+    return results
+
+
+def perform_verb(verb: str, options: Mapping[str, object], reporter: Reporter | None) -> Result:
+    """Perform the experiment of a verb on opened objects, or on those that names and paths lead to.
+
+    What it refuses is said with the names of Python.
+    """
     from layerwise.experiments.runner import perform
     from layerwise.experiments.terminal import Terminal
 
     kind = experiment(verb)
-    options = {name: _plain(value) for name, value in options.items()}
-    stack = None if model is None or isinstance(model, str | Path) else _stack(model, options.get("tokenizer"))
-    corpus = None if text is None or isinstance(text, str | Path) else _corpus(text)
-    if model is not None:
-        options = {"model": stack.source.name if stack is not None else str(model), **options}
-    if text is not None and corpus is None:
-        options = {**options, "text": Path(str(text))}
-    config = configured(kind, options, f"layerwise {verb}")
-    if reporter is not None:
-        return perform(config, reporter, Inputs(stack, corpus))
-    with Terminal() as terminal:
-        return perform(config, terminal, Inputs(stack, corpus))
+    try:
+        rest = dict(options)
+        model, text = rest.pop("model", None), rest.pop("text", None)
+        values = {name: _plain(kind, name, value) for name, value in rest.items()}
+        stack = None if model is None or isinstance(model, str | Path) else _stack(model, values.get("tokenizer"))
+        corpus = None if text is None or isinstance(text, str | Path) else _corpus(text)
+        if model is not None:
+            values["model"] = stack.source.name if stack is not None else str(model)
+        if text is not None and corpus is None:
+            values["text"] = Path(str(text))
+        config = configured(kind, values, f"layerwise {verb}")
+        if reporter is not None:
+            return perform(config, reporter, Inputs(stack, corpus))
+        with Terminal() as terminal:
+            return perform(config, terminal, Inputs(stack, corpus))
+    except LayerwiseError as refusal:
+        refusal.args = (in_python(kind, str(refusal)),)
+        raise
 
 
 def _stack(model: object, tokenizer: object) -> Stack:
@@ -318,12 +234,20 @@ def _corpus(text: object) -> Corpus:
     raise DataError(f"a text is a file, a folder, a Corpus or a list of strings; found {type(text).__name__}")
 
 
-def _plain(value: Any) -> Any:
-    """An option as the command line has it: plans as texts, and torch's data types and devices as their names."""
-    from layerwise.plan import Plan
-
+def _plain(kind: type, name: str, value: Any) -> Any:
+    """An option as a file has it: plans, budgets, data types and devices as texts, and one text of a list as a list."""
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, Plan) or type(value).__module__ == "torch":
-        return str(value).removeprefix("torch.")
+        return [_text(each) for each in value]
+    value, option = _text(value), options_of(kind).get(name)
+    if isinstance(value, str) and option is not None and get_origin(get_type_hints(kind)[name]) is tuple:
+        return [value] if option[1].repeated else list(split_commas(value))
     return value
+
+
+def _text(value: Any) -> Any:
+    """A value that is written as a text, as that; any other as it is."""
+    from layerwise.plan import Plan
+    from layerwise.search.budget import Budget
+
+    is_torch = type(value).__module__ == "torch"
+    return str(value).removeprefix("torch.") if is_torch or isinstance(value, Plan | Budget | Path) else value

@@ -17,9 +17,9 @@ WORDS = {True: "holds", False: "FAILS", None: "n/a"}
 
 @dataclass(frozen=True, kw_only=True)
 class Verification(ModelOptions, Action):
-    """Check that a model under a plan computes what the plan says, cached decoding included.
+    """Check that a model under a plan computes what the plan says.
 
-    The exit code is 1 if a law does not hold.
+    Cached decoding is part of it. The exit code is 1 if a law does not hold.
     """
 
     VERB: ClassVar = "verify"
@@ -28,7 +28,7 @@ class Verification(ModelOptions, Action):
         'HuggingFaceTB/SmolLM2-135M --plan "0-13 18-29"',
     )
 
-    plan: str | None = option(None, "Plan to verify; by default the model as trained.", metavar="PLAN", empty=True)
+    plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
 
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read."""

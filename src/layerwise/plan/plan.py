@@ -238,6 +238,12 @@ class Plan:
     def __repr__(self) -> str:
         return f"Plan({str(self)!r})"
 
+    def _repr_html_(self) -> str:
+        """The text and the wiring, as a notebook shows a plan."""
+        from layerwise.plan.picture import picture
+
+        return f'<code>{self}</code><pre style="line-height:1">{picture(self)}</pre>'
+
     def steps(self) -> tuple[Step, ...]:
         """The plan unrolled: the one lowering that every executor follows (see `Step` for what each does).
 

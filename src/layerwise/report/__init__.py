@@ -9,13 +9,6 @@ into parts of the page:
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
 robustness   which way of training survives which change
-pretraining  what pre-trained models learned, know and cost
-finetuned    what models can be taught under a plan
-rehearsal    what is left of a swarm as its nodes die
-routing      plans per input beside fixed plans at the same mean layers
-search       the front of a search, and the chosen plan beside its controls
-speculation  what a draft was expected to gain, and what it gained
-frontier     what is lost for the milliseconds that are saved
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
@@ -48,24 +41,12 @@ from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
-from layerwise.report.finetuned.findings import finetuned_lines
-from layerwise.report.frontier.lookup import FrontierScores
-from layerwise.report.frontier.tables import frontier_lines
 from layerwise.report.growth.findings import growth_lines
 from layerwise.report.kinds import KINDS
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
-from layerwise.report.pretraining.findings import pretraining_lines
-from layerwise.report.rehearsal.lookup import RehearsalScores
-from layerwise.report.rehearsal.tables import rehearsal_lines
 from layerwise.report.robustness.tables import robustness_lines
-from layerwise.report.routing.lookup import RoutingScores
-from layerwise.report.routing.tables import routing_lines
-from layerwise.report.search.lookup import SearchScores
-from layerwise.report.search.tables import search_lines
-from layerwise.report.speculation.chapter import speculation_lines
-from layerwise.report.speculation.lookup import SpeculationScores
 from layerwise.report.sweep.findings import findings
 from layerwise.report.writers import terminal_lines
 
@@ -76,35 +57,23 @@ __all__ = [
     "CurveCoincidence",
     "Evidence",
     "Finding",
-    "FrontierScores",
     "Judged",
     "OverModels",
     "Overlaid",
-    "RehearsalScores",
     "ReportData",
-    "RoutingScores",
-    "SearchScores",
-    "SpeculationScores",
     "claim_lines",
     "claims_page",
     "coincidences",
     "comparison_lines",
     "comparison_page",
     "findings",
-    "finetuned_lines",
-    "frontier_lines",
     "growth_lines",
     "judged",
     "markdown",
     "over_models",
     "overlaid",
-    "pretraining_lines",
-    "rehearsal_lines",
     "render",
     "robustness_lines",
-    "routing_lines",
-    "search_lines",
-    "speculation_lines",
     "terminal_lines",
     "wiring",
     "write",

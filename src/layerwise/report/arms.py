@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import TRAINING
 
 _SEEDED = re.compile(r"(.+)/(\d+)")
 _REFINED = re.compile(r"(retrained)-\d+")
@@ -95,3 +98,12 @@ def arm_slots(arms: Iterable[str]) -> dict[str, int]:
         slots[arm] = SPARE[others % len(SPARE)] if known is None else known.slot
         others += known is None
     return slots
+
+
+def as_subject(row: Score) -> Score:
+    """A row of a training in the form that lookups by subject and task read, until all read columns."""
+    if row.measure != TRAINING or row.arm is None:
+        return row
+    arm = row.arm if row.condition is None or row.arm != "retrained" else f"{row.arm}-{row.condition.split()[0]}"
+    task = "all" if row.amount is None else f"step {int(row.amount)}"
+    return replace(row, subject=f"{arm}/{row.seed}", task=task)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
+from layerwise.report.interval import bounded
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import Rows
 
@@ -30,8 +32,11 @@ class ReportData:
 
     @cached_property
     def rows(self) -> Rows:
-        """The scores, looked up by their columns."""
-        return Rows(self.scores)
+        """The scores, looked up by their columns.
+
+        Values that are not finite are not measured: they are left out, and so is an interval that has one such end.
+        """
+        return Rows(bounded(score) for score in self.scores if math.isfinite(score.value))
 
     @cached_property
     def depth(self) -> int:

@@ -17,14 +17,14 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.data import ReportData
 from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
-from layerwise.report.finetuned.lookup import FineTunedPlans
 from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.page.number_format import verdict
-from layerwise.report.pretraining.lookup import PretrainingScores
 from layerwise.report.robustness.lookup import RobustnessScores
 from layerwise.report.robustness.lookup import depth_of as stated_depth
 from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.selection import PRESENT
 from layerwise.results.units import resampling_unit
+from layerwise.results.vocabulary import FINE_TUNED
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -40,12 +40,13 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis and
-    `robustness` those of a robustness run, `pretraining` those of pre-trained models, `growth` those of a growth run,
-    `finetuned` those of models fine-tuned under plans. The plans of `data` are those of a sweep: the pruned models of a
-    diagnosis, and the plans of fine-tunings, are left to their own chapters.
+    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis,
+    `robustness` those of a robustness run and `growth` those of a growth run. `run` holds all rows and plans as they
+    are; the plans of `data` are those of a sweep: the pruned models of a diagnosis, and the plans of fine-tunings, are
+    left to their own chapters.
     """
 
+    run: ReportData
     data: ReportData
     depth: int
     tasks: tuple[str, ...]
@@ -53,9 +54,7 @@ class Evidence:
     schedules: Mapping[str, Plan]
     diagnosis: DiagnosisScores = field(repr=False)
     robustness: RobustnessScores = field(repr=False)
-    pretraining: PretrainingScores = field(repr=False)
     growth: GrowthScores = field(repr=False)
-    finetuned: FineTunedPlans = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
@@ -65,19 +64,19 @@ class Evidence:
         Raises `RunError` for rows of more layers than a model has, or with a number too long to be read.
         """
         _refuse_impossible(data.scores)
-        pretraining = PretrainingScores.of(data.scores, data.level)
+        run = data
         growth = GrowthScores.of(data.scores, data.level)
-        depth = _depth(data) or pretraining.depth or growth.depth
+        depth = _depth(data) or data.depth or growth.depth
         if depth > LAYER_LIMIT:
             raise RunError(
                 f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
                 "the run from a copy"
             )
-        finetuned = FineTunedPlans.of(data.scores, data.plans)
         effects = {
             (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
         }
-        swept = {plan for plan, _, _ in effects} if finetuned.records else {record.plan for record in data.plans}
+        under_plans = data.rows.where(measure=FINE_TUNED, plan=PRESENT)
+        swept = {plan for plan, _, _ in effects} if under_plans else {record.plan for record in data.plans}
         data = replace(data, plans=tuple(each for each in data.plans if each.family != PRUNING and each.plan in swept))
         records: dict[str, PlanRecord] = {}
         for record in data.plans:
@@ -88,7 +87,7 @@ class Evidence:
         robustness = RobustnessScores.of(data.scores, depth, data.level)
         schedules = _schedules(records)
         return cls(
-            data, depth, tasks, records, schedules, diagnosis, robustness, pretraining, growth, finetuned, effects
+            run, data, depth, tasks, records, schedules, diagnosis, robustness, growth, effects
         )  # fmt: skip
 
     @property

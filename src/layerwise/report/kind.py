@@ -34,12 +34,15 @@ Derive = Callable[[ReportData], Iterable[Score]]
 class Says:
     """Findings, or plain sentences, that a function reads from the rows: the only logic of a section.
 
-    Findings are questions with answers and badges. Those with `terminal` stand on a terminal too.
+    Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
+    behind their title on the page. `note` is small print under them.
     """
 
     facts: Facts
     title: str = ""
     terminal: bool = True
+    folded: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,21 +164,30 @@ class Section:
     """A section of the page: its anchor, its title, its name in the menu, and its parts in reading order.
 
     It is written where the run has rows that match `needs`, a filter, or a function of the run; else `missing` is the
-    one line that says so. `needs` is by default that there are rows whose measure is the anchor.
+    one line that says so. `needs` is by default that there are rows whose measure is the anchor. Parts are a function
+    of the run where their quantity or their range depends on it. `prose` is the kind whose file has the words, by
+    default that which the section is written for.
     """
 
     anchor: str
     title: str
     short: str
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] | Callable[[ReportData], Iterable[Part]]
     missing: str
     needs: Mapping[str, Any] | Callable[[ReportData], bool] | None = None
+    prose: str = ""
 
     def present(self, data: ReportData) -> bool:
         """Whether the run has what the section is about."""
         if callable(self.needs):
             return self.needs(data)
         return bool(data.rows.where(**(self.needs or {"measure": self.anchor})))
+
+    def parts_of(self, data: ReportData) -> tuple[Part, ...]:
+        """The parts for this run; none where it has not what the section is about."""
+        if not self.present(data):
+            return ()
+        return tuple(self.parts(data)) if callable(self.parts) else self.parts
 
 
 def nothing(data: ReportData) -> Iterable[str]:
@@ -190,7 +202,8 @@ class Kind:
     A run is of this kind where it has a row of one of `measures`, or where `present` says so. `answer` is the verdict
     with which the page begins and the terminal ends. `tiles` are (number, name) for the masthead, `counts` the numbers
     of the manifest that it shows too. `unfinished` is the sentence of the banner of a run that was stopped half-way.
-    `following` says what to do next, with a command or a plan that can be copied.
+    `following` says what to do next, with a command or a plan that can be copied. With `claims` the chapter of the
+    published claims stands after the first section.
     """
 
     name: str
@@ -202,6 +215,7 @@ class Kind:
     counts: tuple[str, ...] = ()
     unfinished: Callable[[ReportData], str | None] = lambda data: None
     following: Facts = nothing
+    claims: bool = False
 
     def is_of(self, data: ReportData) -> bool:
         """Whether a run is (also) of this kind."""

@@ -63,6 +63,15 @@ class Show:
             interval = f"[{low}, {high}]"
         return f"{written}{self.unit} {interval}"
 
+    def interval(self, score: Score) -> str:
+        """The interval alone; nothing where there is none.
+
+        >>> Show().interval(Score.of("healing", "share", 0.412, 0.38, 0.451))
+        '[0.380, 0.451]'
+        """
+        own = self.shown(score)
+        return between(own.value, own.low, own.high, signed=self.signed).partition(" ")[2]
+
     def number(self, value: float | None) -> str:
         """A bare value, in the unit of the rows, with its unit."""
         if value is None:

@@ -6,6 +6,8 @@ spelled in two ways. A name that one file alone uses stays in that file.
 
 from __future__ import annotations
 
+from layerwise.results.rows import Score
+
 # Every kind of run
 
 ALL = "all"
@@ -38,6 +40,11 @@ RANDOM_SCORE = "random_score"
 DEEPEST_KEEP_LAST = "deepest_keep_last"
 """The arm of pruning that drops the deepest layers but the last; that of random sets is `RANDOM`."""
 
+# Trainings: by `arm` and `seed`; the `amount` of a loss is its step
+
+TRAINING = "training"
+TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
+
 # Times of passes: of each `plan`, in a setting (`condition`: the phase, the batch and the context)
 
 TIME = "time"
@@ -51,3 +58,97 @@ HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_RATE, HEALING_COST = (
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
 BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
+
+# Losses above the model as trained
+
+DELTA = "delta_nll"
+
+# Speculative decoding: `plan` is the draft, `condition` the way of decoding, `seed` the number of a prompt
+
+SPECULATION_DRAFT, SPECULATION_PROMPT, SPECULATION = "speculation_draft", "speculation_prompt", "speculation"
+PLAIN, DRAFTED = "generate", "speculative"
+TOKENS_PER_SECOND = "tokens_per_second"
+
+# A frontier: `plan` is what was timed, `arm` and `part` its arm and its kind there, `condition` the setting, `task` the
+# part of the text, `against` the rival
+
+FRONTIER, FRONTIER_DRAFT = "frontier", "frontier_draft"
+IDENTITY, PARALLEL, FUSED = "identity", "parallel", "parallel, fused"
+CHOOSE, REPORT = "choose", "report"
+BEATEN, BEST, UNRESOLVED = "beaten", "best", "not_resolvable"
+ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
+
+# A rehearsal: `amount` is the number of dead nodes, `condition` on how many nodes each layer lies
+
+REHEARSAL, REHEARSAL_DRAW = "rehearsal", "rehearsal_draw"
+BASELINE, COMMONEST = "baseline", "commonest"
+NODES = "nodes"
+
+# A swarm that is simulated: `amount` is its number of nodes
+
+SIMULATION = "simulation"
+
+# A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
+
+SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
+CHOSEN, PRICE, FRONT, ARM = "chosen", "price", "front", "arm"
+AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
+SELECT, SECOND = "select", "second"
+REST = "rest"
+
+# A routing: `task` is the set that is asked, `condition` the other set that the router was fitted to, `amount` the
+# number of a budget
+
+ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT = (
+    "route", "route_seed", "route_curve", "route_plan", "route_share", "route_time", "route_verdict",
+)  # fmt: skip
+ROUTER = "router"
+# Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
+
+MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
+    "masked_lm", "alpha", "seed_agreement", "uniformity", "stability",
+)  # fmt: skip
+EDGES, EDGE_PHENOMENA = "edges", "edge_phenomena"
+OUTPUT, EMBEDDING = "output", 0
+"""Of an edge `layer` is the reader and `other` the source: 0 is the embedding, and n + 1 what layer n wrote. What the
+model's output reads has the `part` `OUTPUT` and no layer."""
+
+
+def edge_name(row: Score) -> str:
+    """The edge that a row is about, as a model keeps its weights.
+
+    >>> edge_name(Score.of(EDGES, "effect", 0.1, layer=3, other=EMBEDDING))
+    '3<-0'
+    >>> edge_name(Score.of(EDGES, "effect", 0.1, part=OUTPUT, other=4))
+    'out<-4'
+    """
+    return f"{'out' if row.part == OUTPUT else row.layer}<-{row.other}"
+
+
+STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
+CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
+    "convergence", "tuning_convergence", "learning_curve", "babylm",
+)  # fmt: skip
+STEPS, SECONDS, TOKENS = "steps", "seconds", "tokens"
+"""Conditions: which cost was counted, and what two arms had alike when they were compared."""
+
+PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
+"""Suites, which are measures of their own: minimal pairs (also others, and files), and tasks to be fine-tuned on.
+
+Of a fine-tuned task `seed` is that of the model, and `other` that of its fine-tuning."""
+
+FINE_TUNED = (GLUE, MSGS, OUR_MSGS)
+PHENOMENON, PARADIGM = "phenomenon", "paradigm"
+"""Conditions of minimal pairs: what the task is; over all of them there is none."""
+
+NORMALISED = "normalised"
+"""The condition of a score of a fine-tuned task on the scale from chance, 0, to the model as trained, 1."""
+
+CHANCE, SHUFFLED, SIZE = "chance", "shuffled", "size"
+"""What values are against: guessing, permuted sources or labels, and edges cut by the size of their weight."""
+
+BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
+"""Conditions of the agreement of seeds: the start that they share, or being neighbours, was taken off."""
+
+BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
+"""The arm without layer weights, and that with the paper's."""

@@ -66,6 +66,16 @@ def with_averages(stack: Stack, plan: Plan | None = None) -> Stack:
     return able
 
 
+def foreign(stack: Stack) -> tuple[str, ...]:
+    """The names of other models whose layers the stack can run; averages are layers of its own.
+
+    >>> from layerwise.stack import load
+    >>> foreign(with_averages(load("demo")))
+    ()
+    """
+    return tuple(name for name, source in stack.sources.items() if source.model is not stack.model)
+
+
 def _shapes(block: nn.Module) -> dict[str, tuple[int, ...]]:
     return {name: tuple(weight.shape) for name, weight in block.named_parameters()}
 

@@ -1,13 +1,13 @@
 """Confirmation: what the chosen plan loses on text that chose nothing, measured once, and what stands beside it.
 
-Rows of measure `search`, of subject a plan and task a text (`search`, `select`, `report`, `second`), in nats per token:
+Rows of measure `search`, of a plan, task a text (`search`, `select`, `report`, `second`), in nats per token:
 
     delta_nll       what the plan loses against the model as trained; interval, p, Holm's p over the plans of the text
     again           the same value with the interval in which another text of as many documents falls in 95 of 100
                     cases: wider by the root of 2, since that text has an error of its own
     gap             (task `report`) delta_nll there less that on the search text: the winner's curse, and its interval
 
-and of subject an arm (`block_influence`, ..., `random`), on `report` and `second`:
+and of an arm (`block_influence`, ..., `random`), on `report` and `second`:
 
     above_chosen    what the arm's plan loses above the chosen one, paired by document; interval, p, Holm's p over the
                     arms, mde. `random` is the mean of all random sets, document by document
@@ -27,14 +27,8 @@ from layerwise.measure.stats.statistics import student_interval
 from layerwise.measure.stats.strata import Strata, combined, stratum_parts, unit_pieces
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, GAP, REPORT, SEARCH
 from layerwise.search.one_shot import RANDOM
-
-SEARCH = "search"
-DELTA = "delta_nll"
-AGAIN = "again"
-GAP = "gap"
-ABOVE = "above_chosen"
-BETTER = "better"
 
 LEVEL = 0.95
 _MEAN_OF_RANDOM = "mean of the random sets"
@@ -46,7 +40,7 @@ def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -
     plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
     if not plans:
         return []
-    arms = [ArmLosses(plan, DELTA, {"subject": plan}) for plan in plans]
+    arms = [ArmLosses(plan, DELTA, {"plan": plan}) for plan in plans]
     scores = [
         replace(score, task=task)
         for score in differences(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
@@ -68,9 +62,9 @@ def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) ->
     for plan, value, low in zip(plans, estimate.value, estimate.low, strict=True):
         reach = math.sqrt(2) * (value - low)
         scores.append(
-            Score(
-                SEARCH, plan, task, AGAIN, float(value), float(value - reach), float(value + reach),
-                documents=grid.documents(), tokens=int(tokens.sum()),
+            Score.of(
+                SEARCH, AGAIN, float(value), float(value - reach), float(value + reach), documents=grid.documents(),
+                tokens=int(tokens.sum()), task=task, plan=plan,
             )
         )  # fmt: skip
     return scores
@@ -91,7 +85,7 @@ def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, p
         own = stratum_parts(grid, str(whole), [str(plan)], Strata.of(units))
         parts += [replace(part, value=sign * part.value) for part in own]
     gap = combined(parts, LEVEL)[0]
-    return [Score(SEARCH, str(plan), "report", GAP, gap.value, gap.low, gap.high)]
+    return [Score.of(SEARCH, GAP, gap.value, gap.low, gap.high, task=REPORT, plan=str(plan))]
 
 
 def against_arms(
@@ -102,28 +96,26 @@ def against_arms(
     names = {name: str(plan) for name, plan in arms.items() if plan != chosen}
     draws = [str(plan) for plan in random if plan != chosen]
     rows += _mean_rows(rows, draws)
-    compared = [(plan, name) for name, plan in names.items()]
-    if draws:
-        compared.append((_MEAN_OF_RANDOM, RANDOM))
+    compared = [*((plan, name) for name, plan in names.items()), *([(_MEAN_OF_RANDOM, RANDOM)] if draws else [])]
     # Arms may share a plan, and a comparison names each of its plans once.
     groups: dict[str, list[str]] = defaultdict(list)
     for key, name in compared:
         groups[key].append(name)
-    firsts = [ArmLosses(key, ABOVE, {"subject": subjects[0]}) for key, subjects in groups.items()]
+    firsts = [ArmLosses(key, ABOVE_CHOSEN, {"arm": sharing[0]}) for key, sharing in groups.items()]
     scores = [
-        replace(score, task=task, subject=subject)
+        replace(score, task=task, arm=name)
         for score in differences(SEARCH, rows, str(chosen), firsts, seed=seed, by_task=False)
         if score.against is None
-        for subjects in groups.values()
-        if subjects[0] == score.subject
-        for subject in subjects
+        for sharing in groups.values()
+        if sharing[0] == score.arm
+        for name in sharing
     ]
     if draws:
         total: dict[str, float] = defaultdict(float)
         for row in rows:
             total[row.plan] += row.nll
         share = sum(total[plan] < total[str(chosen)] for plan in draws) / len(draws)
-        scores.append(Score(SEARCH, RANDOM, task, BETTER, share, documents=None, tokens=None))
+        scores.append(Score.of(SEARCH, BETTER, share, task=task, arm=RANDOM))
     return scores
 
 

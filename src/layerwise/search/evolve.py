@@ -6,6 +6,9 @@ next generation unless the parent itself, which reads along in the end, is bette
 random sets on the first rung. The number of generations is that of the authors' script, k (n - k) / 1.5 for k of n
 layers left out, and so are 32 offspring and two that reach the last text. What differs: the rungs are the same text in
 every generation, so that what was measured once is not measured again, and the plans of a generation are one graph.
+
+Where there are other models, half of the exchanges take a layer from one of them, or back: layers of several models are
+merged by evolution, as Akiba et al. 2025 do ("Evolutionary optimization of model merging recipes").
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from random import Random
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.search.greedy import SearchStep, Space
-from layerwise.search.moves import cheaper, restored, stages, tidied
+from layerwise.search.moves import cheaper, from_sources, restored, stages, tidied
 from layerwise.search.one_shot import random_sets
 from layerwise.search.rungs import Evaluator, RungSettings, contest
 
@@ -45,7 +48,7 @@ def evolve(
     Raises `MeasureError` where no set of whole layers is within the limit.
     """
     draw = Random(seed)
-    starts = random_sets(space, FIRST, seed)
+    starts = [space.whole] if space.allows(space.whole) else random_sets(space, FIRST, seed)
     if not starts:
         raise MeasureError(f"leaving out whole layers leads to no plan within {space.limit:g}: give a larger budget")
     ended = contest(evaluator, starts, space.whole, settings=RungSettings(share=1 / FIRST, fewest=1, alpha=0.0))
@@ -76,7 +79,10 @@ def _offspring(space: Space, parent: Plan, count: int, draw: Random) -> list[Pla
 
 
 def _exchange(space: Space, plan: Plan, draw: Random) -> Plan | None:
-    """One thing less, and another one back, within the limit."""
+    """One thing less, and another one back, within the limit; or a layer of another model."""
+    taken = list(map(tidied, from_sources(stages(plan), space.sources)))
+    if taken and draw.random() < 0.5:
+        return draw.choice(taken)
     smaller = cheaper(plan, space.moves)
     if not smaller:
         return None

@@ -4,7 +4,7 @@ From the whole model the moves that cost the least loss for what they save are m
 candidates are measured anew, because what a layer is worth depends on which others are left (SLEB, Song et al. 2024,
 arXiv 2402.09025). The best `width` plans of a step all go on (beam search), since where layers act in pairs the best
 set of k + 1 need not hold the best set of k. At the limit, exchanges are tried from each of them until none helps: a
-layer that was left out comes back for another one.
+layer that was left out comes back for another one, or a layer is taken from another model.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What may be searched: the moves of a model of `depth` layers, the price of a plan, and the limit of it."""
+    """What may be searched: the moves of a model of `depth` layers, the price of a plan, and the limit of it.
+
+    `sources` are the names of other models whose layers may stand in the place of its own.
+    """
 
     depth: int
     moves: tuple[Move, ...]
     price: Price
     limit: float
+    sources: tuple[str, ...] = ()
 
     @property
     def whole(self) -> Plan:
@@ -103,7 +107,7 @@ def exchanges(
     for _ in range(rounds):
         untried = [plan for plan in best if plan not in tried]
         tried.update(untried)
-        around = [each for plan in untried for each in neighbours(plan, space.moves, space.depth)]
+        around = [each for plan in untried for each in neighbours(plan, space.moves, space.depth, space.sources)]
         candidates = list(dict.fromkeys([*best, *(each for each in around if space.allows(each))]))
         if len(candidates) == len(best):
             return

@@ -7,8 +7,9 @@
     parallel   two neighbours read the same state, and both updates are added
     reorder    two neighbours change places
 
-The first three make a plan cheaper, `repeat` makes it dearer, and the other two leave its price as it is. Moves act on
-the stages of a plan, unrolled as far as no group is concerned.
+The first three make a plan cheaper, `repeat` makes it dearer, and the other two leave its price as it is. So does what
+is done wherever there are other models: a layer is taken from one of them, or taken back. Moves act on the stages of a
+plan, unrolled as far as no group is concerned.
 """
 
 from __future__ import annotations
@@ -73,11 +74,13 @@ def cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
     return _distinct(plan, made)
 
 
-def neighbours(plan: Plan, moves: Sequence[Move], depth: int) -> list[Plan]:
+def neighbours(plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = ()) -> list[Plan]:
     """Every plan one exchange away: what was left out comes back for something else, or another move is made.
 
     >>> [str(each) for each in neighbours(Plan.parse("0 2"), ("drop",), 3)]
     ['1 2', '0 1']
+    >>> [str(each) for each in neighbours(Plan.parse("0 b:1"), (), 2, ["b"])]
+    ['b:0 b:1', '0 1']
     """
     now = stages(plan)
     made: list[tuple[Stage, ...]] = []
@@ -86,7 +89,18 @@ def neighbours(plan: Plan, moves: Sequence[Move], depth: int) -> list[Plan]:
     for move in ("repeat", "parallel", "reorder"):
         if move in moves:
             made += _MOVES[move](now)
+    made += from_sources(now, sources)
     return _distinct(plan, made)
+
+
+def from_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple[Stage, ...]]:
+    """The stages with one layer taken from another model, or taken back: that which stands at the same depth there."""
+    models = (None, *sources)
+    for index, stage in enumerate(now):
+        if isinstance(stage, Visit) and stage.source in models:
+            for source in models:
+                if source != stage.source:
+                    yield (*now[:index], replace(stage, source=source), *now[index + 1 :])
 
 
 def restored(now: Sequence[Stage], depth: int, *, halves: bool) -> Iterator[tuple[Stage, ...]]:

@@ -14,14 +14,14 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-_VERBS = {"elc": "train_elc", "growth": "train_growth", "robust": "train_robust"}
-"""The functions of `layerwise.experiments.verbs`, by what they are called here."""
+_VERBS = ("elc", "elc_study", "growth", "growth_study", "robust")
+"""The functions of `layerwise.experiments.verbs`, which are called `train_elc`, ... there."""
 
 
 def __getattr__(name: str) -> Any:
     verbs = "layerwise.experiments.verbs"
     if name in _VERBS:
-        return getattr(import_module(verbs), _VERBS[name])
+        return getattr(import_module(verbs), f"train_{name}")
     if not name.startswith("_") and name.replace("_", "-") in import_module("layerwise.train.methods").METHODS:
         return partial(import_module(verbs).train_robust, methods=name.replace("_", "-"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -82,8 +82,8 @@ def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tm
     assert (
         layerwise("report", folder, "--output", tmp_path / "page.html").out.splitlines()[:-1] == out.splitlines()[:-1]
     )
-    assert "explained" in layerwise("report", folder, "--markdown").out
-    assert layerwise("export", folder, "--output", tmp_path / "rows").code == 0
+    assert "explained" in layerwise("report", folder, "--format", "markdown").out
+    assert layerwise("report", folder, "--format", "parquet", "--output", tmp_path / "rows").code == 0
 
 
 @pytest.mark.slow

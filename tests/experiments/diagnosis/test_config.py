@@ -21,11 +21,6 @@ PLAIN = Diagnosis(model="demo")
     ({"parts": ("pruning", "proxies")}, "add ablation to --parts"),
     ({"parts": ("pruning",)}, "add proxies and ablation to --parts"),
     ({"parts": ()}, "--parts names nothing"),
-    ({"min_effect": 0.0}, "use a positive one"),
-    ({"all_layers": True, "recovery_layers": (1,)}, "give one of them"),
-    ({"recovery_layers": (-1,)}, "layers from 0 up; found -1"),
-    ({"recovery_rate": 0.0}, "--recovery-rate is a learning rate, above 0"),
-    ({"recovery_model_rate": -1.0}, "--recovery-model-rate is a learning rate"),
 ])  # fmt: skip
 def test_what_cannot_be_measured_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MeasureError, match=message):
@@ -33,11 +28,12 @@ def test_what_cannot_be_measured_is_refused(options: dict[str, Any], message: st
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"parts": ("deltas",), "budget": 9}, "--budget does nothing here: ablation, racing, agreement and pruning read"),
-    ({"parts": ("deltas",), "curve_tokens": 9}, "--curve-tokens does nothing here"),
-    ({"parts": ("deltas",), "all_layers": True}, "--all-layers does nothing here: recovery reads it"),
-    ({"parts": ("deltas",), "recovery_steps": 200}, "--recovery-steps does nothing here: recovery reads it"),
-    ({"curve_tokens": 0}, "--curve-tokens takes a number from 1"),
+    ({"all_layers": True, "recovery_layers": (1,)}, "give one of them"),
+    ({"parts": ("deltas",), "budget": 9}, "--budget does nothing here: it is read with --parts ablation or racing or "),
+    ({"parts": ("deltas",), "curve_tokens": 9}, "--set curve_tokens does nothing here"),
+    ({"parts": ("deltas",), "all_layers": True}, "--all-layers does nothing here: it is read with --parts recovery"),
+    ({"parts": ("deltas",), "recovery_steps": 200}, "--recovery-steps does nothing here: it is read with --parts reco"),
+    ({"curve_tokens": 0}, "--set curve_tokens takes a number from 1"),
     ({"seed": -1}, "--seed takes a number from 0"),
 ])  # fmt: skip
 def test_options_that_nothing_reads_and_values_out_of_bounds_are_refused(options: dict[str, Any], message: str) -> None:
@@ -47,7 +43,7 @@ def test_options_that_nothing_reads_and_values_out_of_bounds_are_refused(options
 
 def test_a_run_is_no_model(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).touch()
-    with pytest.raises(LayerwiseError, match=f"layerwise schedule {tmp_path} --output FILE"):
+    with pytest.raises(LayerwiseError, match=f"layerwise train schedule {tmp_path} --output FILE"):
         Diagnosis(model=str(tmp_path))
 
 

@@ -79,7 +79,7 @@ def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
     patch = pytest.MonkeyPatch()
     plant(patch)
     folder = tmp_path_factory.mktemp("runs") / "whole"
-    layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     patch.undo()
     return folder
 
@@ -92,17 +92,17 @@ def everything(folder: Path) -> tuple[list[object], list[Score]]:
 def test_every_arm_has_points_losses_times_and_every_parallel_plan_a_verdict(whole: Path) -> None:
     _, scores = everything(whole)
     rows = [row for row in scores if row.measure == "frontier"]
-    arms = {row.subject: row.task.partition(": ")[0] for row in rows if row.metric == "arm"}
-    assert set(arms.values()) == {"identity", "skip", "parallel", "looped", "speculation"}
-    losses = {row.subject: row for row in rows if (row.task, row.metric) == ("report", "delta_nll")}
+    arms = {row.plan: row.arm for row in rows if row.metric == "size"}
+    assert set(arms.values()) == {"identity", "skip", "parallel", "parallel, fused", "looped", "speculation"}
+    losses = {row.plan: row for row in rows if (row.task, row.metric) == ("report", "delta_nll")}
     assert losses.keys() == arms.keys()
     assert all(row.low is not None and row.high is not None for row in losses.values())
     draft = next(name for name, arm in arms.items() if arm == "speculation")
     assert losses[draft].value == 0
     assert losses["0-3"].value == 0
     assert all(losses[name].value == losses[f"{name}, fused"].value for name in arms if f"{name}, fused" in arms)
-    verdicts = {(row.subject, row.task) for row in rows if row.metric in ("beaten", "best", "not_resolvable")}
-    parallel = {name for name, arm in arms.items() if arm == "parallel"}
+    verdicts = {(row.plan, row.condition) for row in rows if row.metric in ("beaten", "best", "not_resolvable")}
+    parallel = {name for name, arm in arms.items() if arm in ("parallel", "parallel, fused")}
     assert verdicts == {
         (name, f"{phase}, batch 1, context 8") for name in parallel for phase in ("prefill", "decode")
     }  # fmt: skip
@@ -132,7 +132,7 @@ def test_what_is_kept_lost_least_of_its_kind_where_it_was_chosen(whole: Path) ->
     for row in losses:
         if row.task.startswith("choose/"):  # type: ignore[attr-defined]
             total[row.plan] = total.get(row.plan, 0.0) + row.nll  # type: ignore[attr-defined]
-    kept = {row.subject for row in scores if row.metric == "arm" and row.task == "skip: window" and row.value == 1}
+    kept = {row.plan for row in scores if (row.arm, row.part, row.metric, row.value) == ("skip", "window", "size", 1)}
     windows = [str(Plan.of([layer for layer in range(DEPTH) if layer != gone])) for gone in range(DEPTH)]
     assert kept == {f"{min(windows, key=total.__getitem__)}, fused"}
 
@@ -141,7 +141,7 @@ def test_the_page_has_the_answer_and_the_summary_says_it(whole: Path) -> None:
     result = layerwise.Result(whole)
     page = result.report().read_text()
     assert "Is parallel ever the best way to spend a millisecond?" in page
-    assert result.summary.startswith("decode, batch 1, context 8: ")
+    assert result.summary.startswith("- decode, batch 1, context 8: ")
     assert "prefill, batch 1, context 8: " in result.summary
 
 
@@ -151,7 +151,7 @@ def test_a_complete_frontier_computes_nothing_again(
     before = everything(whole)
     monkeypatch.setattr(Store, "add_losses", lambda self, rows: pytest.fail("a loss was computed again"))
     monkeypatch.setattr(run, "measured_rounds", lambda *_: pytest.fail("a round was timed again"))
-    layerwise.frontier(stack, corpus, run=whole, **SMALL)
+    layerwise.time.frontier(stack, corpus, run=whole, **SMALL)
     assert everything(whole) == before
 
 
@@ -174,9 +174,9 @@ def test_a_frontier_that_was_stopped_goes_on_to_the_same_rows(
     folder = tmp_path / "run"
     monkeypatch.setattr(Store, method, stopping)
     with pytest.raises(KeyboardInterrupt):
-        layerwise.frontier(stack, corpus, run=folder, **SMALL)
+        layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     monkeypatch.setattr(Store, method, plain)
-    layerwise.frontier(stack, corpus, run=folder, **SMALL)
+    layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
 
 
@@ -194,10 +194,10 @@ def test_a_healed_model_is_an_arm_of_its_own(
     with monkeypatch.context() as before:
         before.setattr(run, "measured_rounds", stopped)
         with pytest.raises(KeyboardInterrupt):
-            layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
-    result = layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
-    rows = {(row.subject, row.task, row.metric): row for row in result.rows if row.measure == "frontier"}
-    assert rows["healed shallow", "healed: checkpoint", "arm"].value == 1
+            layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
+    result = layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
+    (size,) = (row for row in result.rows if row.metric == "size" and row.arm == "healed")
+    assert (size.plan, size.part, size.value) == ("healed shallow", "checkpoint", 1)
     with Run.open(tmp_path / "run") as opened:
         losses = {
             (row.plan, row.task, row.document): row.nll for row in opened.store.losses() if row.window == 0
@@ -213,8 +213,8 @@ def test_a_healed_model_is_an_arm_of_its_own(
 def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     many = Corpus("many", tuple(Document(f"{number}", f"number {number}") for number in range(300)))
-    result = layerwise.frontier(stack, many, run=folder, heal_steps=2, **{**SMALL, "tokens": None})
-    healed_arms = [row for row in result.rows if row.metric == "arm" and row.task == "healed: checkpoint"]
+    result = layerwise.time.frontier(stack, many, run=folder, heal_steps=2, **{**SMALL, "tokens": None})
+    healed_arms = [row for row in result.rows if (row.arm, row.metric) == ("healed", "size")]
     assert 1 <= len(healed_arms) <= healed.SIZES
     with Run.open(folder) as opened:
         chosen = {row.document for row in opened.store.losses() if row.task.startswith("choose/")}
@@ -230,13 +230,13 @@ def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path:
 def test_a_model_of_another_vocabulary_is_refused(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
     tiny_llama(DEPTH, vocabulary=50).save_pretrained(tmp_path / "other")
     with pytest.raises(OptionError, match="vocabulary of 50"):
-        layerwise.frontier(stack, corpus, run=tmp_path / "run", healed=(str(tmp_path / "other"),), **SMALL)
+        layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(tmp_path / "other"),), **SMALL)
 
 
 def test_a_model_of_three_layers_is_refused(corpus: Corpus, tmp_path: Path) -> None:
     shallow = load(tiny_llama(3, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
     with pytest.raises(PlanError, match="has 3 layers, and a frontier needs 4"):
-        layerwise.frontier(shallow, corpus, run=tmp_path / "run", **SMALL)
+        layerwise.time.frontier(shallow, corpus, run=tmp_path / "run", **SMALL)
 
 
 def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
@@ -253,11 +253,12 @@ def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
 
     monkeypatch.setattr(Stack, "under", unfused)
     folder = tmp_path / "run"
-    result = layerwise.frontier(stack, corpus, run=folder, **SMALL)
-    arms = {row.subject: row.task for row in result.rows if row.metric == "arm"}
+    result = layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
+    arms = {row.plan: row.arm for row in result.rows if row.metric == "size"}
     assert not any(name.startswith("draft") for name in arms)
-    assert {", fused" in name for name, arm in arms.items() if arm.startswith("parallel")} == {False}
-    assert {", fused" in name for name, arm in arms.items() if arm.startswith("skip")} == {True}
+    assert {", fused" in name for name, arm in arms.items() if arm == "parallel"} == {False}
+    assert {", fused" in name for name, arm in arms.items() if arm == "skip"} == {True}
+    assert "parallel, fused" not in arms.values()
     with Run.open(folder) as opened:
         notes = [note.text for note in opened.store.notes("frontier")]
     assert any(text.startswith("no drafts: its layers are of a kind") for text in notes)

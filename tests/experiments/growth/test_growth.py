@@ -61,7 +61,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
         assert run.manifest.families == (FAMILY,)
     held_out = {row.subject for row in rows if row.measure == "held_out"}
     assert held_out == {"uniform", "uniform/0", "uniform/1", "stacking", "stacking/0", "stacking/1"}
-    metrics = {row.metric for row in rows if (row.measure, row.subject, row.task) == ("training", "stacking/0", "all")}
+    metrics = {row.metric for row in rows if (row.measure, row.arm, row.seed) == ("training", "stacking", 0)}
     assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
     phases = {row.task for row in rows if row.measure == "schedule" and row.subject == "stacking"}
     assert {task.partition(" ")[2] for task in phases} == {"shallow", "stacked"}
@@ -253,16 +253,14 @@ def test_names_in_the_help_are_those_of_the_code() -> None:
         (("--schedule", "importance"), "diagnose a model of the same depth first"),
         (("--importance", "run"), "--importance is for --schedule importance"),
         (("--steps", "5", "--epochs", "1"), "give one of them"),
-        (("--size", "published"), "--size does nothing here: the model has a size of its own"),
+        (("--size", "published"), "--size does nothing here: it is read without --model"),
         (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
         (("--schedule", "uniform", "--no-baseline"), "--no-baseline does nothing here"),
-        (("--max-epochs", "0"), "--max-epochs is 0; write a number above 0"),
         (("--schedule", "importance", "--importance", "nowhere"), "nowhere is not a run"),
         (("--steps", "8", "--batch-size", "1000"), "would read the text"),
         (("--batch-size", "2000"), "fewer than a batch of 2,000"),
         (("--epochs", "2.5"), "would read the text 2.5 times"),
         (("--epochs", "2", "--schedule", "stacking"), "stacking, for the cost of uniform, would read the text"),
-        (("--epochs", "0"), "write a number above 0"),
         (("--steps", "3"), "its share of"),
         (("--max-length", "100"), "the model has 64 positions"),
         (("--max-length", "64", "--steps", "9", "--from-scratch"), "leave --from-scratch out"),

@@ -1,4 +1,4 @@
-"""`layerwise study growth` as a user meets it: what it answers, that it resumes, and what it refuses."""
+"""`layerwise train growth-study` as a user meets it: what it answers, that it resumes, and what it refuses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layerwise.experiments.growth_study import importance
 from layerwise.experiments.growth_study.arms import ARMS, FIRST_SWEEP_SEED
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.verbs import study_growth
+from layerwise.experiments.verbs import train_growth_study
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE
 from layerwise.schedule.allocation import Importance
@@ -31,8 +31,8 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
     )  # fmt: skip
     assert read_experiment(_written(tmp_path / "growth.yaml", to_yaml(study))) == study
     shown = layerwise("run", tmp_path / "growth.yaml", "--dry-run")
-    command = ("study", "growth", "--model", config, "--text", texts, "--arms", "ramp", "--learning-rates", "1e-3,4e-3",
-               "--sweep-seeds", "2", *SHORT, "--dry-run")  # fmt: skip
+    command = ("train", "growth-study", "--model", config, "--text", texts, "--arms", "ramp",
+               "--learning-rates", "1e-3,4e-3", "--set", "sweep_seeds=2", *SHORT, "--dry-run")  # fmt: skip
     ended = layerwise(*command)
     assert (ended.code, ended.out) == (0, shown.out), ended.err
     assert "2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps" in ended.out
@@ -43,7 +43,7 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
 @pytest.mark.slow
 def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, texts: Path, tmp_path: Path) -> None:
     """The published arm, its smaller budget, two warm-ups of each side: what the claims of growth are decided by."""
-    result = study_growth(
+    result = train_growth_study(
         str(config), texts, arms=("published",), learning_rates=(1e-3,), warmups=(0.2,), seeds=2, steps=20,
         batch_size=4, max_length=16, evals=2, device="cpu", run=tmp_path / "run", reporter=Silent(),
     )  # fmt: skip
@@ -78,10 +78,7 @@ def _written(path: Path, text: str) -> Path:
         (("--arms", "publishd"), "did you mean published"),
         (("--arms", "permuted"), "permuted is made from the schedule of importance"),
         (("--learning-rates", "fast"), "--learning-rates"),
-        (("--learning-rates", "0"), "numbers above 0"),
-        (("--warmups", "1"), "--warmups takes shares of the steps"),
-        (("--shorter", "1"), "--shorter is a share of uniform's steps"),
-        (("--shorter", "0.5", "--arms", "ramp"), "--shorter does nothing here"),
+        (("--set", "shorter=0.5", "--arms", "ramp"), "--set shorter does nothing here"),
         (("--size", "published"), "--size does nothing here"),
         (("--steps", "5", "--epochs", "1"), "give one of them"),
         (("--steps", "3"), "its share of"),
@@ -94,14 +91,16 @@ def test_a_study_that_cannot_be_is_refused_before_there_is_a_folder(
 ) -> None:
     run = tmp_path / "run"
     assert said in refused(
-        "study", "growth", "--model", config, "--text", texts, "--max-length", "16", "--run", run, *options
+        "train", "growth-study", "--model", config, "--text", texts, "--max-length", "16", "--run", run, *options
     )
     assert not run.exists()
 
 
 def test_a_study_is_not_for_several_processes(config: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "start it without torchrun" in refused("study", "growth", "--model", config, "--text", texts, *SHORT[2:])
+    assert "start it without torchrun" in refused(
+        "train", "growth-study", "--model", config, "--text", texts, *SHORT[2:]
+    )
 
 
 # -- what it answers
@@ -115,8 +114,9 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importance, "measured_importance", lambda *args, **options: found)
 
 
-STUDY = ("study", "growth", "--batch-size", "4", "--max-length", "16", "--evals", "1", "--device", "cpu",
-         "--learning-rates", "1e-3,4e-3", "--warmups", "0.05", "--sweep-seeds", "2", "--seeds", "2")  # fmt: skip
+STUDY = ("train", "growth-study", "--batch-size", "4", "--max-length", "16", "--set", "evals=1",
+         "--device", "cpu", "--learning-rates", "1e-3,4e-3", "--set", "warmups=0.05", "--set", "sweep_seeds=2",
+         "--seeds", "2")  # fmt: skip
 
 
 @pytest.mark.nightly
@@ -206,9 +206,9 @@ def test_a_study_without_importance_goes_on_without_its_controls(config: Path, t
     """After a step or two of training no layer has an effect of a tenth of a nat that could be detected."""
     folder = tmp_path / "study"
     ended = layerwise(
-        "study", "growth", "--model", config, "--text", texts, "--run", folder, "--steps", "8", "--batch-size", "4",
-        "--max-length", "16", "--evals", "1", "--device", "cpu", "--learning-rates", "1e-6", "--seeds", "1", "--arms",
-        "importance,permuted,ramp",
+        "train", "growth-study", "--model", config, "--text", texts, "--run", folder, "--steps", "8",
+        "--batch-size", "4", "--max-length", "16", "--set", "evals=1", "--device", "cpu", "--learning-rates", "1e-6",
+        "--seeds", "1", "--arms", "importance,permuted,ramp",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert "importance and its controls are left out: no layer has an effect" in ended.err
@@ -224,8 +224,8 @@ def test_importance_is_measured_again_where_another_rate_is_the_best(
     asked: list[object] = []
     monkeypatch.setattr(importance, "measured_importance", lambda *args, **options: asked.append(args) or found)
     folder = tmp_path / "study"
-    once = ("study", "growth", "--model", config, "--text", texts, "--run", folder, "--steps", "16",
-            "--batch-size", "4", "--max-length", "16", "--evals", "1", "--device", "cpu", "--seeds", "1",
+    once = ("train", "growth-study", "--model", config, "--text", texts, "--run", folder, "--steps", "16",
+            "--batch-size", "4", "--max-length", "16", "--set", "evals=1", "--device", "cpu", "--seeds", "1",
             "--arms", "importance", "--learning-rates")  # fmt: skip
     for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
         if times == 2:  # as a study that was stopped before its arms

@@ -19,7 +19,7 @@ from layerwise.results import Run
 from layerwise.stack import load
 from train.learners import tiny_bert
 
-SHORT = ("--steps", "2", "--seeds", "2", "--evals", "1", "--batch-size", "4", "--max-length", "24")
+SHORT = ("--steps", "2", "--seeds", "2", "--set", "evals=1", "--batch-size", "4", "--max-length", "24")
 ONE_RATE = ("--learning-rates", "1e-3")
 
 
@@ -120,7 +120,7 @@ def test_vision_models_are_healed(tmp_path: Path) -> None:
     vit = save_vit(tmp_path / "vit")
     ended = layerwise(
         "heal", vit, "--plan", "0 2", "--images", "digits", "--limit", "20", "--steps", "2", "--batch-size", "10",
-        "--seeds", "1", *ONE_RATE, "--hidden", "cosine", "--run", tmp_path / "run",
+        "--seeds", "1", *ONE_RATE, "--set", "hidden=cosine", "--run", tmp_path / "run",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     assert AutoModelForImageClassification.from_pretrained(tmp_path / "run" / "model").config.num_hidden_layers == 2
@@ -162,9 +162,8 @@ def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path
         (("--plan", "a:0 b:1"), "takes layers of several models"),
         (("--plan", "0-1", "--compare", "lora-label"), "did you mean lora-labels"),
         (("--plan", "0-1", "--controls", "wole"), "did you mean whole"),
-        (("--plan", "0-1", "--teacher", "none", "--hidden", "mse"), "--hidden does nothing here"),
-        (("--plan", "0-1", "--method", "tail", "--rank", "4"), "--rank does nothing here"),
-        (("--plan", "0-1", "--learning-rates", "0"), "numbers above 0"),
+        (("--plan", "0-1", "--teacher", "none", "--set", "hidden=mse"), "--set hidden does nothing here"),
+        (("--plan", "0-1", "--method", "tail", "--set", "rank=4"), "--set rank does nothing here"),
         (("--plan", "0-1", "--steps", "3", "--epochs", "1"), "give one of them"),
     ],
 )

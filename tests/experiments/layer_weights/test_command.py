@@ -1,4 +1,4 @@
-"""`layerwise layer-weights`: a model is measured edge by edge, cut, written and opened again; and what is refused."""
+"""`layerwise diagnose layer-weights`: a model is measured edge by edge, cut, written and opened again; and refusals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from transformers import ViTConfig, ViTForImageClassification
 
 from cli.command import Ended, layerwise, refused
-from layerwise import layer_weights
+from layerwise import diagnose
 from layerwise.data.suites import generated_pairs
 from layerwise.data.text.wordpiece import train_wordpiece
 from layerwise.data.vision.digits import digits
@@ -59,7 +59,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_a_model_is_ranked_cut_and_written(model: Path, tmp_path: Path) -> None:
     ended = layerwise(
-        "layer-weights", model, "--keep", "0.5", "--output", tmp_path / "sparse", "--run", tmp_path / "run"
+        "diagnose", "layer-weights", model, "--keep", "0.5", "--output", tmp_path / "sparse", "--run", tmp_path / "run"
     )
     assert ended.code == 0, ended.err
     assert "10 edges, 4 live states" in ended.out
@@ -85,14 +85,22 @@ def test_a_model_is_ranked_cut_and_written(model: Path, tmp_path: Path) -> None:
     assert read_experiment(file) == read_experiment(tmp_path / "run")
     assert "is there already; choose another --output" in refused("run", file)
     again = layerwise(
-        "layer-weights", model, "--keep", "0.5", "--output", tmp_path / "plan.json", "--run", tmp_path / "run"
+        "diagnose",
+        "layer-weights",
+        model,
+        "--keep",
+        "0.5",
+        "--output",
+        tmp_path / "plan.json",
+        "--run",
+        tmp_path / "run",
     )
     assert again.code == 0, again.err
     assert set(LayerWeights.from_json((tmp_path / "plan.json").read_text())) == set(after)
 
 
 def test_a_dry_run_prints_the_cost_and_makes_no_folder(model: Path, tmp_path: Path) -> None:
-    ended = layerwise("layer-weights", model, "--keep", "0.5", "--run", tmp_path / "run", "--dry-run")
+    ended = layerwise("diagnose", "layer-weights", model, "--keep", "0.5", "--run", tmp_path / "run", "--dry-run")
     assert ended.code == 0, ended.err
     assert "cost: 10 passes over the held-out examples, one for every edge, and 22 for what a cut leaves" in ended.out
     assert not (tmp_path / "run").exists()
@@ -106,12 +114,12 @@ def test_every_model_of_a_run_is_measured_into_it(model: Path, tmp_path: Path) -
         pass
     for seed in range(2):
         shutil.copytree(model, run / "wiring-identity" / f"seed-{seed}" / "model")
-    result = layer_weights(run, reporter=Silent())
+    result = diagnose.layer_weights(run, reporter=Silent())
     assert result.folder == run
     assert set(result.table("edges")["task"]) == {"wiring-identity/0", "wiring-identity/1"}
-    message = refused("layer-weights", run, "--keep", "0.5", "--output", tmp_path / "sparse")
+    message = refused("diagnose", "layer-weights", run, "--keep", "0.5", "--output", tmp_path / "sparse")
     assert "holds 2 models with learned layer weights, and one is written" in message
-    assert "leave out --run" in refused("layer-weights", run, "--run", tmp_path / "other")
+    assert "leave out --run" in refused("diagnose", "layer-weights", run, "--run", tmp_path / "other")
     assert not (tmp_path / "sparse").exists()
 
 
@@ -120,11 +128,14 @@ def test_what_cannot_be_measured_is_refused(model: Path, tmp_path: Path) -> None
     ViTForImageClassification(ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
         plain
     )
-    assert "has no learned layer weights" in refused("layer-weights", plain)
-    assert "give --keep SHARE or --tolerance NATS" in refused("layer-weights", model, "--output", tmp_path / "sparse")
-    assert "--rounds does nothing here: cutting reads it" in refused("layer-weights", model, "--rounds", "2")
-    assert "between 0 and 1, not 3" in refused("layer-weights", model, "--keep", "3")
-    ended = layerwise("layer-weights", model, "--limit", "60", "--run", tmp_path / "run")
+    assert "has no learned layer weights" in refused("diagnose", "layer-weights", plain)
+    assert "give --keep SHARE or --tolerance NATS" in refused(
+        "diagnose", "layer-weights", model, "--output", tmp_path / "sparse"
+    )
+    assert "--set rounds does nothing here: it is read with --keep or --tolerance" in refused(
+        "diagnose", "layer-weights", model, "--set", "rounds=2"
+    )
+    ended = layerwise("diagnose", "layer-weights", model, "--limit", "60", "--run", tmp_path / "run")
     assert (ended.code, "with other splits than these" in ended.err) == (2, True)
 
 
@@ -166,8 +177,11 @@ def elc(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.mark.slow
 def test_an_elc_bert_is_asked_on_text_and_keeps_its_cuts(elc: tuple[Path, Path], tmp_path: Path) -> None:
     model, text = elc
-    assert "a text that the model was not trained on is needed" in _message(layerwise("layer-weights", model))
+    assert "a text that the model was not trained on is needed" in _message(
+        layerwise("diagnose", "layer-weights", model)
+    )
     ended = layerwise(
+        "diagnose",
         "layer-weights",
         model,
         "--text",
@@ -197,13 +211,24 @@ def _message(ended: Ended) -> str:
 
 def test_suites_that_edges_cannot_be_cut_for_are_refused(elc: tuple[Path, Path]) -> None:
     model, text = elc
-    assert "did you mean blimp" in refused("layer-weights", model, "--suite", "blmp")
-    assert "give the folder that holds its files" in refused("layer-weights", model, "--suite", "blimp")
-    assert "--keep does nothing here" in refused("layer-weights", model, "--suite", "pairs", "--keep", "0.5")
-    assert "--text does nothing here" in refused("layer-weights", model, "--suite", "pairs", "--text", text)
-    assert "it goes with --suite" in refused("layer-weights", model, "--removal", "zero")
+    assert "did you mean blimp" in refused("diagnose", "layer-weights", model, "--suite", "blmp")
+    assert "give the folder that holds its files" in refused("diagnose", "layer-weights", model, "--suite", "blimp")
+    assert "--keep does nothing here" in refused(
+        "diagnose", "layer-weights", model, "--suite", "pairs", "--keep", "0.5"
+    )
+    assert "--text does nothing here" in refused("diagnose", "layer-weights", model, "--suite", "pairs", "--text", text)
+    assert "it is read with --suite" in refused("diagnose", "layer-weights", model, "--set", "removal=zero")
     shown = refused(
-        "layer-weights", model, "--suite", "pairs", "--limit", "4", "--run", model.parent / "few", "--dry-run"
+        "diagnose",
+        "layer-weights",
+        model,
+        "--suite",
+        "pairs",
+        "--limit",
+        "4",
+        "--run",
+        model.parent / "few",
+        "--dry-run",
     )
     assert "indefinite_article has 8 pairs" in shown
     assert "use --limit 16 or more" in shown
@@ -221,8 +246,8 @@ def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
     monkeypatch.setattr(phenomena, "FINE_TUNING", replace(phenomena.FINE_TUNING, epochs=1, training_limit=16))
     tasks = "control main_verb,control length"
     ended = layerwise(
-        "layer-weights", model, "--suite", "pairs,msgs-ours", "--tasks", tasks, "--limit", "16", "--removal", removal,
-        "--run", tmp_path / "run",
+        "diagnose", "layer-weights", model, "--suite", "pairs,msgs-ours", "--tasks", tasks, "--limit", "16",
+        "--set", f"removal={removal}", "--run", tmp_path / "run",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     with Run.open(tmp_path / "run") as run:

@@ -1,4 +1,4 @@
-"""`layerwise study layer-weights` from beginning to end, on few words: every question has its rows."""
+"""`layerwise train elc-study` from beginning to end, on few words: every question has its rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from layerwise.experiments.layer_weights_study import arms
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.run import REWIRED
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.verbs import study_layer_weights
+from layerwise.experiments.verbs import train_elc_study
 from layerwise.results import Run
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
@@ -42,10 +42,6 @@ def few_examples() -> Iterator[None]:
         yield
 
 
-def test_a_study_that_there_is_not() -> None:
-    assert "layer-weights" in refused("study", "layer-wieghts")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -53,18 +49,17 @@ def test_a_study_that_there_is_not() -> None:
         (("--shares", "half"), "found 'half'"),
         (("--shares", "1/2,0.5"), "--shares names 0.5 twice"),
         (("--bias", "1,1"), "--bias names 1 twice"),
-        (("--glue-tasks", "rte"), "there is no --glue FOLDER"),
-        (("--glue", ".", "--glue-learning-rate", "0"), "give one above 0"),
-        (("--target-score", "2"), "takes a number from -1 up to 1"),
+        (("--set", "glue_tasks=rte"), "it is read with --glue"),
+        (("--set", "target_score=2"), "takes a number from -1 up to 1"),
     ],
 )
 def test_shares_and_biases_that_cannot_be_are_refused(options: tuple[str, str], message: str) -> None:
-    assert message in refused("study", "layer-weights", *options)
+    assert message in refused("train", "elc-study", *options)
 
 
 def test_several_processes_are_refused(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "start it without torchrun" in refused("study", "layer-weights", "--text", texts)
+    assert "start it without torchrun" in refused("train", "elc-study", "--text", texts)
 
 
 def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
@@ -75,7 +70,7 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
     (tmp_path / "study.yaml").write_text(to_yaml(study))
     assert read_experiment(tmp_path / "study.yaml") == study
     shown = layerwise("run", tmp_path / "study.yaml", "--dry-run")
-    command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
+    command = ("train", "elc-study", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
     ended = layerwise(*command, "--device", "cpu", "--dry-run")
     assert (ended.code, ended.out) == (0, shown.out), ended.err
     assert "ltg, elc, zero, elc-identity, elc-frozen, denseformer; 2 seeds each, 2 steps" in ended.out
@@ -86,9 +81,9 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
 @pytest.mark.nightly
 def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: None) -> None:
     folder = tmp_path / "run"
-    command = ("study", "layer-weights", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
+    command = ("train", "elc-study", "--text", texts, "--steps", "2", "--batch-size", "8", "--seeds", "2")
     write(folder.parent / "glue", "rte", train=16, valid=8)
-    glue = ("--glue", folder.parent / "glue", "--glue-epochs", "1", "--tuning-evals", "2")
+    glue = ("--glue", folder.parent / "glue", "--set", "glue_epochs=1", "--set", "tuning_evals=2")
     more = ("--bias", "0,1,2", "--shares", "1/2,1", *glue)
     ended = layerwise(*command, *more, "--device", "cpu", "--run", folder)
     assert ended.code == 0, ended.err
@@ -134,7 +129,7 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
     assert {row.subject for row in agreement} == {"elc", "zero", "elc-identity", "denseformer", "elc-bias-2"}
     assert "elc against ltg" in ended.out or "elc worth it against ltg" in ended.out
 
-    result = study_layer_weights(
+    result = train_elc_study(
         texts, steps=2, batch_size=8, seeds=2, bias=(0, 1, 2), shares=("1/2", "1"), device="cpu", run=folder,
         glue=folder.parent / "glue", glue_epochs=1, tuning_evals=2, reporter=Silent(),
     )  # fmt: skip

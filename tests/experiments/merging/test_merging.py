@@ -1,4 +1,4 @@
-"""`layerwise merge`: which models are merged, what they are compared with, and what is refused."""
+"""`layerwise robustness merge`: which models are merged, what they are compared with, and what is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def test_two_models_are_judged_into_a_run_with_a_report(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    ended = layerwise("merge", *trained, "--draws", "3", "--run", tmp_path / "run")
+    ended = layerwise("robustness", "merge", *trained, "--draws", "3", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert f"arm:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
     assert "merged" in ended.out
@@ -46,25 +46,27 @@ def test_models_that_do_not_belong_together_are_refused(
     trained: tuple[Path, Path], model: Path, tmp_path: Path
 ) -> None:
     stranger = save_vit(tmp_path / "stranger", 2, "arm", base="another")
-    assert "are of different base" in refused("merge", trained[0], stranger)
+    assert "are of different base" in refused("robustness", "merge", trained[0], stranger)
     other = save_vit(tmp_path / "other", 2, "arm", data="other splits")
-    assert "its test examples may have been learned from" in refused("merge", trained[0], other)
+    assert "its test examples may have been learned from" in refused("robustness", "merge", trained[0], other)
     unlike = save_vit(tmp_path / "unlike", 2, "another-arm")
-    assert "found 1 of arm, 1 of another-arm" in refused("merge", trained[0], unlike)
-    assert "did you mean arm" in refused("merge", *trained, "--arm", "arn")
-    assert "the number of layers is 4, not 12; layers of two models" in refused("merge", "demo", model, "--dry-run")
+    assert "found 1 of arm, 1 of another-arm" in refused("robustness", "merge", trained[0], unlike)
+    assert "did you mean arm" in refused("robustness", "merge", *trained, "--arm", "arn")
+    assert "the number of layers is 4, not 12; layers of two models" in refused(
+        "robustness", "merge", "demo", model, "--dry-run"
+    )
 
 
 def test_the_hub_is_not_asked_about_a_demo_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(location_of("demo-vit"), tmp_path / "copy")
     asked: list[str] = []
     monkeypatch.setattr(transformers.utils, "cached_file", lambda where, *_, **__: asked.append(where))
-    ended = layerwise("merge", "demo-vit", tmp_path / "copy", "--images", "digits", "--dry-run")
+    ended = layerwise("robustness", "merge", "demo-vit", tmp_path / "copy", "--images", "digits", "--dry-run")
     assert (ended.code, asked) == (0, []), ended.err
 
 
 def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    ended = layerwise("merge", *trained, "--draws", "3", "--run", tmp_path / "run", "--dry-run")
+    ended = layerwise("robustness", "merge", *trained, "--draws", "3", "--run", tmp_path / "run", "--dry-run")
     assert ended.code == 0, ended.err
     assert "2 models of 1 arm: 6 merged models, each evaluated on" in ended.out
     assert not (tmp_path / "run").exists()
@@ -81,7 +83,7 @@ def test_a_file_python_and_the_command_line_are_one(trained: tuple[Path, Path], 
     assert experiment_of(content, "file") == Merging(models=locations, draws=2)
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores()
-    again = layerwise("merge", *trained, "--draws", "2", "--run", tmp_path / "run", "--quiet")
+    again = layerwise("robustness", "merge", *trained, "--draws", "2", "--run", tmp_path / "run", "--quiet")
     assert again.code == 0, again.err
     with Run.open(tmp_path / "run") as run:
         assert run.store.scores() == rows

@@ -29,7 +29,7 @@ from layerwise.results import Run
 from layerwise.train.pretrain.recipe import PRESETS
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
-SHORT = ("--steps", "3", "--batch-size", "8", "--evals", "1", "--device", "cpu")
+SHORT = ("--steps", "3", "--batch-size", "8", "--set", "evals=1", "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,8 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
         subjects = {measure: {row.subject for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
         assert subjects == {"masked_lm": {"ltg", "elc", "ltg/0", "elc/0"}, "pairs": {"ltg", "elc", "ltg/0", "elc/0"}}
         assert {row.subject for row in run.store.scores("alpha")} == {"elc/0"}
-        metrics = {row.metric for row in run.store.scores("training", task="all") if row.subject == "elc/0"}
+        written = run.store.scores("training")
+        metrics = {row.metric for row in written if row.arm == "elc" or row.subject == "elc/0"}
         assert {"tokens", "parameters", "step_seconds", "peak_bytes", "latency_seconds", "seconds"} <= metrics
         assert run.manifest.families == (FAMILY,)
 
@@ -161,7 +162,7 @@ def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> 
     folders = babylm.write(root, "2023", train=120, held_out=40)
     ended = layerwise(
         "train", "elc", "--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"],
-        "--variants", "elc", "--vocabulary", "300", *SHORT, "--run", root / "run",
+        "--variants", "elc", "--set", "vocabulary=300", *SHORT, "--run", root / "run",
     )  # fmt: skip
     assert ended.code == 0, ended.err
     return folders, root / "run", ended
@@ -184,7 +185,17 @@ def test_layer_weights_are_cut_on_what_the_training_held_out(
 ) -> None:
     folders, run, _ = distributed
     path = run / "elc" / "seed-0" / "model"
-    command = ("layer-weights", path, "--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
+    command = (
+        "diagnose",
+        "layer-weights",
+        path,
+        "--text",
+        folders["train"],
+        "--limit",
+        "8",
+        "--run",
+        tmp_path / "edges",
+    )
     assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
     ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
     assert ended.code == 0, ended.err
@@ -211,7 +222,7 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
         (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
         (("--variants", ","), "--variants names nothing"),
         (("--variants", "ltg", "--initialisation", "zero"), "does nothing here: layer weights read it"),
-        (("--tokenizer", "x", "--vocabulary", "300"), "x is one already; leave one of them out"),
+        (("--tokenizer", "x", "--set", "vocabulary=300"), "x is one already; leave one of them out"),
         (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )

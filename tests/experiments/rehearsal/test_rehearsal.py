@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from layerwise.errors import DataError, OptionError, SwarmError
+from layerwise.errors import OptionError, SwarmError
 from layerwise.experiments.rehearsal.config import Rehearsal, levels
 from layerwise.experiments.rehearsal.rows import rows
-from layerwise.experiments.rehearsal.simulation import read_times
 from layerwise.experiments.rehearsal.trial import DeadNodes
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 
 
 @pytest.mark.parametrize("kill", ["9", "all of them", "60-40%", "0-101%", "-1", ""])
@@ -46,18 +46,21 @@ def test_differences_are_paired_by_draw() -> None:
         "baseline": {(1, 0): whole, (1, 4): [{"accuracy": value} for value in (0.2, 0.5, 0.8)]},
         "layershuffle": {(1, 0): whole, (1, 4): [{"accuracy": value} for value in (0.31, 0.6, 0.89)]},
     }
-    by_name = {(row.subject, row.task, row.metric): row for row in rows(outcomes, nodes=8)}
-    task = "4 of 8 dead, 1 replica"
-    above = by_name["layershuffle", task, "accuracy_above@baseline"]
+    made = Rows(rows(outcomes, nodes=8))
+    assert made.value(metric="nodes") == 8
+    above = made.one(arm="layershuffle", condition="1 replica", amount=4, metric="accuracy_above", against="baseline")
+    assert above is not None
     assert above.value == pytest.approx(0.1)
     assert above.low is not None
     assert above.low > 0
-    lost = by_name["baseline", task, "accuracy_lost"]
+    lost = made.one(arm="baseline", amount=4, metric="accuracy_lost")
+    assert lost is not None
     assert lost.value == pytest.approx(0.4)
     assert lost.low is not None
     assert lost.low < 0
-    assert by_name["baseline", "0 of 8 dead, 1 replica", "accuracy"].low is None
-    assert ("baseline", task, "accuracy_above@baseline") not in by_name
+    (whole,) = made.where(arm="baseline", amount=0, metric="accuracy")
+    assert whole.low is None
+    assert not made.where(arm="baseline", metric="accuracy_above")
 
 
 @pytest.mark.slow
@@ -68,22 +71,23 @@ def test_a_decoder_from_end_to_end(tmp_path: Path) -> None:
     )  # fmt: skip
     perform(config)
     with Run.open(tmp_path / "run") as run:
-        by_name = {(row.task, row.metric): row for row in run.store.scores("rehearsal")}
-    for replicas in ("1 replica", "2 replicas"):
-        assert by_name[f"0 of 4 dead, {replicas}", "agreement"].value == 1
-        assert by_name[f"0 of 4 dead, {replicas}", "nll_added"].value == 0
-    assert by_name["1 of 4 dead, 2 replicas", "agreement"].value == 1
-    assert by_name["1 of 4 dead, 2 replicas", "missing"].value == 0
-    assert by_name["1 of 4 dead, 1 replica", "missing"].value == 3
-    assert by_name["1 of 4 dead, 1 replica", "nll_added"].value > 0
-    assert by_name["4 of 4 dead, 2 replicas", "refused"].value > 0.4
+        stored = Rows(run.store.scores("rehearsal"))
+    assert [stored.where(amount=0, metric=name).along("condition").keys() for name in ("agreement", "nll_added")] == [
+        {"1 replica", "2 replicas"}
+    ] * 2
+    assert {row.value for row in stored.where(amount=0, metric="agreement")} == {1}
+    assert {row.value for row in stored.where(amount=0, metric="nll_added")} == {0}
+    safe, bare = (stored.where(amount=1, condition=condition) for condition in ("2 replicas", "1 replica"))
+    assert (safe.value(metric="agreement"), safe.value(metric="missing"), bare.value(metric="missing")) == (1, 0, 3)
+    assert (bare.value(metric="nll_added") or 0) > 0
+    assert (stored.value(amount=4, condition="2 replicas", metric="refused") or 0) > 0.4
     with Run.open(tmp_path / "run") as run:
         draws = run.store.scores("rehearsal_draw")
     _forget_the_last_draw(tmp_path / "run", draws)
     perform(config)
     with Run.open(tmp_path / "run") as run:
         assert run.store.scores("rehearsal_draw") == draws
-        assert {(row.task, row.metric): row for row in run.store.scores("rehearsal")} == by_name
+        assert run.store.scores("rehearsal") == list(stored)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "What is left when nodes die" in page
 
@@ -92,7 +96,10 @@ def _forget_the_last_draw(folder: Path, draws: list[Score]) -> None:
     """What is in the store of a rehearsal that was killed before its last draw."""
     with closing(sqlite3.connect(folder / "run.sqlite")) as database, database:
         database.execute("DELETE FROM scores WHERE measure = 'rehearsal'")
-        database.execute("DELETE FROM scores WHERE measure = 'rehearsal_draw' AND task = ?", [draws[-1].task])
+        last = [draws[-1].task, draws[-1].condition, draws[-1].amount]
+        database.execute(
+            "DELETE FROM scores WHERE measure = 'rehearsal_draw' AND task = ? AND condition = ? AND amount = ?", last
+        )
 
 
 @pytest.mark.nightly
@@ -104,18 +111,8 @@ def test_on_ray_processes_are_killed_and_every_request_is_answered(tmp_path: Pat
     )  # fmt: skip
     perform(config)
     with Run.open(tmp_path / "run") as run:
-        by_name = {(row.task, row.metric): row for row in run.store.scores("rehearsal")}
-    assert by_name["1 of 2 dead, 2 replicas", "refused"].value == 0
-    assert by_name["1 of 2 dead, 2 replicas", "agreement"].value == 1
-    assert by_name["1 of 2 dead, 2 replicas", "missing"].value == 0
-    assert by_name["1 of 2 dead, 1 replica", "missing"].value == 6
-    assert by_name["0 of 2 dead, 1 replica", "agreement"].value == 1
-
-
-@pytest.mark.parametrize("content", ["[" * 99_999, "7", '{"layer": "fast"}', '{"layer": ' + "9" * 5_000 + "}"])
-def test_what_are_no_times_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "times.json").write_text(content)
-    with pytest.raises(DataError, match=r"times\.json"):
-        read_times(tmp_path / "times.json")
-    with pytest.raises(DataError, match="is a folder, not a file"):
-        read_times(tmp_path)
+        stored = Rows(run.store.scores("rehearsal"))
+    safe = stored.where(amount=1, condition="2 replicas")
+    assert [safe.value(metric=name) for name in ("refused", "agreement", "missing")] == [0, 1, 0]
+    assert stored.value(amount=1, condition="1 replica", metric="missing") == 6
+    assert stored.value(amount=0, condition="1 replica", metric="agreement") == 1

@@ -279,13 +279,13 @@ def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_p
 def test_rows_of_a_training() -> None:
     history = (LogEntry(5, "train", 2.0), LogEntry(10, "train", 1.5), LogEntry(10, "validation", 1.7))
     pedigree = TrainingRecord("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
-    found = {(row.subject, row.task, row.metric): row.value for row in training_rows({"sequential/1": pedigree})}
-    assert found == {
-        ("sequential/1", "all", "steps"): 10, ("sequential/1", "all", "epochs"): 2.5,
-        ("sequential/1", "all", "examples"): 320, ("sequential/1", "all", "seconds"): 61.5,
-        ("sequential/1", "all", "best_step"): 10, ("sequential/1", "step 5", "train_loss"): 2.0,
-        ("sequential/1", "step 10", "train_loss"): 1.5, ("sequential/1", "step 10", "validation_loss"): 1.7,
+    rows = training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})
+    own = [row for row in rows if (row.arm, row.seed, row.condition) == ("sequential", 1, None)]
+    assert {(row.metric, row.amount): row.value for row in own} == {
+        ("steps", None): 10, ("epochs", None): 2.5, ("examples", None): 320, ("seconds", None): 61.5,
+        ("best_step", None): 10, ("train_loss", 5): 2.0, ("train_loss", 10): 1.5, ("validation_loss", 10): 1.7,
     }  # fmt: skip
+    assert {(row.arm, row.seed, row.condition) for row in rows if row not in own} == {("retrained", 0, "6 layers")}
 
 
 @pytest.mark.slow

@@ -80,7 +80,7 @@ def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path
             assert pedigree is not None
             assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
     with Run.open(folder) as run:
-        assert {row.subject for row in run.store.scores("training")} == {
+        assert {f"{row.arm}/{row.seed}" for row in run.store.scores("training")} == {
             "baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1",
         }  # fmt: skip
 
@@ -202,7 +202,7 @@ def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> No
     [
         ("--epochs", "0", "epochs is 0.0; write a number above 0"),
         ("--learning-rate", "-1", "write a number above 0"),
-        ("--gradient-accumulation", "3", "equal parts"),
+        ("--set", "gradient_accumulation=3", "equal parts"),
         ("--augmentation", "flip", "--augmentation"),
         ("--limit", "5", "one for each of the 10 classes"),
         ("--set", "report_to", "--set takes NAME=VALUE"),
@@ -248,7 +248,7 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     assert "05.png" in message
     assert "skip" in message
     assert not (tmp_path / "run").exists()
-    ended = layerwise(*command, "--on-bad-image", "skip")
+    ended = layerwise(*command, "--set", "on_bad_image=skip")
     assert ended.code == 0
     assert "1 could not be read" in ended.err
 
@@ -287,7 +287,7 @@ def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message:
 def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
     """The real command, killed twice before a model is written; it ends as one that was left in peace."""
     command = ("train", "robust", "layershuffle", "--model", vit, "--images", "digits", "--limit", "160",
-               "--epochs", "4", "--batch-size", "32", "--evals", "4", "--seeds", "1", "--quiet")  # fmt: skip
+               "--epochs", "4", "--batch-size", "32", "--set", "evals=4", "--seeds", "1", "--quiet")  # fmt: skip
     whole = layerwise(*command, "--run", tmp_path / "whole")
     assert whole.code == 0, whole.err
     killed = tmp_path / "killed"
@@ -323,7 +323,7 @@ def test_python_and_a_run_folder_train_what_the_command_line_does(
     before = stamps(folder)
     options = {"images": "digits", "limit": 20, "epochs": 1.0, "batch_size": 10, "seeds": 2, "run": folder}
     result = library.train.layershuffle(vit, reporter=Silent(), **options)
-    assert set(result.table("training")["subject"]) >= {"baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1"}
+    assert set(result.table("training")["arm"]) >= {"baseline", "layershuffle"}
     assert layerwise("run", folder, "--quiet").code == 0
     assert stamps(folder) == before
     assert library.train.robust.__name__ == "train_robust"

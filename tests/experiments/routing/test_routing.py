@@ -18,6 +18,7 @@ from layerwise.experiments.routing.config import Routing
 from layerwise.experiments.routing.result import RoutingResult
 from layerwise.plan import Plan
 from layerwise.results import Run
+from layerwise.results.selection import Rows
 from layerwise.search.routing import questions
 from layerwise.search.routing.questions import read_task_set
 from layerwise.search.routing.router_time import RouterTime
@@ -73,25 +74,27 @@ def whole(stack: Stack, folder: Path, tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "router_time", lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9))
         tasks = tuple(str(folder / name) for name in ("first.jsonl", "second.jsonl"))
-        return layerwise.route(stack, tasks=tasks, run=tmp_path_factory.mktemp("runs") / "whole", **SMALL)
+        return layerwise.search.route(stack, tasks=tasks, run=tmp_path_factory.mktemp("runs") / "whole", **SMALL)
 
 
 def test_both_sets_and_both_ways_out_of_domain_have_a_verdict(whole: RoutingResult, options: dict[str, Any]) -> None:
     first, second = (Path(name).name for name in options["tasks"])
     assert set(whole.verdicts) == {first, second, f"{first} to {second}", f"{second} to {first}"}
-    rows = {(row.subject, row.task, row.metric): row for row in whole.rows if row.measure == "route"}
-    for task in whole.verdicts:
+    rows = Rows(whole.rows).where(measure="route")
+    for fitted, task in ((None, first), (None, second), (first, second), (second, first)):
+        own = rows.where(condition=fitted, task=task)
         for metric in ("accuracy", "nats"):
-            assert rows["router", task, metric].low is not None
-            assert rows["fixed", task, f"{metric}_gain"].mde is not None
-        assert rows["router", task, "accuracy_layers"].value <= max(3.0, 2.0 + 0.5)  # 0.9 x 4, rounded down; the least
+            assert own.where(arm="router", metric=metric)[0].low is not None
+            assert own.where(arm="fixed", metric=f"{metric}_gain")[0].mde is not None
+        layers = own.where(arm="router", metric="accuracy_layers")[0].value
+        assert layers <= max(3.0, 2.0 + 0.5)  # 0.9 x 4, rounded down; the least
 
 
 def test_questions_that_choose_candidates_are_not_routed(whole: RoutingResult) -> None:
     rows, _ = everything(whole.folder)
     plans = set(map(str, whole.router.plans))
     tried = {row.document for row in rows if row.plan not in plans}  # type: ignore[attr-defined]
-    routed = {row.documents for row in whole.rows if row.measure == "route" and " to " not in row.task}
+    routed = {row.documents for row in whole.rows if row.measure == "route" and row.condition is None}
     assert tried
     assert routed == {70 - 14, 64 - 13}
 
@@ -108,7 +111,7 @@ def test_a_complete_routing_computes_nothing_again(
 ) -> None:
     before = everything(whole.folder)
     monkeypatch.setattr(module, "sweep_into", lambda *_, **__: pytest.fail("a sweep was begun again"))
-    layerwise.route(stack, run=whole.folder, **options)
+    layerwise.search.route(stack, run=whole.folder, **options)
     assert everything(whole.folder) == before
 
 
@@ -121,8 +124,8 @@ def test_a_routing_that_was_killed_goes_on_to_the_same_rows(
     with monkeypatch.context() as patch:
         Writes(patch).left = writes
         with pytest.raises(Killed):
-            layerwise.route(stack, run=tmp_path / "run", **options)
-    again = layerwise.route(stack, run=tmp_path / "run", **options)
+            layerwise.search.route(stack, run=tmp_path / "run", **options)
+    again = layerwise.search.route(stack, run=tmp_path / "run", **options)
     assert everything(again.folder) == everything(whole.folder)
     assert (again.router.weights == whole.router.weights).all()
 
@@ -164,7 +167,7 @@ def test_a_prompt_is_what_stands_before_the_answer(stack: Stack, folder: Path) -
     ("changes", "words"),
     [
         ({"budget": "ms=0.8x"}, "priced in layers"),
-        ({"moves": ("merge",)}, "drop and repeat"),
+        ({"moves": ("merge",)}, "drop, repeat and reorder"),
         ({"margin": 0.0}, "above 0"),
         ({"tasks": ()}, "--tasks NAMES"),
         ({"tasks": ("a", "a")}, "twice"),
@@ -187,6 +190,6 @@ def test_questions_and_plans_that_cannot_be_are_refused(stack: Stack, tmp_path: 
         ({"prefix": 3}, "at most half"),
     ):
         with pytest.raises(LayerwiseError, match=words):
-            layerwise.route(stack, run=tmp_path / "run", **{**options, **changes})
+            layerwise.search.route(stack, run=tmp_path / "run", **{**options, **changes})
     with pytest.raises(DataError):
         read_task_set(stack, few, folder=None, limit=None, length=32, batch_tokens=512, seed=0)

@@ -23,6 +23,7 @@ from layerwise.experiments.search.run import PreparedSearch
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
 from layerwise.results import Run
+from layerwise.results.selection import Rows
 from layerwise.results.store import Store
 from layerwise.search import timing
 from layerwise.search.budget import Budget
@@ -90,9 +91,9 @@ def test_texts_share_no_document_and_every_part_is_read_by_its_own_purpose(whole
 def test_the_controls_stand_beside_the_chosen_plan(whole: Path) -> None:
     with Run.open(whole) as run:
         rows = run.store.scores("search")
-    arms = {row.task for row in rows if row.metric == "arm"}
+    arms = {row.arm for row in rows if row.metric == "arm"}
     assert arms == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last", "random"}
-    sets = {row.subject for row in rows if (row.metric, row.task) == ("arm", "random")}
+    sets = {str(row.plan) for row in rows if (row.metric, row.arm) == ("arm", "random")}
     assert len(sets) == 10  # all sets of 3 of 5 layers
     assert all(len(Plan.parse(text).steps()) == 3 for text in sets)
     compared = [row for row in rows if row.metric == "above_chosen"]
@@ -147,11 +148,12 @@ def test_a_second_corpus_and_milliseconds_are_reported(
     result = layerwise.search(
         stack, corpus, Budget(ms="0.8x"), second_text=folder, context=12, run=tmp_path / "run", **SMALL
     )
-    rows = {(row.task, row.metric) for row in result.rows if row.subject == str(result.best)}
-    assert {("second", "delta_nll"), ("ms", "price"), ("report", "gap")} <= rows
-    table = result.table("latency")
-    assert set(table.subject) >= {"0", "0.attn", "0.mlp", "rest", "0-4"}
-    assert (table.value > 0).all()
+    rows = {(row.task, row.condition, row.metric) for row in result.rows if row.plan == str(result.best)}
+    assert {("second", None, "delta_nll"), ("all", "ms", "price"), ("report", None, "gap")} <= rows
+    times = Rows(result.rows).where(measure="latency")
+    assert {(row.layer, row.part) for row in times} >= {(0, None), (0, "attn"), (0, "mlp"), (None, "rest")}
+    assert "0-4" in times.axis("plan")
+    assert all(row.value > 0 for row in times)
     assert calls == [0, 2]
     assert len(result.best.steps()) == 3
 
@@ -178,6 +180,22 @@ def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_p
     assert result.front
 
 
+@pytest.mark.parametrize("method", first_fast(["evolve", "greedy"]))
+def test_layers_of_another_model_are_among_the_moves(
+    stack: Stack, corpus: Corpus, tmp_path: Path, method: str
+) -> None:  # fmt: skip
+    other = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=3)
+    other.save_pretrained(tmp_path / "other")
+    result = layerwise.search(
+        stack, corpus, "layers=1x", source=(str(tmp_path / "other"),), method=method, run=tmp_path / "run", **SMALL
+    )
+    plans = map(Plan.parse, Rows(result.rows).where(metric="price").axis("plan"))
+    assert {source for plan in plans for source in plan.sources()} == {"b"}
+    assert len(result.best.steps()) == DEPTH
+    with Run.open(tmp_path / "run") as run:
+        assert any(family.startswith("b:") for family in run.manifest.families)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -188,6 +206,7 @@ def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_p
         ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
         ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
         ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
+        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "takes no layers of other models"),
         ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),
     ],
 )

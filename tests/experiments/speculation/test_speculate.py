@@ -1,4 +1,4 @@
-"""`layerwise speculate`: what it expects, what it counts, and what it refuses."""
+"""`layerwise time speculation`: what it expects, what it counts, and what it refuses."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ from layerwise.experiments.speculation.rows import prompt_rows, speculation_rows
 from layerwise.experiments.speculation.trial import PromptTrial
 from layerwise.experiments.speculation.twin import twin
 from layerwise.plan import Plan
-from layerwise.report.speculation.chapter import speculation_lines
-from layerwise.report.speculation.lookup import SpeculationScores
-from layerwise.results import Run, Score
+from layerwise.results import Run
+from layerwise.results.selection import Rows
 from layerwise.search.drafts import DraftTimes
 from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
 from layerwise.stack.speculation import LayerPasses, Speculation
 
-SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--agreement-tokens", "400")
+SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--set", "agreement_tokens=400")
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +70,17 @@ def test_rows_of_prompts_are_read_as_they_were_written(trials: list[PromptTrial]
 
 
 def test_the_figures_are_ratios_of_sums_over_prompts(trials: list[PromptTrial]) -> None:
-    rows = {(row.task, row.metric): row for row in speculation_rows(Plan.parse("0-5"), trials)}
-    assert rows["all", "layer_passes"].value == 23 * 12 + 42 * 6
-    assert rows["all", "bound"].value == pytest.approx(48 * 12 / (23 * 12 + 42 * 6))
-    assert rows["all", "acceptance"].value == pytest.approx(25 / 42)
-    assert rows["generate", "ratio"].value == pytest.approx(6 / 7)
-    assert rows["assistant", "ratio"].value == pytest.approx(9 / 7)
-    assert rows["generate", "tokens_per_second"].value == pytest.approx(51 / 6)
-    assert ("speculative", "ratio") not in rows
-    counted = [rows["all", verdict].value for verdict in ("equal", "tie", "other")]
-    assert counted == [2, 1, 0]
-    bound = rows["all", "bound"]
+    rows = Rows(speculation_rows(Plan.parse("0-5"), trials))
+    assert rows.value(metric="layer_passes") == 23 * 12 + 42 * 6
+    assert rows.value(metric="bound") == pytest.approx(48 * 12 / (23 * 12 + 42 * 6))
+    assert rows.value(metric="acceptance") == pytest.approx(25 / 42)
+    assert rows.value(metric="ratio", condition="generate") == pytest.approx(6 / 7)
+    assert rows.value(metric="ratio", condition="assistant") == pytest.approx(9 / 7)
+    assert rows.value(metric="tokens_per_second", condition="generate") == pytest.approx(51 / 6)
+    assert not rows.where(metric="ratio", condition="speculative")
+    assert [rows.value(metric=verdict) for verdict in ("equal", "tie", "other")] == [2, 1, 0]
+    bound = rows.one(metric="bound")
+    assert bound is not None
     assert bound.low is not None
     assert bound.high is not None
     assert bound.low < bound.value < bound.high
@@ -89,7 +88,7 @@ def test_the_figures_are_ratios_of_sums_over_prompts(trials: list[PromptTrial]) 
     assert (alone.low, alone.documents) == (None, 1)
 
 
-def test_a_share_of_nothing_is_no_row_and_the_page_leaves_it_out(trials: list[PromptTrial]) -> None:
+def test_a_share_of_nothing_is_no_row(trials: list[PromptTrial]) -> None:
     """Of two new tokens the first comes with the prompt and the last from the model: nothing is drafted."""
     plan = Plan.parse("0-5")
     undrafted = [replace(trial, passes=replace(trial.passes, draft_passes=0, accepted=0)) for trial in trials]
@@ -97,10 +96,6 @@ def test_a_share_of_nothing_is_no_row_and_the_page_leaves_it_out(trials: list[Pr
     for given, absent in ((undrafted, {"acceptance"}), (ended, {"acceptance", "bound"})):
         rows = speculation_rows(plan, given)
         assert {"acceptance", "bound"} - {row.metric for row in rows} == absent
-        found = SpeculationScores.of([Score("speculation_draft", "0-5", "select", "chosen", 1.0), *rows])
-        told = list(speculation_lines(found))
-        assert not [line for line in told if "kept" in line]
-        assert len(told) == 6 - len(absent - {"acceptance"})
 
 
 def test_a_prompt_without_drafts_does_not_count_for_their_share(trials: list[PromptTrial]) -> None:
@@ -144,29 +139,33 @@ def test_a_run_that_was_stopped_goes_on_with_the_next_prompt(
         "run": tmp_path,
     }
     with pytest.raises(KeyboardInterrupt):
-        layerwise.speculate(stack, demo_corpus(), reporter=Silent(), **options)
-    found = layerwise.speculate(stack, demo_corpus(), reporter=Silent(), **options)
+        layerwise.time.speculation(stack, demo_corpus(), reporter=Silent(), **options)
+    found = layerwise.time.speculation(stack, demo_corpus(), reporter=Silent(), **options)
     assert asked == [0, 0, 1, 0, 1]  # the first prompt once more at every start, untimed
     with Run.open(found.folder) as stored:
-        assert len({row.subject for row in stored.store.scores("speculation_prompt")}) == 2
-        assert [row.subject for row in stored.store.scores("speculation_draft", metric="chosen")] == ["0 1 3-11"]
+        assert {row.seed for row in stored.store.scores("speculation_prompt")} == {0, 1}
+        assert [row.plan for row in stored.store.scores("speculation_draft", metric="chosen")] == ["0 1 3-11"]
         assert stored.store.scores("speculation", metric="bound")[0].documents == 2
     assert "What drafts gain" in (found.folder / "report.html").read_text()
 
 
 @pytest.mark.slow
 def test_a_draft_that_is_given(tmp_path: Path) -> None:
-    ended = layerwise_command("speculate", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT)
+    ended = layerwise_command(
+        "time", "speculation", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT
+    )
     assert ended.code == 0
     assert "draft 0 1 3-11: the whole model's arg-max at" in ended.out
     assert "equal to generate: 2 of 2 texts" in ended.out
-    assert "x assistant" in ended.out
+    assert "x as fast as assistant" in ended.out
 
 
 @pytest.mark.slow
 def test_a_text_that_differs_ends_with_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "verdict", lambda *_: "other")
-    ended = layerwise_command("speculate", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT)
+    ended = layerwise_command(
+        "time", "speculation", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT
+    )
     assert ended.code == 2
     assert "equal to generate: 0 of 2 texts" in ended.out
 

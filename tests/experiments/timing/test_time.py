@@ -65,9 +65,9 @@ def test_rows_provenance_and_a_report(model: Path, tmp_path: Path, steps: list[i
 def test_a_run_is_exported_and_reported_like_others(model: Path, tmp_path: Path, steps: list[int]) -> None:
     folder = tmp_path / "run"
     layerwise("time", model, *PLANS, *SHORT, "--run", folder)
-    assert layerwise("export", folder).code == 0
+    assert layerwise("report", folder, "--format", "parquet").code == 0
     assert list((folder / "exports").iterdir())
-    printed = layerwise("report", folder, "--markdown")
+    printed = layerwise("report", folder, "--format", "markdown")
     assert "How long a pass takes" in printed.out
 
 

@@ -60,7 +60,7 @@ def study(
 
 
 def verdicts(rows: list[Score]) -> dict[str, str]:
-    return {row.subject: row.metric for row in rows if row.metric in (BEATEN, BEST, UNRESOLVED)}
+    return {str(row.plan): row.metric for row in rows if row.metric in (BEATEN, BEST, UNRESOLVED)}
 
 
 def test_what_was_planted_is_what_is_said() -> None:
@@ -71,14 +71,14 @@ def test_what_was_planted_is_what_is_said() -> None:
     }
     rows = study(planted, 0)
     assert verdicts(rows) == dict(zip(planted, (BEST, BEATEN, UNRESOLVED), strict=True))
-    above = {(row.subject, row.metric): row for row in rows}
+    above = {(row.plan, row.metric): row for row in rows}
     rival = above["(0|1) (2|3) 4-7", ABOVE_RIVAL]
-    assert rival.task == "decode, batch 1, context 8; 1-7"
+    assert (rival.condition, rival.against) == ("decode, batch 1, context 8", "1-7")
     assert rival.value == pytest.approx(0.15, abs=0.02)
     assert rival.p_adjusted is not None
     assert rival.p_adjusted < 0.05
     closest = above["(0|1) 2-7", ABOVE_CLOSEST]
-    assert closest.task.endswith("; 1-7")  # within the margin of its time
+    assert closest.against == "1-7"  # within the margin of its time
     assert closest.high is not None
     assert closest.high < 0
 

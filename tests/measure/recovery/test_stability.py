@@ -65,9 +65,10 @@ def models(arm: str, losses: list[float], spike: int | None = None) -> list[Scor
         if seed == spike:
             noted[20] += 2.0
         rows += [
-            Score("training", f"{arm}/{seed}", f"step {step}", "train_loss", loss) for step, loss in enumerate(noted)
+            Score.of("training", "train_loss", loss, arm=arm, seed=seed, amount=float(step))
+            for step, loss in enumerate(noted)
         ]
-        rows.append(Score("training", f"{arm}/{seed}", "all", "gradient_norm", 1.0 + seed))
+        rows.append(Score.of("training", "gradient_norm", 1.0 + seed, arm=arm, seed=seed))
     return rows
 
 

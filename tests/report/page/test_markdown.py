@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,24 +11,9 @@ import pytest
 from layerwise.experiments.summary import summary
 from layerwise.report import Evidence, ReportData, markdown
 from layerwise.report.page.groups import GROUPS, present_groups
-from layerwise.results.rows import Score
 from report import diagnosed, grown, pretrained, robust, synthetic
-from report.frontier import test_frontier_page as frontier
-from report.kinds import test_healing as healing
-from report.kinds import test_timing as timing
-from report.routing import test_routing_page as routing
-from report.search import test_search_page as search
-from report.speculation import test_speculation_page as speculation
-
-
-def of_rows(rows: Iterable[Score]) -> ReportData:
-    return ReportData({"model": "tiny", "corpus": "texts", "depth": 6}, (), tuple(rows))
-
-
-def rehearsed() -> ReportData:
-    tasks = ("0 of 4 dead, 2 replicas", "2 of 4 dead, 2 replicas")
-    return of_rows(Score("rehearsal", "baseline", task, "accuracy", 0.5) for task in tasks)
-
+from report.kinds import test_rehearsal
+from tools.golden.outputs import stored
 
 KINDS: dict[str, Callable[[], ReportData]] = {
     "sweep": lambda: synthetic.run(6, ("painters",)),
@@ -40,13 +25,14 @@ KINDS: dict[str, Callable[[], ReportData]] = {
     "pretraining": lambda: pretrained.only(pretrained.run(), "masked_lm", "training"),
     "evaluation": lambda: pretrained.only(pretrained.run(), "blimp", "glue"),
     "wiring": lambda: pretrained.only(pretrained.run(), "edges", "edge_phenomena", "alpha"),
-    "rehearsal": rehearsed,
-    "search": lambda: of_rows(search.rows()),
-    "route": lambda: of_rows(routing.rows()),
-    "healing": lambda: of_rows(healing.rows()),
-    "speculation": lambda: of_rows(speculation.rows()),
-    "frontier": lambda: of_rows(frontier.rows()),
-    "timing": lambda: of_rows(timing.rows()),
+    "rehearsal": lambda: stored("rehearsal"),
+    "simulation": test_rehearsal.simulated,
+    "search": lambda: stored("search-planted"),
+    "routing": lambda: stored("routing-planted"),
+    "healing": lambda: stored("healing-planted"),
+    "speculation": lambda: stored("speculation-planted"),
+    "frontier": lambda: stored("frontier-planted"),
+    "timing": lambda: stored("timing-planted"),
 }
 """A run of every kind that the page knows."""
 

@@ -97,7 +97,7 @@ def test_prompts_of_one_plan_run_together_in_batches_of_like_length(routed: Rout
 
 def test_the_router_of_another_model_is_refused(stack: Stack, routed: RoutedStack) -> None:
     wide = replace(routed.router, weights=np.zeros((10, 2)))
-    with pytest.raises(ModelError, match="run layerwise route on this one"):
+    with pytest.raises(ModelError, match="run layerwise search route on this one"):
         RoutedStack(stack, wide)
     deep = replace(routed.router, plans=(PLANS[0], Plan.parse("0-7")))
     with pytest.raises(PlanError):
@@ -132,6 +132,19 @@ def test_candidates_keep_the_prefix_and_stand_in_the_order_of_their_cost() -> No
     costs = [plan.cost().evaluations for plan in plans]
     assert costs == sorted(costs)
     assert (costs[0], costs[-1]) == (3, 7)  # half of the layers, and a quarter more
+
+
+def test_orders_are_candidates_where_prompts_need_them() -> None:
+    """Half of the questions want the layer 4 before the layer 3: no plan in the trained order answers both halves."""
+
+    def measured(plans: Sequence[Plan]) -> dict[Plan, Numbers]:
+        pairs = {plan: [layer for layer in plan.order() if layer in (3, 4)] for plan in plans}
+        return {plan: np.repeat([1.0 * (pair == [3, 4]), 1.0 * (pair == [4, 3])], 4) for plan, pair in pairs.items()}
+
+    plans = candidate_plans(measured, 6, 2, ("drop", "reorder"), 2)
+    assert {plan.order() for plan in plans if len(plan.order()) == 6} == {(0, 1, 2, 3, 4, 5), (0, 1, 2, 4, 3, 5)}
+    assert any(plan.order()[-2:] == (4, 3) for plan in plans if len(plan.order()) == 4)
+    assert all(keeps(plan, 2) for plan in plans)
 
 
 def test_a_plan_without_finite_scores_is_no_candidate() -> None:

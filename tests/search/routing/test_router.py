@@ -78,7 +78,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
         save_file(tensors, tmp_path / "a.safetensors", {"format": FORMAT, "router": header})
         with pytest.raises(DataError, match="no router"):
             PlanRouter.load(tmp_path / "a.safetensors")
-    with pytest.raises(DataError, match="layerwise route writes one"):
+    with pytest.raises(DataError, match="layerwise search route writes one"):
         PlanRouter.load(tmp_path / "b.safetensors")
     (tmp_path / "c.safetensors").write_bytes(b"nothing of the kind")
     with pytest.raises(DataError, match="no router"):

@@ -23,8 +23,8 @@ def over_seeds(table: RoutingTable) -> RoutedQuestions:
 
 
 def gains(outcome: RoutedQuestions) -> dict[str, Score]:
-    rows = gain_rows("route", "set", "gain", outcome.gains, outcome.inflation)
-    return {row.subject: row for row in rows}
+    rows = gain_rows("route", "gain", outcome.gains, outcome.inflation)
+    return {str(row.arm): row for row in rows}
 
 
 def decided(table: RoutingTable, margin: float = 0.02) -> RoutingDecision:

@@ -151,12 +151,12 @@ def test_the_model_is_an_ordinary_one(tmp_path: Path) -> None:
 
 def test_rows_tell_what_it_took(tmp_path: Path) -> None:
     done = run(tmp_path)
-    rows = {(row.task, row.metric): row.value for row in training_rows({"elc/0": done})}
-    assert rows["all", "steps"] == STEPS
-    assert 0 < rows["all", "tokens"] <= 4 * 8 * 16 + 2 * 2 * 48
-    assert rows["all", "step_seconds"] > 0
-    assert rows["all", "peak_bytes"] > 1e7
-    assert {metric for task, metric in rows if task == "step 6"} == {"train_loss", "validation_loss"}
+    rows = {(row.amount, row.metric): row.value for row in training_rows({("elc", 0): done})}
+    assert rows[None, "steps"] == STEPS
+    assert 0 < rows[None, "tokens"] <= 4 * 8 * 16 + 2 * 2 * 48
+    assert rows[None, "step_seconds"] > 0
+    assert rows[None, "peak_bytes"] > 1e7
+    assert {metric for step, metric in rows if step == 6} == {"train_loss", "validation_loss"}
 
 
 def test_held_out_rows_and_layer_weights(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from layerwise.errors import SwarmError
 from layerwise.experiments.cluster.shared import OPENS, shared_by
 from layerwise.experiments.experiment import Experiment, Inputs, Prepared
-from layerwise.experiments.options.cluster import ClusterOptions
+from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.workers import OnPartial, PieceFunction, Plain, Spread
 

@@ -18,10 +18,11 @@ from layerwise.experiments.reporter import Reporter
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Action):
-    """Compare models side by side, from the rows of their sweeps or of their diagnoses.
+    """Compare models side by side, from the rows of their runs.
 
-    The page has every strategy over percent of the depth, single layers, similarity of hidden states, and every
-    published claim: in which models it holds, and whether it does in all of them or in any. No model is opened.
+    The runs are sweeps, or diagnoses. The page has every strategy over percent of the depth, single layers, similarity
+    of hidden states, and every published claim: in which models it holds, and whether it does in all of them or in any.
+    No model is opened.
     """
 
     VERB: ClassVar = "compare"
@@ -30,7 +31,7 @@ class Comparison(Action):
     runs: tuple[str, ...] = option(
         help="Run folders of sweeps, or of diagnoses.", metavar="RUN", positional=True, repeated=True, is_location=True
     )
-    output: Path = option(PAGE, "Page to write.", metavar="FILE")
+    output: Path = option(PAGE, metavar="FILE")
 
     def check(self) -> None:
         """Raise `RunError` for a run that is named twice."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import MeasureError, RunError, near_matches
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
+from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.results.run import is_run
@@ -37,19 +37,13 @@ CURVE_TOKENS = 1_000
 """Scored tokens of the parts that measure curves and sets, which are hundreds of variants of one model."""
 
 
-def _reads(option: str, *parts: str) -> Reads:
-    """An option that only these parts read."""
-    first, last = ", ".join(parts[:-1]), parts[-1]
-    by = f"{first} and {last} read it, and none of them is" if first else f"{last} reads it, and it is not"
-    return Reads((option,), lambda config: not set(config.parts).isdisjoint(parts), f"{by} among --parts")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experiment):
-    """Measure which layers of a model matter, with an interval and a null beside every score.
+    """Measure which layers of a model matter.
 
-    It ends with what became of the published claims, and writes a report. If interrupted, run the same command again
-    to resume. For a growth schedule from its rows, see layerwise schedule.
+    Every score has an interval and a null beside it. It ends with what became of the published claims, and writes a
+    report. If interrupted, run the same command again to resume. For a growth schedule from its rows, see layerwise
+    train schedule.
     """
 
     VERB: ClassVar = "diagnose"
@@ -58,39 +52,38 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
         "HuggingFaceTB/SmolLM2-135M --text book.txt",
         "./my-model --text texts/ --parts racing --budget 50000",
     )
-    READS: ClassVar = (
-        _reads("budget", "ablation", "racing", "agreement", "pruning"),
-        _reads("curve_tokens", "predictability", "manipulation", "pruning"),
-        *(
-            _reads(name, "recovery")
-            for name in ("all_layers", "recovery_steps", "recovery_layers", "recovery_rate", "recovery_model_rate")
-        ),
-        ClusterOptions.READ_BY_CLUSTER,
-    )
 
-    PRESETS: ClassVar = {"paper": {"recovery_steps": 200, "all_layers": True}}
+    ALTERNATIVES: ClassVar = (Alternatives(("all_layers", "recovery_layers"), "say which layers recover"),)
 
     parts: tuple[str, ...] = option(
         PARTS, f"Parts to carry out, from: {', '.join(PARTS)}; all by default.", metavar="NAMES"
     )
     budget: int | None = option(
         None, "Stop reading text for a layer when its verdict is settled, after N tokens at the latest.", metavar="N",
-        least=1,
+        least=1, rare=True, needs="parts=ablation|racing|agreement|pruning",
     )  # fmt: skip
-    min_effect: float = option(MIN_EFFECT, "The smallest effect that counts, in nats per token.", metavar="NATS")
-    curve_tokens: int = option(CURVE_TOKENS, "Scored tokens for curves and sets of layers.", metavar="N", least=1)
-    all_layers: bool = option(False, "Let every layer recover, trained alone and with the whole model.")
+    min_effect: float = option(MIN_EFFECT, metavar="NATS", rare=True, above=0)
+    curve_tokens: int = option(
+        CURVE_TOKENS, "Scored tokens for curves and sets of layers.", metavar="N", least=1,
+        needs="parts=predictability|manipulation|pruning", setting=True,
+    )  # fmt: skip
+    all_layers: bool = option(
+        False, "Let every layer recover, trained alone and with the whole model.", rare=True, needs="parts=recovery"
+    )
     recovery_steps: int = option(
         RECOVERY_STEPS, "Steps that a damaged layer may take to recover; published is 200.", metavar="N", least=1,
-        most=100_000,
+        most=100_000, rare=True, needs="parts=recovery",
     )  # fmt: skip
     recovery_layers: tuple[int, ...] = option(
-        (), "Layers that recover; by default up to twelve, spread evenly.", metavar="NUMBERS"
-    )
-    recovery_rate: float = option(LAYER_RATE, "Learning rate of a layer that recovers alone.", metavar="X")
+        (), "Layers that recover; by default up to twelve, spread evenly.", metavar="NUMBERS", needs="parts=recovery",
+        setting=True, least=0)  # fmt: skip
+    recovery_rate: float = option(
+        LAYER_RATE, "Learning rate of a layer that recovers alone.", metavar="X", needs="parts=recovery", setting=True,
+        above=0,
+    )  # fmt: skip
     recovery_model_rate: float = option(
-        MODEL_RATE, "Learning rate where the whole model is trained, with --all-layers.", metavar="X"
-    )
+        MODEL_RATE, "Learning rate where the whole model is trained, with --all-layers.", metavar="X",
+        needs="parts=recovery", setting=True, above=0)  # fmt: skip
 
     def check(self) -> None:
         """Raise `MeasureError` for an unknown part and for one whose needs are not among the parts.
@@ -100,7 +93,7 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
         if is_run(self.model):
             raise RunError(
                 f"{self.model} is the folder of a run, not a model; for what it measured write layerwise report "
-                f"{self.model}, for a schedule from it layerwise schedule {self.model} --output FILE"
+                f"{self.model}, for a schedule from it layerwise train schedule {self.model} --output FILE"
             )
         if not self.parts:
             raise MeasureError(f"--parts names nothing; give some of {', '.join(PARTS)}")
@@ -111,22 +104,6 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
             lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
             if lacking:
                 raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
-        self._check_recovery()
-        if not self.min_effect > 0:
-            raise MeasureError(
-                f"--min-effect is the smallest effect that counts, and {self.min_effect:g} nats were given; use a "
-                f"positive one, such as {MIN_EFFECT:g}"
-            )
-
-    def _check_recovery(self) -> None:
-        """Raise `MeasureError` for layers that are named and all of them too, and for rates that are not above 0."""
-        if self.all_layers and self.recovery_layers:
-            raise MeasureError("--all-layers lets every layer recover, and --recovery-layers some; give one of them")
-        if any(layer < 0 for layer in self.recovery_layers):
-            raise MeasureError(f"--recovery-layers takes layers from 0 up; found {min(self.recovery_layers)}")
-        for flag, rate in (("rate", self.recovery_rate), ("model-rate", self.recovery_model_rate)):
-            if not rate > 0:
-                raise MeasureError(f"--recovery-{flag} is a learning rate, above 0, such as 5e-4; found {rate:g}")
 
     def ordered_parts(self) -> tuple[str, ...]:
         """The parts in the order in which they are carried out, whatever order they were named in.

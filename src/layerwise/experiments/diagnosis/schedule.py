@@ -22,7 +22,6 @@ from layerwise.schedule.allocation import (
     SHARPNESS,
     Allocation,
     allocation,
-    check_terms,
     explain_allocation,
 )
 from layerwise.schedule.explain import chart
@@ -40,23 +39,21 @@ class ImportanceSchedule(Action):
     Importance is what skipping a layer costs. The file is what layerwise train growth --schedule takes.
     """
 
-    VERB: ClassVar = "schedule"
+    VERB: ClassVar = "train schedule"
     EXAMPLES: ClassVar = (
         "runs/demo-1a2b3c4d --output growth.yaml",
         "runs/demo-1a2b3c4d --output growth.yaml --phases 8",
     )
 
     run: Path = option(help="Run folder of a diagnosis.", metavar="RUN", positional=True)
-    output: Path = option(help="YAML file that the schedule is written to.", metavar="FILE")
+    output: Path = option(metavar="FILE")
     max_share: float | None = option(
-        None, f"Share of all layer-steps, at most; by default shares go as effect ** {SHARPNESS:g}.", metavar="SHARE"
-    )
+        None, f"Share of all layer-steps, at most; by default shares go as effect ** {SHARPNESS:g}.", metavar="SHARE",
+        rare=True, above=0, most=1)  # fmt: skip
     phases: int = option(
         PHASES, "Equal parts of the training, and so many phases at most.", metavar="N", least=1, most=1_000
     )
-    min_effect: float | None = option(
-        None, "The smallest effect that counts, in nats per token; by default that of the diagnosis.", metavar="NATS"
-    )
+    min_effect: float | None = option(None, metavar="NATS", above=0)
 
     def check(self) -> None:
         """Raise `PlanError` for a file that is there, a folder that is not, and terms that no allocation can have."""
@@ -66,8 +63,6 @@ class ImportanceSchedule(Action):
             raise PlanError(
                 f"there is no folder {self.output.parent} for the schedule {self.output.name}; make it first"
             )
-        smallest = MIN_EFFECT if self.min_effect is None else self.min_effect
-        check_terms(min_effect=smallest, phases=self.phases, max_share=self.max_share)
 
     def act(self, reporter: Reporter) -> int:
         """Allocate the schedule, explain it and write it. Raises what `allocation_of` raises."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from layerwise.bounded import kind_of, named
-from layerwise.errors import DataError, MeasureError, RunError, TrainError, near_matches
+from layerwise.errors import DataError, RunError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.fine_tuning import FineTuningOptions
@@ -31,12 +31,6 @@ GENERATED = ("pairs", "msgs-ours")
 FILE = "file"
 """What a file of pairs counts as."""
 
-BERT = {
-    "suite": ("glue",), "tasks": ("cola", "mrpc", "qnli", "rte", "sst2", "stsb", "wnli"), "families": ("painters",),
-    "batch_size": 32, "epochs": 3, "patience": 3, "max_length": 128,
-}  # fmt: skip
-"""How "Transformer Layers as Painters" fine-tunes BERT-Large, but for the learning rate."""
-
 
 def _of(*suites: str) -> Any:
     """Whether one of these suites is evaluated; a file of pairs counts as `FILE`."""
@@ -45,10 +39,11 @@ def _of(*suites: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
-    """Evaluate language models, masked or causal, on minimal pairs and on tasks that they are fine-tuned on.
+    """Evaluate language models on minimal pairs, and on fine-tuned tasks.
 
-    Every trained model of a run is evaluated, and the rows go into that run. Chance on a pair is 0.5. A plan is active
-    in fine-tuning and in the test, and the model as trained is always fine-tuned beside it.
+    Models are masked or causal. Every trained model of a run is evaluated, and the rows go into that run. Chance on a
+    pair is 0.5. A plan is active in fine-tuning and in the test, and the model as trained is always fine-tuned beside
+    it.
     """
 
     VERB: ClassVar = "evaluate"
@@ -60,7 +55,6 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         "bert-base-cased --suite my_pairs.jsonl",
     )
     READS: ClassVar = (
-        *PlanOptions.READ_BY_PLANS,
         Reads(
             ("data",), _of(*(set(SUITES) - set(GENERATED))),
             "published suites are read from there, and --suite names none",
@@ -80,34 +74,21 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         ),
     )  # fmt: skip
 
-    PRESETS: ClassVar = {
-        "paper": {**BERT, "learning_rate": 2e-5},
-        "frozen": {**BERT, "train": "head", "learning_rate": 3e-2},
-        "babylm": {
-            "suite": ("blimp", "supplement", "glue", "msgs"), "learning_rate": 5e-5, "batch_size": 64, "epochs": 10,
-            "patience": 10, "max_length": 128,
-        },
-    }  # fmt: skip
-
     model: str = option(
-        help="Run with trained models, hub id, folder, or demo.",
-        metavar="RUN_OR_MODEL",
-        positional=True,
+        help="Run with trained models, hub id, folder, or demo.", metavar="RUN_OR_MODEL", positional=True,
         is_location=True,
+    )  # fmt: skip
+    suite: tuple[str, ...] = option(("pairs",), metavar="NAMES", empty=True)
+    data: Path | None = option(None, metavar="FOLDER")
+    password: str | None = option(None, metavar="TEXT", setting=True)
+    temperature: float = option(
+        1.0, "Temperature of the softmax that scores a sentence.", metavar="X", setting=True, above=0
     )
-    suite: tuple[str, ...] = option(
-        ("pairs",), f"Suites, from: {', '.join(SUITES)}; or files of pairs.", metavar="NAMES", empty=True
-    )
-    data: Path | None = option(None, "Folder of the files of published suites.", metavar="FOLDER")
-    password: str | None = option(None, "Password of EWoK's archive.", metavar="TEXT")
-    temperature: float = option(1.0, "Temperature of the softmax that scores a sentence.", metavar="X")
     too_long: Literal["refuse", "skip"] = option(
-        "refuse", "What is done about sentences longer than the model's positions."
+        "refuse", "What is done about sentences longer than the model's positions.", setting=True
     )
-    limit: int | None = option(
-        None, "Pairs of a paradigm, and examples of a fine-tuned task, at most.", metavar="N", least=1
-    )
-    overwrite: bool = option(False, "Discard what is stored of these suites and evaluate them anew.")
+    limit: int | None = option(None, metavar="N", least=1, rare=True)
+    overwrite: bool = option(False)
 
     def check(self) -> None:
         """Raise `DataError` for suites, tasks and files that there are not, `PlanError` for plans that are none, and
@@ -125,12 +106,6 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
                 "--suite"
             )
         self.check_plans()
-        if self.learning_rate is not None and self.learning_rate <= 0:
-            raise TrainError(
-                f"a learning rate of {self.learning_rate:g} was given; give one above 0 (5e-5 is the usual)"
-            )
-        if not self.temperature > 0:
-            raise MeasureError(f"a temperature of {self.temperature:g} was given; give one above 0 (1 is the usual)")
         if self.run is not None and is_run(self.model):
             raise RunError(f"the rows go into the run that was given, {self.model}: leave out --run {self.run}")
 

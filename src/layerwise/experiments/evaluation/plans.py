@@ -2,63 +2,43 @@
 
 The study is the BERT half of "Transformer Layers as Painters" (Sun et al., 2024, section 2 and appendix A.9): the plan
 is active in fine-tuning and in the test, so that a row says what can be had from these layers in this order, and not
-what is lost at once. The rows of a model under a plan have the subject `PLAN of LABEL` at the three levels of
+what is lost at once. The rows of a model under a plan have that `plan`, at the three levels of
 `layerwise.experiments.finetuned_tasks`, and the plans are stored as those of a sweep are: strategy, affected layers.
 
-Over the tasks of a suite there are, as rows of the task "all", their mean (`mean`) and on the scale from chance to the
-model as trained their mean and median (`normalised_mean`, `normalised_median`); see
-`layerwise.measure.language.task_summary`.
+Over the tasks of a suite there are, as rows of the task "all", their `mean`, and on the scale from chance to the model
+as trained (the condition `NORMALISED`) their `mean` and `median`; see `layerwise.measure.language.task_summary`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import replace
 
 from layerwise.data.suites.classification import Task
 from layerwise.errors import DataError
-from layerwise.experiments.finetuned_tasks import CHANCE, Progress, averaged, run_task, store_note, store_rows
+from layerwise.experiments.finetuned_tasks import FineTunedModel, Progress, averaged, run_task, store_note, store_rows
 from layerwise.measure.interventions.sweep import plan_records, runnable
 from layerwise.measure.language.task_summary import (
-    ALL,
     ChanceScale,
     chance_scale,
     normalised_rows,
     summary_rows,
 )
-from layerwise.plan import Member, Plan
-from layerwise.plan.subject import under_plan
+from layerwise.plan import Member
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ALL, CHANCE
 from layerwise.stack import Stack
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 
 
-@dataclass(frozen=True, slots=True)
-class FineTunedModel:
-    """A model by its label, `ARM/SEED`, where it is read from, and the plans that it is fine-tuned under.
-
-    The first of the `members` is the model as trained; a model that is fine-tuned under no other plan needs none.
-    """
-
-    label: str
-    location: Path | str
-    members: tuple[Member, ...] = ()
-
-    @property
-    def plans(self) -> tuple[Plan, ...]:
-        """The distinct plans, without that of the model as trained."""
-        plans = dict.fromkeys(member.plan for member in self.members)
-        return tuple(plans)[1:]
-
-
 def planned(
-    label: str, location: Path | str, stack: Stack, members: Iterable[Member]
-) -> tuple[FineTunedModel, tuple[str, ...]]:
+    model: FineTunedModel, stack: Stack, members: Iterable[Member]
+) -> tuple[FineTunedModel, tuple[str, ...]]:  # fmt: skip
     """A model with those plans that it can run, and a sentence for every family that others were left out of."""
     kept, left_out = runnable(stack, members)
-    return FineTunedModel(label, location, kept), left_out
+    return replace(model, members=kept), left_out
 
 
 def check_one_depth(models: Sequence[FineTunedModel]) -> None:
@@ -87,7 +67,7 @@ def run_plans(
     """
     for task in tasks:
         for plan in dict.fromkeys(plan for model in models for plan in model.plans):
-            under = [(model.label, model.location) for model in models if plan in model.plans]
+            under = [model for model in models if plan in model.plans]
             run_task(under, task, settings, run, plan=plan, seeds=seeds, progress=progress, device=device)
             # Plans stand in the run once one of them has a row: a run of plans without rows is a sweep that waits.
             run.store.add_plans(plan_records(member for model in models for member in model.members))
@@ -96,45 +76,44 @@ def run_plans(
 def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: Run, *, seeds: int) -> None:
     """Put the means over the `tasks` into the run, and the scores from chance to the model as trained.
 
-    Only subjects that were fine-tuned on all of the tasks have means. The tasks are of one suite.
+    Only models that were fine-tuned on all of the tasks have means. The tasks are of one suite.
     """
     measure = tasks[0].measure
-    stored = {(row.subject, row.task, row.metric): row for row in run.store.scores(measure)}
-    pieces: dict[str, list[list[Score]]] = {}
+    stored = Rows(run.store.scores(measure)).where(condition=None)
+    pieces: list[list[list[Score]]] = []
     for model in models:
-        arm = model.label.rpartition("/")[0] or model.label
-        scales = _scales(stored, arm, tasks)
+        scales = _scales(stored.where(arm=model.arm, seed=None, other=None, plan=None), tasks)
         for plan in (None, *model.plans):
-            subjects = [under_plan(plan, f"{model.label}.{seed}") for seed in range(seeds)]
-            rows = [_summarised(stored, subject, tasks, {} if plan is None else scales) for subject in subjects]
+            own = stored.where(arm=model.arm, seed=model.seed, plan=None if plan is None else str(plan))
+            rows = [_summarised(own.where(other=seed), tasks, {} if plan is None else scales) for seed in range(seeds)]
             if all(rows):
-                pieces[under_plan(plan, model.label)] = rows
+                pieces.append(rows)
     store_rows(run, averaged(pieces))
     if len(tasks) > 1:
         listed = ", ".join(f"{task.name} ({task.metric})" for task in tasks)
         store_note(run, measure, ALL, f"{ALL}: the mean is over {listed}.")
 
 
-def _scales(stored: Mapping[tuple[str, str, str], Score], arm: str, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
-    """The scale of every task on which the arm as trained is distinguished from chance."""
+def _scales(stored: Rows, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
+    """The scale of every task on which the arm as trained, of which these rows are, is distinguished from chance."""
     scales = {}
     for task in tasks:
-        trained, chance = (stored.get((arm, task.name, task.metric + end)) for end in ("", CHANCE))
+        of = stored.where(task=task.name, metric=task.metric)
+        trained, chance = of.one(against=None), of.one(against=CHANCE)
         if trained is not None and chance is not None and (scale := chance_scale(trained, chance)) is not None:
             scales[task.name] = scale
     return scales
 
 
-def _summarised(
-    stored: Mapping[tuple[str, str, str], Score],
-    subject: str,
-    tasks: Sequence[Task],
-    scales: Mapping[str, ChanceScale],
-) -> list[Score]:
-    """The rows over the tasks of one fine-tuned model; none where it was not fine-tuned on all of them."""
+def _summarised(stored: Rows, tasks: Sequence[Task], scales: Mapping[str, ChanceScale]) -> list[Score]:
+    """The rows over the tasks of one fine-tuned model, of which these are; none where it was not fine-tuned on all."""
     scores, chances = (
-        {task.name: row for task in tasks if (row := stored.get((subject, task.name, task.metric + end))) is not None}
-        for end in ("", CHANCE)
+        {
+            task.name: row
+            for task in tasks
+            if (row := stored.one(task=task.name, metric=task.metric, against=against)) is not None
+        }
+        for against in (None, CHANCE)
     )
     if len(scores) < len(tasks):
         return []

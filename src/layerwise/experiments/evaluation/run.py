@@ -20,23 +20,22 @@ from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_ag
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.evaluation.plans import (
-    FineTunedModel,
     check_one_depth,
     planned,
     run_plans,
     store_summary,
 )
-from layerwise.experiments.evaluation.plans_table import plans_table
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.evaluation.tasks_table import tasks_table
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.finetuned_tasks import PREDICTIONS, run_benchmarks
+from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, run_benchmarks
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
 from layerwise.experiments.opening import quiet_transformers
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import finished_models
-from layerwise.report.finetuned.lookup import PLANS
+from layerwise.report import ReportData
+from layerwise.report.kinds.evaluation import PLANS, Taught, plan_table
 from layerwise.results import Manifest, Run
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
@@ -53,9 +52,9 @@ FAMILY = "evaluation"
 class PreparedEvaluation(Prepared):
     """An evaluation whose suites are read: of every finished model in a run, or of a single model.
 
-    `models` are the name or the folder of each model by its label, `ARM/SEED`. Raises `DataError` for suites that
-    cannot be read and for fine-tuning of an opened model, `RunError` for a run without a finished model, and
-    `ModelError` for a model without a tokenizer.
+    `models` are the models by their labels, `ARM/SEED`. Raises `DataError` for suites that cannot be read and for
+    fine-tuning of an opened model, `RunError` for a run without a finished model, and `ModelError` for a model without
+    a tokenizer.
     """
 
     def __init__(self, config: Evaluation, reporter: Reporter, stack: Stack | None = None) -> None:
@@ -69,7 +68,7 @@ class PreparedEvaluation(Prepared):
             raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
         if self.tasks and not is_alone():
             raise TrainError("models are fine-tuned one after the other, on one process; start it without torchrun")
-        self.models: dict[str, Path | str]
+        self.models: dict[str, FineTunedModel]
         self._open: dict[str, Callable[[], Opened]]
         self._stack: Callable[[str], Stack]
         if stack is None and is_run(config.model):
@@ -83,12 +82,12 @@ class PreparedEvaluation(Prepared):
         """The models with the plans that each is fine-tuned under."""
         config = self.config
         if not config.plan_names():
-            return tuple(FineTunedModel(label, location) for label, location in self.models.items())
+            return tuple(self.models.values())
         result = []
-        for label, location in self.models.items():
+        for label, model in self.models.items():
             stack = self._stack(label)
-            model, left_out = planned(label, location, stack, config.members(stack.depth))
-            result.append(model)
+            with_plans, left_out = planned(model, stack, config.members(stack.depth))
+            result.append(with_plans)
             self.left_out = tuple(dict.fromkeys((*self.left_out, *left_out)))
         check_one_depth(result)
         return tuple(result)
@@ -100,18 +99,19 @@ class PreparedEvaluation(Prepared):
         self.folder = folder
         with Run.open(folder) as run:
             self.manifest = run.manifest
-        self.models = {each.label: each.folder for each in models}
+        self.models = {each.label: FineTunedModel(each.arm, each.seed, each.folder) for each in models}
         self._open = {each.label: partial(self._open_trained, each.folder) for each in models}
-        self._stack = lambda label: self._trained_stack(Path(self.models[label]))
+        self._stack = lambda label: self._trained_stack(Path(self.models[label].location))
 
     def _take_model(self, stack: Stack) -> None:
         model = self.config.model
         record = TrainingRecord.read(Path(model).expanduser())
-        label = f"{Path(model).name}/0" if record is None else f"{record.arm}/{record.seed}"
+        arm, seed = (Path(model).name, 0) if record is None else (record.arm, record.seed)
         opened = _with_tokenizer(stack)
         self.manifest = self._manifest(stack)
-        self.models = {label: location_of(model)}
-        self._open = {label: lambda: opened}
+        own = FineTunedModel(arm, seed, location_of(model))
+        self.models = {own.label: own}
+        self._open = {own.label: lambda: opened}
         self._stack = lambda _: stack
 
     def _open_model(self, reporter: Reporter) -> Stack:
@@ -164,7 +164,7 @@ class PreparedEvaluation(Prepared):
         if config.overwrite:
             discard(self.pairs, run)
         how = in_words(resolve_device(config.device), config.dtype)
-        models = [EvaluatedModel(label, open_model) for label, open_model in self._open.items()]
+        models = [EvaluatedModel(own.arm, own.seed, self._open[label]) for label, own in self.models.items()]
         evaluate_models(
             models,
             self.pairs,
@@ -182,7 +182,7 @@ class PreparedEvaluation(Prepared):
             reporter.progress(label, step / steps)
 
         run_benchmarks(
-            list(self.models.items()), self.tasks, self.settings, run, seeds=config.seeds, device=config.device,
+            list(self.models.values()), self.tasks, self.settings, run, seeds=config.seeds, device=config.device,
             progress=progress,
         )  # fmt: skip
         planned = any(model.plans for model in self.planned)
@@ -210,7 +210,7 @@ class PreparedEvaluation(Prepared):
         return [
             *(pairs_table(run, each) for each in self.pairs),
             *(tasks_table(run, suite, [task for task in self.tasks if task.measure == suite]) for suite in suites),
-            *(line for suite in suites if (line := plans_table(run, suite))),
+            *_plan_tables(run),
             *([aggregated] if aggregated else []),
         ]
 
@@ -219,3 +219,12 @@ def _with_tokenizer(stack: Stack) -> Opened:
     if stack.tokenizer is None:
         raise ModelError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     return stack.model, stack.tokenizer
+
+
+def _plan_tables(run: Run) -> Iterator[str]:
+    """Every strategy at each number of affected layers, task by task, of each suite and arm; none where no plan was."""
+    data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
+    for own in Taught.every(data):
+        lines = (f"  {line}" for line in plan_table(data, own.suite, own.arm).lines())
+        head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}:"
+        yield "\n".join([head, *lines])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.run import TimingOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.options.timing import TimingOptions
 from layerwise.experiments.reporter import Reporter, waiting
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class LatencyFrontier(ModelOptions, TextOptions, TimingOptions, Experiment):
     again to resume.
     """
 
-    VERB: ClassVar = "frontier"
+    VERB: ClassVar = "time frontier"
     EXAMPLES: ClassVar = (
         "demo",
         "org/name --text texts/ --healed healed/model",
@@ -33,16 +33,16 @@ class LatencyFrontier(ModelOptions, TextOptions, TimingOptions, Experiment):
     )
 
     sizes: int = option(6, "Sizes of each kind of plan at most.", metavar="N", least=1, most=64)
-    rounds: int = option(20, "Rounds, in each of which everything is timed once.", metavar="N", least=12)
-    draft_tokens: int = option(4, "Tokens of a draft at most.", metavar="N", least=1, most=32)
-    new_tokens: int = option(32, "Tokens to generate when drafts are timed.", metavar="N", least=2)
+    rounds: int = option(20, metavar="N", least=12)
+    draft_tokens: int = option(4, metavar="N", least=1, most=32, rare=True)
+    new_tokens: int = option(32, metavar="N", least=2, rare=True)
     healed: tuple[str, ...] = option(
         (), "A model that was pruned and healed, or a run of heal; repeat for more.", metavar="PATH", repeated=True,
         is_location=True,
     )  # fmt: skip
     heal_steps: int | None = option(
         None, "Heal plans that skip layers, of three sizes, with N steps each on the part that chooses.", metavar="N",
-        least=1,
+        least=1, rare=True,
     )  # fmt: skip
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedFrontier:

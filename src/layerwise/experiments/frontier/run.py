@@ -21,7 +21,7 @@ from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.forecast.work import Work, WorkCost, is_short
 from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.frontier.healed import HEALED, documents_of, given_models, healed_here, opened, plans_to_heal
-from layerwise.experiments.frontier.rows import CHOOSE, DRAFT, REPORT, ArmPoint, point_rows
+from layerwise.experiments.frontier.rows import ArmPoint, point_rows
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
@@ -30,13 +30,13 @@ from layerwise.experiments.sweep.works import typical_batch
 from layerwise.experiments.timing.rounds import measured_rounds, stored_rounds
 from layerwise.experiments.timing.run import rounds_works, timed_settings, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
-from layerwise.measure.cost.latency_verdict import FRONTIER, PARALLEL, LatencyPoint, verdict_rows
+from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, round_times, rows_of_rounds
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import Loss, Score
-from layerwise.results.vocabulary import TIME
+from layerwise.results.vocabulary import CHOOSE, FRONTIER, FRONTIER_DRAFT, IDENTITY, PARALLEL, REPORT, TIME
 from layerwise.search.cost import Spent
 from layerwise.search.drafts import best_first, draft_times, leaving_out
 from layerwise.search.evaluator import GraphEvaluator
@@ -68,13 +68,13 @@ class Contenders:
     def points(self, whole: Plan) -> list[ArmPoint]:
         """Everything that is timed, the model as trained first."""
         points = [
-            ArmPoint(LatencyPoint(str(TimedPlan(whole, fused)), "identity", str(whole)), "as trained", 0)
+            ArmPoint(LatencyPoint(str(TimedPlan(whole, fused)), IDENTITY, str(whole)), "as trained", 0)
             for fused in (False, True)
         ]
         for each in self.kept:
             for timed in self._ways(each):
-                kind = f"{each.kind}, fused" if each.arm == PARALLEL and timed.fused else each.kind
-                points.append(ArmPoint(LatencyPoint(str(timed), each.arm, str(each.plan)), kind, each.size))
+                point = LatencyPoint(str(timed), each.arm, str(each.plan))
+                points.append(ArmPoint(point, each.kind, each.size, timed.fused))
         if self.draft is not None:
             skipped = len(whole.steps()) - len(self.draft.draft.steps())
             point = LatencyPoint(draft_name(self.draft), "speculation", str(whole))
@@ -246,7 +246,7 @@ class PreparedFrontier(Prepared):
         if len(self.settings) == 1:
             return None
         longest = self.config.draft_tokens
-        stored = run.store.scores(DRAFT)
+        stored = run.store.scores(FRONTIER_DRAFT)
         try:
             if not stored:
                 speculative(self.stack, self.whole, tokens=longest)  # what cannot be is refused before it is searched
@@ -254,9 +254,9 @@ class PreparedFrontier(Prepared):
                 part = self.parts[CHOOSE]
                 times = draft_times(self.stack, self.config.context, longest)
                 (best, *_) = best_first(self.stack, leaving_out(self.stack, part), part, times, longest)
-                stored = [Score(DRAFT, str(best.plan), CHOOSE, "agreement", best.agreement)]
-                run.store.replace_scores(DRAFT, stored)
-            return speculative(self.stack, stored[0].subject, tokens=longest)
+                stored = [Score.of(FRONTIER_DRAFT, "agreement", best.agreement, task=CHOOSE, plan=str(best.plan))]
+                run.store.replace_scores(FRONTIER_DRAFT, stored)
+            return speculative(self.stack, str(stored[0].plan), tokens=longest)
         except LayerwiseError as refused:
             self.notes.append(f"no drafts: {refused}")
             return None

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
 from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import LoadingOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import (
     OptimizationOptions,
     TrainingOptions,
@@ -40,34 +38,24 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Clust
     """
 
     ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
-    READS: ClassVar[tuple[Reads, ...]] = (
-        Reads(("size",), lambda config: config.model is None, "the model has a size of its own"),
-        ClusterOptions.READ_BY_CLUSTER,
-    )
 
     model: str | None = option(
         None, "A checkpoint, or a config.json alone, which begins from random weights; by default that of --size.",
         metavar="MODEL", is_location=True,
     )  # fmt: skip
     size: Literal["tiny", "published"] = option(
-        "tiny", "Without a model, one of 12 layers from random weights: a tiny Granite, or a Llama with the 9.57 "
-        "million weights that were published.",
+        "tiny", needs="!model",
     )  # fmt: skip
-    from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.")
-    max_length: int | None = option(
-        None, "Tokens in a window of text; 256, and 128 without a model.", metavar="N", least=2
-    )
-    max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X")
+    from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.", rare=True)
+    max_length: int | None = option(None, metavar="N", least=2, rare=True)
+    max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X", rare=True, above=0)
     seeds: int = seeds_option(1)
     steps: int | None = steps_option()
-    epochs: float | None = option(None, "How often uniform training reads the text, in place of --steps.", metavar="X")
+    epochs: float | None = option(None, metavar="X", above=0)
 
     def check(self) -> None:
-        """Raise `TrainError` for `--set` of another form than NAME=VALUE, and for epochs that are none."""
+        """Raise `TrainError` for `--set` of another form than NAME=VALUE."""
         self.trainer_arguments(self.device)
-        for flag, value in (("--epochs", self.epochs), ("--max-epochs", self.max_epochs)):
-            if value is not None and value <= 0:
-                raise TrainError(f"{flag} is {value:g}; write a number above 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,27 +74,18 @@ class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
         "--size published --steps 656 --match tokens --dry-run",
         "--model CHECKPOINT --schedule importance --importance RUN",
     )
-    READS: ClassVar[tuple[Reads, ...]] = (
-        *GrowthExperiment.READS,
-        PublishingOptions.READ_BY_PUSH,
-        Reads(
-            ("match", "baseline"),
-            lambda config: config.schedule != UNIFORM,
-            "a schedule other than uniform reads it",
-        ),
-    )
-
-    PRESETS: ClassVar = {"paper": {"schedule": "published", "size": "published", "steps": 656, "match": "tokens"}}
 
     schedule: str = option(
         "published", "One of uniform, published, freezing, stacking, lisa, ramp, importance; or a YAML file.",
         metavar="NAME",
     )  # fmt: skip
-    importance: Path | None = option(None, "A run of layerwise diagnose, for the schedule importance.", metavar="RUN")
-    match: Literal["tokens", "flops", "seconds"] = option(
-        "flops", "What the schedule spends as much of as uniform training."
+    importance: Path | None = option(
+        None, "A run of layerwise diagnose, for the schedule importance.", metavar="RUN", rare=True
     )
-    baseline: bool = option(True, "Train uniformly beside the schedule.")
+    match: Literal["tokens", "flops", "seconds"] = option(
+        "flops", "What the schedule spends as much of as uniform training.", rare=True, needs="!schedule=uniform"
+    )
+    baseline: bool = option(True, rare=True, needs="!schedule=uniform")
 
     def check(self) -> None:
         """Raise `PlanError` for a schedule that there is not, and `RunError` for importance without a run."""

@@ -71,9 +71,9 @@ def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict
     if not run.store.scores(NULL):
         run.store.replace_scores(NULL, null_rows(task.splits))
     run.store.replace_scores(HELD_OUT, [*rows, *arm_rows(rows)])
-    labelled = {f"{arm}/{seed}": each for arm, of in arms.items() for seed, each in of.records.items()}
+    labelled = {(arm, seed): each for arm, of in arms.items() for seed, each in of.records.items()}
     run.store.replace_scores(TRAINING, training_rows(labelled))
-    pace = step_pace(each for label, each in labelled.items() if _is_uniform(label))
+    pace = step_pace(each for (arm, _), each in labelled.items() if _is_uniform(arm))
     run.store.replace_scores(
         SCHEDULE,
         [row for arm, of in arms.items() if not _is_length(arm) for row in schedule_rows(arm, of.schedule, _steps(of))],
@@ -126,9 +126,9 @@ def _epochs(of: Finished) -> float:
     return of.records[min(of.records)].epochs
 
 
-def _is_uniform(label: str) -> bool:
-    """Whether a training or an arm is uniform's, of any length."""
-    return label.partition("/")[0].partition("@")[0] == UNIFORM
+def _is_uniform(arm: str) -> bool:
+    """Whether an arm is uniform's, of any length."""
+    return arm.partition("@")[0] == UNIFORM
 
 
 def _is_length(arm: str) -> bool:

@@ -53,7 +53,7 @@ def schedule_source(text: str, importance: Path | None) -> ScheduleSource:
             raise RunError(
                 "a schedule by importance needs to know which layers are important; diagnose a model of the same depth "
                 "first, such as this one part-way (layerwise diagnose MODEL --text PATH --run RUN), then give its run: "
-                "--schedule importance --importance RUN; or write the schedule to a file (layerwise schedule RUN "
+                "--schedule importance --importance RUN; or write the schedule to a file (layerwise train schedule RUN "
                 "--output FILE), and give that: --schedule FILE"
             )
         return ScheduleSource(IMPORTANCE, run=importance)

@@ -1,1 +1,1 @@
-"""Growth schedules, their controls and uniform training at equal cost (`layerwise study growth`)."""
+"""Growth schedules, their controls and uniform training at equal cost (`layerwise train growth-study`)."""

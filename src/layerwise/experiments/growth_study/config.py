@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Inputs, Reads
 from layerwise.experiments.growth.config import GrowthExperiment
 from layerwise.experiments.growth_study.arms import ARMS, HALF_BUDGET, ordered_arms, shortened
@@ -26,9 +25,8 @@ class GrowthStudy(GrowthExperiment):
     with random weights reads the standard library's prose. If interrupted, run the same command again to resume.
     """
 
-    VERB: ClassVar = "study growth"
+    VERB: ClassVar = "train growth-study"
     READS: ClassVar[tuple[Reads, ...]] = (
-        *GrowthExperiment.READS,
         Reads(
             ("shorter",), lambda config: bool(shortened(config.chosen_arms())), "the arms published and importance do"
         ),
@@ -39,35 +37,24 @@ class GrowthStudy(GrowthExperiment):
         "--model CHECKPOINT --text FOLDER",
     )
 
-    PRESETS: ClassVar = {"paper": {"size": "published", "steps": 656, "shorter": 416 / 656}}
-
     arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
     learning_rates: tuple[float, ...] = option(
-        (), "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept. By default the "
-        "usual one, its half and its double.", metavar="NUMBERS",
-    )  # fmt: skip
+        (), metavar="NUMBERS", above=0)  # fmt: skip
     warmups: tuple[float, ...] = option(
         (), "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
-        "double, where rates are swept.", metavar="NUMBERS",
-    )  # fmt: skip
+        "double, where rates are swept.", metavar="NUMBERS", setting=True, least=0, below=1)  # fmt: skip
     shorter: float = option(
-        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE"
+        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE",
+        setting=True, above=0, below=1)  # fmt: skip
+    sweep_seeds: int = option(
+        1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000, setting=True
     )
-    sweep_seeds: int = option(1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000)
     seeds: int = seeds_option(3)
 
     def check(self) -> None:
-        """Raise `TrainError` for arms that make no study, and for learning rates that are not above 0."""
+        """Raise `TrainError` for arms that make no study."""
         super().check()
         self.chosen_arms()
-        if any(rate <= 0 for rate in self.learning_rates):
-            given = ",".join(f"{rate:g}" for rate in self.learning_rates)
-            raise TrainError(f"--learning-rates takes numbers above 0, as in 5e-4,1e-3,2e-3; found {given}")
-        if any(not 0 <= warmup < 1 for warmup in self.warmups):
-            given = ",".join(f"{warmup:g}" for warmup in self.warmups)
-            raise TrainError(f"--warmups takes shares of the steps, from 0 and below 1, as in .05,.1,.2; found {given}")
-        if not 0 < self.shorter < 1:
-            raise TrainError(f"--shorter is a share of uniform's steps, above 0 and below 1, not {self.shorter:g}")
 
     def chosen_arms(self) -> tuple[str, ...]:
         """The arms, uniform first."""

@@ -11,7 +11,7 @@ from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, R
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import LoadingOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import PublishingOptions
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
@@ -33,7 +33,7 @@ LOSSES: dict[str, tuple[Teacher, HiddenLoss]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOptions, Experiment):
-    """Train a model under a plan to make up for the layers that the plan leaves out, and write it as a checkpoint.
+    """Train a model to make up for the layers that a plan leaves out.
 
     Beside it the whole model is trained on the same tokens, and random plans of the same size are healed as long; the
     regained share is net of the first. Learning rates are swept for both sides. RUN/model holds the healed model as an
@@ -48,8 +48,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     )
     ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
     READS: ClassVar = (
-        PublishingOptions.READ_BY_PUSH,
-        Reads(("hidden",), lambda config: config.teacher == "self", "the teacher of --teacher self has hidden states"),
         Reads(
             ("rank",),
             lambda config: any(name.startswith("lora") for name in config.arm_names()),
@@ -59,29 +57,30 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
 
     model: str = option(help="Hub id, folder, demo or demo-vit.", metavar="MODEL", positional=True, is_location=True)
     plan: str = option(
-        help='Which layers, in which order: "0-3 6-11"; or the run of a search, for the plan it chose.', metavar="PLAN",
-        empty=True,
-    )  # fmt: skip
+        help='Which layers, in which order: "0-3 6-11"; or the run of a search.', metavar="PLAN", empty=True
+    )
     method: Method = option(
         "lora", "What learns: adapters, all weights of the plan, or its last three layers and the head."
     )
-    teacher: Teacher = option("self", "Learn the predictions of the whole model, or the labels.")
-    hidden: HiddenLoss = option("none", "Learn the hidden states of the whole model too, by this distance.")
-    rank: int = option(RANK, "Rank of the adapters.", metavar="N", least=1, most=4096)
+    teacher: Teacher = option("self", "Learn the predictions of the whole model, or the labels.", rare=True)
+    hidden: HiddenLoss = option(
+        "none", "Learn the hidden states of the whole model too, by this distance.", needs="teacher=self", setting=True
+    )
+    rank: int = option(RANK, "Rank of the adapters.", metavar="N", least=1, most=4096, setting=True)
     compare: tuple[str, ...] = option(
         (), f"Other healings, METHOD-LOSS; the losses are {', '.join(LOSSES)}: lora-labels.", metavar="NAMES"
     )
     controls: tuple[str, ...] = option(
         CONTROLS, "Train the whole model, heal random plans as long: whole, random; none with an empty text.",
-        metavar="NAMES", empty=True,
+        metavar="NAMES", empty=True, rare=True,
     )  # fmt: skip
-    windows: int | None = option(None, "Also heal with 1 to N middle layers skipped.", metavar="N", least=1, most=1_000)
+    windows: int | None = option(
+        None, "Also heal with 1 to N middle layers skipped.", metavar="N", least=1, most=1_000, rare=True
+    )
     learning_rates: tuple[float, ...] = option(
-        (), "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept.",
-        metavar="NUMBERS",
-    )  # fmt: skip
+        (), metavar="NUMBERS", rare=True, above=0)  # fmt: skip
     steps: int | None = steps_option()
-    epochs: float | None = option(None, "How often the text, or the images, are read, in place of --steps.")
+    epochs: float | None = option(None, above=0)
     seeds: int = seeds_option(3)
 
     def check(self) -> None:
@@ -95,11 +94,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         for name in self.controls:
             if name not in CONTROLS:
                 raise TrainError(f"there is no control {name[:40]!r}; {near_matches(name, CONTROLS)}")
-        if any(rate <= 0 for rate in self.learning_rates):
-            given = ",".join(f"{rate:g}" for rate in self.learning_rates)
-            raise TrainError(f"--learning-rates takes numbers above 0, as in 3e-4,1e-3; found {given}")
-        if self.epochs is not None and self.epochs <= 0:
-            raise TrainError(f"--epochs is {self.epochs:g}; write a number above 0")
         self.trainer_arguments(self.device)
         self.check_repository()
 

@@ -12,8 +12,9 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.model_name import model_name
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, GAP, SEARCH
 
-SEARCH, EFFECT, DELTA = "search", "effect", "delta_nll"
+EFFECT = "effect"
 
 CONTROLS = 20
 """Plans of a sweep with as many layer evaluations that stand beside the plan: the first ones by their effects."""
@@ -28,10 +29,10 @@ CHOSEN_THERE = (
 
 QUANTITIES = {
     DELTA: "nats per token above the model as trained",
-    "again": "the same, with the interval for another text",
-    "gap": "nats per token above what the search saw",
-    "above_chosen": "nats per token above this model",
-    "better": "share of the random sets that lose less",
+    AGAIN: "the same, with the interval for another text",
+    GAP: "nats per token above what the search saw",
+    ABOVE_CHOSEN: "nats per token above this model",
+    BETTER: "share of the random sets that lose less",
 }
 """What the metrics of a row are called in a card; rows of other metrics are left to the run's report."""
 
@@ -53,9 +54,9 @@ def evidence(folder: Path, plan: Plan, models: Iterable[str]) -> CardTable:
     rows = [score for score in scores if score.measure == SEARCH] or [
         score for score in scores if score.measure == EFFECT
     ]
-    own = [score for score in rows if score.subject == str(plan) and score.metric in QUANTITIES]
+    own = [score for score in rows if _about(score) == str(plan) and score.metric in QUANTITIES]
     if not own:
-        measured = sorted({score.subject for score in rows if score.metric == DELTA})
+        measured = sorted({_about(score) for score in rows if score.metric == DELTA})
         of = f"it measured {', '.join(measured[:3])}{', ...' * (len(measured) > 3)}" if measured else "it has no rows"
         raise RunError(
             f"the run {folder} says nothing of the plan {plan}: {of}; give the run of a search or a sweep that has it"
@@ -76,16 +77,21 @@ def _resolved(model: str) -> str:
 
 def _controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
     """Rows of other subjects: the arms and random sets of a search, or the plans of a sweep that cost as much."""
-    others = [score for score in rows if score.subject != str(plan)]
+    others = [score for score in rows if _about(score) != str(plan)]
     if others and others[0].measure == SEARCH:
-        yield from (score for score in others if score.metric in ("above_chosen", "better"))
+        yield from (score for score in others if score.metric in (ABOVE_CHOSEN, BETTER))
         return
     same = [
         score
         for score in others
-        if score.metric == DELTA and score.task == "all" and Plan.parse(score.subject).evaluations == plan.evaluations
+        if score.metric == DELTA and score.task == "all" and Plan.parse(_about(score)).evaluations == plan.evaluations
     ]
     yield from sorted(same, key=lambda score: score.value)[:CONTROLS]
+
+
+def _about(score: Score) -> str:
+    """The plan or the arm of a row; rows of effects have their plan as the subject."""
+    return score.plan or score.arm or score.subject
 
 
 def _sentences(manifest: Manifest) -> Iterator[str]:
@@ -101,7 +107,7 @@ def _sentences(manifest: Manifest) -> Iterator[str]:
 
 
 def _line(score: Score, plan: Plan) -> tuple[str, ...]:
-    subject = "this plan" if score.subject == str(plan) else f"`{score.subject}`"
+    subject = "this plan" if _about(score) == str(plan) else f"`{_about(score)}`"
     interval = "" if score.low is None or score.high is None else f"{score.low:.4f} to {score.high:.4f}"
     p = score.p_adjusted if score.p_adjusted is not None else score.p
     return (

@@ -16,7 +16,7 @@ from layerwise.checkpoint.push import check_push, push
 from layerwise.experiments.experiment import Experiment, Prepared
 from layerwise.experiments.interchange.publishing import command_line
 from layerwise.experiments.interchange.trained_card import write_trained_card
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import PublishingOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.results.manifest import installed_versions
 

@@ -28,9 +28,10 @@ ORIGIN = (
 
 @dataclass(frozen=True, slots=True)
 class WeightedModel:
-    """A model with learned layer weights: what its rows are called, where it lies, and its weights as a `Wired`."""
+    """A model with learned layer weights: its arm and seed, where it lies, and its weights as a `Wired`."""
 
-    label: str
+    arm: str
+    seed: int | None
     folder: Path
     stack: Stack
     wired: Wired
@@ -45,19 +46,23 @@ def has_layer_weights(folder: Path) -> bool:
     return record is not None and record.recipe.get("variant") == "wiring"
 
 
-def open_weighted(folder: Path, label: str, *, device: str, dtype: str) -> WeightedModel:
-    """The model in `folder` with its layer weights. Raises `ModelError` for a model without them."""
+def open_weighted(folder: Path, *, device: str, dtype: str) -> WeightedModel:
+    """The model in `folder` with its layer weights; one without a record of a training goes by the folder's name.
+
+    Raises `ModelError` for a model without layer weights.
+    """
     if not has_layer_weights(folder):
         raise ModelError(f"{folder} has no learned layer weights; {ORIGIN}")
     quiet_transformers()
     record = TrainingRecord.read(folder)
+    arm, seed = (folder.name, None) if record is None else (record.arm, record.seed)
     if _is_elc(folder):
         stack = load(str(folder), device=device, dtype=dtype)
         assert isinstance(stack.model, ElcPreTrainedModel)
-        return WeightedModel(label, folder, stack, ElcWiring(stack.model), record)
+        return WeightedModel(arm, seed, folder, stack, ElcWiring(stack.model), record)
     trained = open_trained(folder, device=device, dtype=dtype)
     assert trained.wiring is not None, "its record names a wiring"
-    return WeightedModel(label, folder, trained.stack, trained.wiring, record)
+    return WeightedModel(arm, seed, folder, trained.stack, trained.wiring, record)
 
 
 def _is_elc(folder: Path) -> bool:

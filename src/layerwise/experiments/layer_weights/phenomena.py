@@ -28,15 +28,17 @@ from layerwise.experiments.options.training import changed
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import finished_models
-from layerwise.measure.interventions.edge_phenomena import EDGE_PHENOMENA, EdgeMargins, measured, phenomenon_rows
-from layerwise.measure.interventions.edge_pruning import ALPHA, Wired, alpha_rows, cut, wired_as
+from layerwise.measure.interventions.edge_phenomena import EdgeMargins, measured, phenomenon_rows
+from layerwise.measure.interventions.edge_pruning import Wired, alpha_rows, cut, wired_as
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import Edge
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
+from layerwise.results.selection import Rows
 from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import ALPHA, EDGE_PHENOMENA
 from layerwise.stack import weight_hash
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
 
@@ -67,15 +69,15 @@ class PreparedEdgePhenomena(Prepared):
             with Run.open(path) as run:
                 self.manifest = run.manifest
             self.folder = path
-            self._models = {label: partial(self._open, folder, label) for label, folder in models.items()}
+            self._models = {label: partial(self._open, folder) for label, folder in models.items()}
         else:
             reporter.log(f"loading {config.model}")
-            model = self._open(path, "all")
+            model = self._open(path)
             self.manifest = self._manifest(model)
             self._models = {"all": lambda: model}
 
-    def _open(self, folder: Path, label: str) -> WeightedModel:
-        return open_weighted(folder, label, device=self.config.device, dtype=self.config.dtype)
+    def _open(self, folder: Path) -> WeightedModel:
+        return open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
 
     def _manifest(self, model: WeightedModel) -> Manifest:
         examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
@@ -107,29 +109,31 @@ class PreparedEdgePhenomena(Prepared):
         """Cut every edge of every model for every phenomenon; rows of other suites stay in the run."""
         rows: list[Score] = []
         alphas: list[Score] = []
-        for label, open_model in self._models.items():
+        for open_model in self._models.values():
             model = open_model()
-            alphas += alpha_rows(model.label, model.wired.edges())
-            rows += self._measure(model, "" if len(self._models) == 1 else label, reporter)
-        begun = tuple(f"{suite}: " for suite in {row.task.partition(": ")[0] for row in rows})
-        others = [row for row in run.store.scores(EDGE_PHENOMENA) if not row.task.startswith(begun)]
+            alphas += alpha_rows(model.arm, model.seed, model.wired.edges())
+            own = self._measure(model, reporter)
+            if len(self._models) > 1:
+                own = [replace(row, arm=model.arm, seed=model.seed) for row in own]
+            rows += own
+        suites = {row.condition for row in rows}
+        others = [row for row in run.store.scores(EDGE_PHENOMENA) if row.condition not in suites]
         run.store.replace_scores(EDGE_PHENOMENA, [*others, *rows])
         if self.folder is None:
             run.store.replace_scores(ALPHA, alphas)
 
-    def _measure(self, model: WeightedModel, label: str, reporter: Reporter) -> list[Score]:
+    def _measure(self, model: WeightedModel, reporter: Reporter) -> list[Score]:
         depth, rows = model.wired.edges().depth, list[Score]()
         edges = _edges(model.wired)
-        names = [edge.name(depth) for edge in edges]
         for pairs in self.pairs:
             reporter.log(f"{model.folder}: {pairs.suite}")
             phenomena = pair_margins(model.stack, pairs)
             without = partial(_without, model.wired, self.config.removal)
             margins = measured(edges, phenomena, without, _progress(reporter, f"{pairs.suite}: cutting each edge"))
-            rows += phenomenon_rows(pairs.suite, names, margins, label)
+            rows += phenomenon_rows(pairs.suite, edges, margins, depth)
         for suite in dict.fromkeys(task.measure for task in self.tasks):
             own = [self._of_task(model, task, edges, reporter) for task in self.tasks if task.measure == suite]
-            rows += phenomenon_rows(suite, names, own, label)
+            rows += phenomenon_rows(suite, edges, own, depth)
         return rows
 
     def _of_task(self, model: WeightedModel, task: Task, edges: Sequence[Edge], reporter: Reporter) -> EdgeMargins:
@@ -156,8 +160,8 @@ class PreparedEdgePhenomena(Prepared):
 
     def results(self, run: Run) -> Sequence[str]:
         """The edges that are confirmed to carry a phenomenon, for each suite."""
-        rows = run.store.scores(EDGE_PHENOMENA)
-        return [phenomena_table(suite, rows) for suite in dict.fromkeys(row.task.partition(": ")[0] for row in rows)]
+        rows = Rows(run.store.scores(EDGE_PHENOMENA))
+        return [phenomena_table(suite, rows.where(condition=suite)) for suite in rows.axis("condition")]
 
 
 def _suites(config: LayerWeightAnalysis) -> tuple[tuple[PairSet, ...], tuple[Task, ...]]:

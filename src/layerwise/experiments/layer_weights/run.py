@@ -23,9 +23,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.trainings import finished_models
 from layerwise.measure.interventions.edge_pruning import (
-    ALPHA,
     DRAWS,
-    EDGE_PRUNING,
     Ranked,
     alpha_rows,
     prune,
@@ -36,6 +34,7 @@ from layerwise.measure.interventions.edge_pruning import (
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
+from layerwise.results.vocabulary import ALPHA, EDGES
 
 Opened = tuple[WeightedModel, EdgeExamples]
 
@@ -58,7 +57,7 @@ class PreparedLayerWeights(Prepared):
             self._take_run(path)
         else:
             reporter.log(f"loading {config.model}")
-            opened = self._open(path, "all")
+            opened = self._open(path)
             self.single = opened
             self.manifest = opened[1].manifest
             self._models = {"all": lambda: opened}
@@ -75,14 +74,14 @@ class PreparedLayerWeights(Prepared):
         with Run.open(folder) as run:
             self.manifest = run.manifest
         self.folder = folder
-        self._models = {label: partial(self._open_of_run, model, label) for label, model in models.items()}
+        self._models = {label: partial(self._open_of_run, model) for label, model in models.items()}
 
-    def _open(self, folder: Path, label: str) -> Opened:
-        model = open_weighted(folder, label, device=self.config.device, dtype=self.config.dtype)
+    def _open(self, folder: Path) -> Opened:
+        model = open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
         return model, examples_of(model, self.config, self._reporter, self._corpus)
 
-    def _open_of_run(self, folder: Path, label: str) -> Opened:
-        model = open_weighted(folder, label, device=self.config.device, dtype=self.config.dtype)
+    def _open_of_run(self, folder: Path) -> Opened:
+        model = open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
         # The data of a run are those of the model that its trainings began from.
         model.stack.source = replace(model.stack.source, name=self.manifest.model)
         return model, examples_of(model, self.config, self._reporter, self._corpus)
@@ -108,27 +107,30 @@ class PreparedLayerWeights(Prepared):
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Show, rank and cut the weights of every model, and store all rows when the last model is done."""
         rows: list[Score] = []
-        for label, open_model in self._models.items():
+        for open_model in self._models.values():
             model, examples = open_model()
-            rows += self._measure(model, examples, "all" if len(self._models) == 1 else label, reporter)
-        for measure in (EDGE_PRUNING, ALPHA):
+            own = self._measure(model, examples, reporter)
+            if len(self._models) > 1:
+                own = [replace(row, arm=model.arm, seed=model.seed) for row in own]
+            rows += [*own, *alpha_rows(model.arm, model.seed, model.wired.edges())]
+        for measure in (EDGES, ALPHA):
             run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
 
-    def _measure(self, model: WeightedModel, examples: EdgeExamples, task: str, reporter: Reporter) -> list[Score]:
+    def _measure(self, model: WeightedModel, examples: EdgeExamples, reporter: Reporter) -> list[Score]:
         edges, seed = model.wired.edges(), self.config.seed
         reporter.result(f"{model.folder}: {len(edges)} edges, {edges.live_states()} live states")
         reporter.result(weight_map(edges))
         ranked = rank(model.wired, examples.choosing, seed=seed, progress=_progress(reporter, "cutting each edge"))
-        rows = ranking_rows(ranked, examples.choosing(), task=task, seed=seed, depth=edges.depth)
+        rows = ranking_rows(ranked, examples.choosing(), seed=seed, depth=edges.depth)
         reporter.result(edges_table(ranked, edges.depth))
         reporter.result(agreement_sentence(rows))
         if self.config.cuts:
-            rows += self._cut(model, examples, ranked, task, reporter)
-        return [*rows, *alpha_rows(model.label, edges)]
+            rows += self._cut(model, examples, ranked, reporter)
+        return rows
 
     def _cut(
-        self, model: WeightedModel, examples: EdgeExamples, ranked: Ranked, task: str, reporter: Reporter
-    ) -> list[Score]:
+        self, model: WeightedModel, examples: EdgeExamples, ranked: Ranked, reporter: Reporter
+    ) -> list[Score]:  # fmt: skip
         config = self.config
         reporter.log("choosing what to cut")
         left = prune(
@@ -136,7 +138,7 @@ class PreparedLayerWeights(Prepared):
             ranked=ranked, seed=config.seed,
         )  # fmt: skip
         rows = pruned_rows(
-            model.wired, left, ranked, examples.evaluation, task=task, seed=config.seed,
+            model.wired, left, ranked, examples.evaluation, seed=config.seed,
             progress=_progress(reporter, "cutting as many otherwise"),
         )  # fmt: skip
         reporter.result(weight_map(left))

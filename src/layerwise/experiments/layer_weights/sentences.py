@@ -9,6 +9,8 @@ import numpy as np
 from layerwise.measure.interventions.edge_phenomena import LEVEL, confirmed_edges
 from layerwise.measure.interventions.edge_pruning import Ranked
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import PRUNED, RANDOM, SIZE, edge_name
 
 SHOWN = 8
 """Edges that are printed, of those with the largest effect."""
@@ -40,8 +42,10 @@ def agreement_sentence(rows: Sequence[Score]) -> str:
 
 def cut_sentences(rows: Sequence[Score]) -> str:
     """What is left after a cut, and what it costs beside as many edges cut by size and at random."""
-    pruned = {row.metric: row for row in rows if row.subject == "pruned"}
-    lost, random, sized = (pruned[name] for name in ("difference", "difference@random", "difference@size"))
+    left = Rows(rows).where(condition=PRUNED)
+    pruned = left.where(against=None).along("metric")
+    random, sized = (left.where(metric="difference", against=way)[0] for way in (RANDOM, SIZE))
+    lost = pruned["difference"]
     return "\n".join(
         (
             f"kept {pruned['edges'].value:.0f} edges ({pruned['kept'].value:.0%}), live states "
@@ -54,13 +58,12 @@ def cut_sentences(rows: Sequence[Score]) -> str:
     )
 
 
-def phenomena_table(suite: str, rows: Sequence[Score]) -> str:
-    """The edges that are confirmed to carry a phenomenon of a suite, and what was asked to find them."""
-    own = [row for row in rows if row.task.startswith(f"{suite}: ")]
-    tested = [row for row in own if row.metric == "effect"]
+def phenomena_table(suite: str, own: Rows) -> str:
+    """The edges that are confirmed to carry a phenomenon of a suite, of whose rows these are, and what was asked."""
+    tested = own.where(metric="effect")
     confirmed = confirmed_edges(own)
-    phenomena = len({row.task for row in tested})
-    edges = len({row.subject for row in tested})
+    phenomena = len({(row.task, row.arm, row.seed) for row in tested})
+    edges = len({edge_name(row) for row in tested})
     detectable = np.median([row.mde for row in tested if row.mde is not None]) if tested else 0.0
     lines = [
         f"{suite}: {len(confirmed)} of {edges} edges x {phenomena} phenomena have an effect that fresh units confirm "
@@ -68,18 +71,23 @@ def phenomena_table(suite: str, rows: Sequence[Score]) -> str:
     ]
     for row in confirmed[:SHOWN]:
         lines.append(
-            f"  {row.subject:8} {row.task.partition(': ')[2]:32} {row.value:+.3f} nats ({row.low:+.3f} to "
+            f"  {edge_name(row):8} {_named(row):32} {row.value:+.3f} nats ({row.low:+.3f} to "
             f"{row.high:+.3f}), p {row.p_adjusted:.2g}"
         )
-    contrast = [row for row in own if row.metric == "contrast" and (row.p_adjusted or 1) < LEVEL]
+    contrast = [row for row in own.where(metric="contrast") if (row.p_adjusted or 1) < LEVEL]
     for row in sorted(contrast, key=lambda row: -abs(row.value))[:SHOWN]:
         side = "linguistic" if row.value > 0 else "surface"
         lines.append(
-            f"  {row.subject:8} serves {side} features more: {row.value:+.3f} ({row.low:+.3f} to {row.high:+.3f})"
+            f"  {edge_name(row):8} serves {side} features more: {row.value:+.3f} ({row.low:+.3f} to {row.high:+.3f})"
         )
-    for row in (row for row in own if row.metric == "rank_correlation"):
+    for row in own.where(metric="rank_correlation"):
         lines.append(
             f"  depth of the reader and linguistic - surface: rank correlation {row.value:+.2f} ({row.low:+.2f} to "
             f"{row.high:+.2f}, p {row.p:.2g})"
         )
     return "\n".join(lines)
+
+
+def _named(row: Score) -> str:
+    """The phenomenon, and the model where there are several."""
+    return row.task if row.arm is None else f"{row.task} of {row.arm}/{row.seed}"

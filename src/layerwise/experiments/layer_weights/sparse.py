@@ -30,7 +30,7 @@ def write_sparse(model: WeightedModel, edges: LayerWeights, output: Path) -> str
         module.save_pretrained(output)
     (output / EDGES).write_text(edges.to_json())
     dtype = str(model.stack.dtype).removeprefix("torch.")
-    again = open_weighted(output, model.label, device=model.stack.device.type, dtype=dtype)
+    again = open_weighted(output, device=model.stack.device.type, dtype=dtype)
     if set(again.wired.edges()) != set(edges):
         raise ModelError(f"{output} does not hold the edges that were written to it; write them elsewhere")
     return f"{output}: {len(edges)} edges, {edges.live_states()} live states; opened again and compared"

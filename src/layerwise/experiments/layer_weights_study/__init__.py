@@ -1,1 +1,1 @@
-"""Learned layer weights and their controls at equal steps and equal seconds (`layerwise study layer-weights`)."""
+"""Learned layer weights and their controls at equal steps and equal seconds (`layerwise train elc-study`)."""

@@ -40,25 +40,31 @@ from layerwise.measure.cost.overhead import Overhead, ratio
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import (
+    ALL,
+    ATTRIBUTION,
+    BACKBONE,
+    LAYER_WEIGHTS,
+    MASKED_LM,
+    OUR_MSGS,
+    PAIRS,
+    SECONDS,
+    STUDY,
+    TOKENS,
+)
 from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
 
-MEASURE = "study"
-BACKBONE = "ltg"
-TIMED = "elc"
-SECONDS = "elc-seconds"
-"""The arm of `TIMED` that is given the backbone's time instead of its steps."""
-
-TOKENS, TIME = "tokens", "seconds"
-"""On which terms arms were compared: the last word of a study's task."""
+AT_EQUAL_SECONDS = "elc-seconds"
+"""The arm of `LAYER_WEIGHTS` that is given the backbone's time instead of its steps."""
 
 REWIRED, KEPT = "ltg-rewired", "elc-kept"
 FROZEN = "elc-frozen"
 UNLEARNED = (FROZEN, KEPT)
-"""The arms with the weights of `TIMED` that do not learn them: in pretraining, and in fine-tuning."""
+"""The arms with the weights of `LAYER_WEIGHTS` that do not learn them: in pretraining, and in fine-tuning."""
 
 _SHARE = re.compile(r"(.+)-share-(\d+(?:\.\d+)?)")
 
-PAIRS = 15
+PAIRS_EACH = 15
 """Minimal pairs of each paradigm: their interval is over seeds, so that many pairs say little more."""
 
 SEGMENTS = 512
@@ -72,10 +78,10 @@ ATTRIBUTED = TASKS[1]
 """The task whose decisions are attributed to words: both of its features are carried by words of their own."""
 
 
-BIASED = f"{TIMED}-bias-"
+BIASED = f"{LAYER_WEIGHTS}-bias-"
 """What the names of arms of a grid of biases begin with; the bias follows."""
 
-BIASES = {"zero": 0.0, TIMED: 1.0}
+BIASES = {"zero": 0.0, LAYER_WEIGHTS: 1.0}
 """The arms of every study whose scalar of the previous layer begins as said; the other scalars begin at 0."""
 
 
@@ -93,13 +99,13 @@ def arms(size: str, biases: Sequence[float] = (), **changes: Any) -> tuple[Pretr
     """The recipes that are trained for the same number of steps, the backbone first, those of a grid of biases last."""
     return (
         pretraining_recipe(size, BACKBONE, **changes),
-        pretraining_recipe(size, TIMED, **changes),
+        pretraining_recipe(size, LAYER_WEIGHTS, **changes),
         pretraining_recipe(size, "zero", **changes),
-        pretraining_recipe(size, TIMED, arm="elc-identity", initialisation="identity", **changes),
-        pretraining_recipe(size, TIMED, arm=FROZEN, frozen_layer_weights=True, **changes),
+        pretraining_recipe(size, LAYER_WEIGHTS, arm="elc-identity", initialisation="identity", **changes),
+        pretraining_recipe(size, LAYER_WEIGHTS, arm=FROZEN, frozen_layer_weights=True, **changes),
         pretraining_recipe(size, "denseformer", **changes),
         *(
-            pretraining_recipe(size, TIMED, arm=arm, initialisation=f"{bias:g}", **changes)
+            pretraining_recipe(size, LAYER_WEIGHTS, arm=arm, initialisation=f"{bias:g}", **changes)
             for arm, bias in bias_arms(biases).items()
             if arm not in BIASES
         ),
@@ -127,7 +133,7 @@ def share_of(arm: str) -> tuple[str, float] | None:
 
 def at_equal_seconds(recipe: PretrainingRecipe, slower: float) -> PretrainingRecipe:
     """The recipe with as many steps as fit into the time of a backbone whose step is faster by the factor `slower`."""
-    return replace(recipe, arm=SECONDS, steps=max(1, round(recipe.steps / slower)))
+    return replace(recipe, arm=AT_EQUAL_SECONDS, steps=max(1, round(recipe.steps / slower)))
 
 
 def tasks(seed: int) -> tuple[Task, ...]:
@@ -150,29 +156,32 @@ def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
     for arm, own in overheads.items():
         if arm == BACKBONE:
             continue
-        subject = f"{arm} - {BACKBONE}"
         for task, seconds, against in (
             ("training step", own.step_seconds, base.step_seconds),
             ("forward pass", own.pass_seconds, base.pass_seconds),
         ):
             timed = ratio(seconds, against)
-            rows.append(Score(MEASURE, subject, task, "ratio", timed.value, timed.low, timed.high))
-        rows.append(Score(MEASURE, subject, "memory of a step", "ratio", own.kept_bytes / base.kept_bytes))
+            rows.append(_cost(arm, task, timed.value, timed.low, timed.high))
+        rows.append(_cost(arm, "memory of a step", own.kept_bytes / base.kept_bytes))
     return rows
+
+
+def _cost(arm: str, task: str, value: float, *bounds: float | None) -> Score:
+    return Score.of(STUDY, "ratio", value, *bounds, task=task, arm=arm, against=BACKBONE)
 
 
 def difference_rows(rows: Iterable[Score]) -> list[Score]:
     """The differences between arms in held-out loss (nats), accuracy on pairs, and correlation on tasks.
 
-    `rows` are those of the models, `ARM/SEED`. The p-values of a metric are corrected over the arms that have it.
+    `rows` are those of single models. The p-values of a metric are corrected over the arms that have it.
     """
     results = []
     for task, values in answers(rows).items():
-        for terms in (TOKENS, TIME):
-            arms = [arm for arm in values if arm != BACKBONE and (arm == SECONDS) == (terms == TIME)]
-            results += _against(BACKBONE, f"{task} {terms}", values, arms)
+        for terms in (TOKENS, SECONDS):
+            arms = [arm for arm in values if arm != BACKBONE and (arm == AT_EQUAL_SECONDS) == (terms == SECONDS)]
+            results += _against(BACKBONE, task, terms, values, arms)
         for other in UNLEARNED:
-            results += _against(other, f"{task} {TOKENS}", values, [TIMED])
+            results += _against(other, task, TOKENS, values, [LAYER_WEIGHTS])
     return results
 
 
@@ -185,78 +194,75 @@ def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
     surface. Arms of a share of the text are left out: they are compared with each other
     (`layerwise.experiments.layer_weights_study.shares`).
     """
-    rows = [row for row in rows if share_of(row.subject.rpartition("/")[0]) is None]
+    rows = [row for row in rows if row.arm is not None and share_of(row.arm) is None]
     return {
-        "masked_lm": by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll")),
-        "pairs": by_arm(row for row in rows if (row.measure, row.task, row.metric) == ("pairs", "all", "accuracy")),
+        MASKED_LM: by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll")),
+        PAIRS: by_arm(row for row in rows if (row.measure, row.task, row.metric) == (PAIRS, ALL, "accuracy")),
         "control tasks": by_arm(_fine_tuned(rows, "control")),
         "linguistic generalisation": by_arm(_fine_tuned(rows, "ambiguous")),
         GLUE: by_arm(_on_glue(rows)),
         "linguistic attribution": by_arm(
-            row for row in rows if (row.measure, row.metric) == ("attribution", "preference")
+            row for row in rows if (row.measure, row.metric, row.against) == (ATTRIBUTION, "preference", None)
         ),
     }
 
 
-def _against(other: str, task: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]) -> list[Score]:
+def _against(
+    other: str, task: str, terms: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]
+) -> list[Score]:
     """The rows of the arms against another, seed by seed; none where they have no seed in common."""
     seeds = set(values.get(other, {}))
     differences = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
     adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
-    return [_difference_row(arm, other, task, each, adjusted.get(arm)) for arm, each in differences.items()]
+    return [
+        Score.of(
+            STUDY, "difference", *_numbers(each), p_adjusted=adjusted.get(arm), mde=each.mde, task=task,
+            arm=LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm, against=other, condition=terms,
+        )
+        for arm, each in differences.items()
+    ]  # fmt: skip
 
 
-def _difference_row(arm: str, other: str, task: str, difference: SeedDifference, adjusted: float | None) -> Score:
-    subject = f"{TIMED if arm == SECONDS else arm} - {other}"
-    return Score(
-        MEASURE,
-        subject,
-        task,
-        "difference",
-        difference.value,
-        difference.low,
-        difference.high,
-        difference.p,
-        adjusted,
-        difference.mde,
-    )
+def _numbers(difference: SeedDifference) -> tuple[float, float | None, float | None, float | None]:
+    return difference.value, difference.low, difference.high, difference.p
 
 
 def _fine_tuned(rows: Iterable[Score], kind: str) -> list[Score]:
     """The mean of each model's correlations over the tasks of a kind, as rows of one task."""
-    of_kind = [row for row in rows if row.measure == "msgs-ours" and row.metric == "mcc" and row.task.startswith(kind)]
-    return _mean_over_tasks(of_kind, kind, "mcc")
+    return _mean_over_tasks(
+        row
+        for row in rows
+        if (row.measure, row.metric, row.against) == (OUR_MSGS, "mcc", None) and row.task.startswith(kind)
+    )
 
 
 def _on_glue(rows: Iterable[Score]) -> list[Score]:
     """The mean of each model's scores over tasks of GLUE, each task by its first metric."""
     scored = [
-        row for row in rows if row.measure == GLUE and row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
+        row
+        for row in rows
+        if (row.measure, row.against) == (GLUE, None) and row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
     ]
-    return _mean_over_tasks(scored, "all", "score")
+    return _mean_over_tasks(scored)
 
 
-def _mean_over_tasks(rows: Iterable[Score], task: str, metric: str) -> list[Score]:
-    own: dict[str, list[Score]] = {}
+def _mean_over_tasks(rows: Iterable[Score]) -> list[Score]:
+    own: dict[tuple[str | None, int | None], list[Score]] = {}
     for row in rows:
         if _is_model(row):
-            own.setdefault(row.subject, []).append(row)
-    return [
-        Score(of[0].measure, subject, task, metric, float(np.mean([row.value for row in of])))
-        for subject, of in own.items()
-    ]
+            own.setdefault((row.arm, row.seed), []).append(row)
+    return [replace(of[0], value=float(np.mean([row.value for row in of]))) for of in own.values()]
 
 
 def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
     """The value of every model in the rows, by arm and seed."""
     values: dict[str, dict[int, float]] = {}
     for row in rows:
-        if _is_model(row):
-            arm, _, seed = row.subject.rpartition("/")
-            values.setdefault(arm, {})[int(seed)] = row.value
+        if row.arm is not None and row.seed is not None and _is_model(row):
+            values.setdefault(row.arm, {})[row.seed] = row.value
     return values
 
 
 def _is_model(row: Score) -> bool:
     """Whether a row is of one model: neither of an arm, nor of one of a model's fine-tunings."""
-    return row.subject.rpartition("/")[2].isdigit() and "/" in row.subject
+    return row.seed is not None and row.other is None

@@ -4,11 +4,12 @@ Every arm is taught the ambiguous task of the study, whose two features agree in
 sentences where they disagree are attributed to tokens (`layerwise.measure.gradients.attribution`). Rows of measure
 `attribution`, of each model (interval over sentences) and each arm (interval over its models):
 
-    ARM/SEED, ARM  TASK  linguistic, surface    the share of attribution on the words that carry the feature
-    ARM/SEED, ARM  TASK  preference             (linguistic - its share of the tokens) - (surface - its share of them)
-    ARM/SEED, ARM  TASK  METRIC@shuffled        the same of the model taught the same sentences with shuffled labels
-    ARM/SEED, ARM  TASK  linguistic@tokens, surface@tokens    the shares of the tokens
-    ARM/SEED, ARM  TASK  gap                    the most that is missing from completeness, of sum |attribution|
+    linguistic, surface    the share of attribution on the words that carry the feature; against `TOKENS` the shares of
+                           the tokens
+    preference             (linguistic - its share of the tokens) - (surface - its share of them)
+    gap                    the most that is missing from completeness, of sum |attribution|
+
+and against `SHUFFLED` the same of the model taught the same sentences with shuffled labels.
 """
 
 from __future__ import annotations
@@ -24,25 +25,23 @@ import numpy as np
 
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.suites.generated_msgs import feature_spans, features_of
-from layerwise.experiments.finetuned_tasks import PREDICTIONS, Progress, fine_tuned, kept_file
+from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, Progress, fine_tuned, kept_file
 from layerwise.experiments.provenance import in_words
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results.checked_json import read, value_of
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
+from layerwise.results.vocabulary import ATTRIBUTION, SHUFFLED, TOKENS
 from layerwise.stack.load import resolve_device
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 
-ATTRIBUTION = "attribution"
 SENTENCES = 64
 """Sentences that are attributed, of each model: an interval of an arm is over its seeds."""
 
-SHUFFLED = "@shuffled"
-
 
 def attribution_rows(
-    models: Iterable[tuple[str, Path | str]],
+    models: Iterable[FineTunedModel],
     task: Task,
     settings: FineTuningConfig,
     folder: Path,
@@ -50,59 +49,58 @@ def attribution_rows(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """The rows of every model, as (label, folder), taught `task` and taught it with shuffled labels; not of arms.
+    """The rows of every model, taught `task` and taught it with shuffled labels; not of arms.
 
     Shares are kept in the run in `folder` as answers are, so that what is finished is not computed again.
     """
     rows: list[Score] = []
-    for label, location in models:
-        taught = {"": task, SHUFFLED: shuffled(task)}
-        for end, each in taught.items():
-            shares = _kept_shares(location, each, settings, folder, label, progress, device)
-            rows += model_rows(label, task.name, shares, end)
+    for model in models:
+        for against, each in ((None, task), (SHUFFLED, shuffled(task))):
+            shares = _kept_shares(model, each, settings, folder, progress, device)
+            of: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "task": task.name}
+            rows += [replace(row, **of) for row in model_rows(shares, against)]
     return rows
 
 
-def is_attributed(
-    location: Path | str, task: Task, settings: FineTuningConfig, folder: Path, label: str, device: str
-) -> bool:
+def is_attributed(model: FineTunedModel, task: Task, settings: FineTuningConfig, folder: Path, device: str) -> bool:
     """Whether the run in `folder` has the shares of a model for a task, and for that with shuffled labels."""
-    paths = [_kept_file(location, each, settings, folder, label, device) for each in (task, shuffled(task))]
+    paths = [_kept_file(model, each, settings, folder, device) for each in (task, shuffled(task))]
     return all(path.is_file() for path in paths)
 
 
-def _kept_file(
-    location: Path | str, task: Task, settings: FineTuningConfig, folder: Path, label: str, device: str
-) -> Path:
+def _kept_file(model: FineTunedModel, task: Task, settings: FineTuningConfig, folder: Path, device: str) -> Path:
     how = in_words(resolve_device(device), "float32")
-    return kept_file(folder / ATTRIBUTION, location, task, settings, 0, label, how, None)
+    return kept_file(folder / ATTRIBUTION, model, task, settings, 0, how)
 
 
-def model_rows(subject: str, task: str, shares: FeatureShares, end: str = "") -> list[Score]:
-    """The rows of one model; `end` is what the names of metrics end with."""
+def model_rows(shares: FeatureShares, against: str | None = None) -> list[Score]:
+    """The rows of one model, or of what it is compared with."""
     own = {name: np.array(getattr(shares, name)) for name in ("linguistic", "surface")}
     tokens = {name: np.array(getattr(shares, f"{name}_tokens")) for name in own}
-    values = {**own, "preference": own["linguistic"] - tokens["linguistic"] - own["surface"] + tokens["surface"]}
-    if not end:
-        values |= {f"{name}@tokens": of for name, of in tokens.items()}
+    preference = own["linguistic"] - tokens["linguistic"] - own["surface"] + tokens["surface"]
+    values = [(name, against, of) for name, of in {**own, "preference": preference}.items()]
+    if against is None:
+        values += [(name, TOKENS, of) for name, of in tokens.items()]
     rows = []
-    for metric, of in values.items():
+    for metric, null, of in values:
         low, high = over_seeds(of.tolist())  # Student's interval, here over sentences
-        rows.append(Score(ATTRIBUTION, subject, task, f"{metric}{end}", float(of.mean()), low, high, documents=len(of)))
-    return [*rows, Score(ATTRIBUTION, subject, task, f"gap{end}", shares.gap)]
+        rows.append(Score.of(ATTRIBUTION, metric, float(of.mean()), low, high, against=null, documents=len(of)))
+    return [*rows, Score.of(ATTRIBUTION, "gap", shares.gap, against=against)]
 
 
 def with_arms(rows: Sequence[Score]) -> list[Score]:
     """The rows of models, and behind them those of their arms: means with Student's interval over the models."""
-    of_arms: dict[tuple[str, str, str], list[Score]] = {}
+    of_arms: dict[tuple[str | None, str, str, str | None], list[Score]] = {}
     for row in rows:
-        of_arms.setdefault((row.subject.rpartition("/")[0], row.task, row.metric), []).append(row)
+        of_arms.setdefault((row.arm, row.task, row.metric, row.against), []).append(row)
     results = list(rows)
-    for (arm, task, metric), own in of_arms.items():
+    for own in of_arms.values():
         values = [row.value for row in own]
         bounds = [(row.low, row.high) for row in own] if own[0].documents is not None else None
         low, high = over_seeds(values, "", bounds)
-        results.append(Score(ATTRIBUTION, arm, task, metric, float(np.mean(values)), low, high))
+        results.append(
+            replace(own[0], seed=None, value=float(np.mean(values)), low=low, high=high, documents=None)
+        )  # fmt: skip
     return results
 
 
@@ -136,29 +134,27 @@ def marked(task: Task, count: int = SENTENCES) -> list[MarkedText]:
 
 
 def _kept_shares(
-    location: Path | str,
+    model: FineTunedModel,
     task: Task,
     settings: FineTuningConfig,
     folder: Path,
-    label: str,
     progress: Progress | None,
     device: str,
 ) -> FeatureShares:
-    path = _kept_file(location, task, settings, folder, label, device)
+    path = _kept_file(model, task, settings, folder, device)
     if path.is_file():
         return value_of(FeatureShares, read(path), str(path))
     shares: list[FeatureShares] = []
 
-    def inspect_model(model: Any, tokenizer: Any) -> None:
-        shares.append(feature_shares(model, tokenizer, marked(task), settings.length))
+    def inspect_model(tuned: Any, tokenizer: Any) -> None:
+        shares.append(feature_shares(tuned, tokenizer, marked(task), settings.length))
 
     # Where the answers are kept already, there is no model to look at, and it is fine-tuned again.
     for keep in (folder / PREDICTIONS, None):
         if not shares:
             fine_tuned(
-                location, task, settings, 0, label=label, keep=keep, progress=progress, device=device,
-                inspect_model=inspect_model,
-            )  # fmt: skip
+                model, task, settings, 0, keep=keep, progress=progress, device=device, inspect_model=inspect_model
+            )
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, (json.dumps(asdict(shares[-1])) + "\n").encode())
     return shares[-1]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.fine_tuning import GlueOptions
 from layerwise.experiments.options.training import seeds_option
 from layerwise.experiments.pretraining.config import PretrainingExperiment
@@ -30,7 +29,7 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
     trained for 400 steps unless --steps says otherwise. If interrupted, run the same command again to resume.
     """
 
-    VERB: ClassVar = "study layer-weights"
+    VERB: ClassVar = "train elc-study"
     EXAMPLES: ClassVar = (
         "",
         "--text FOLDER --size small --seeds 5",
@@ -38,12 +37,6 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
         "--text babylm_10M --shares 1/8,1/4,1/2,1",
         "--glue FOLDER --glue-tasks rte,mrpc",
     )
-    READS: ClassVar = (GlueOptions.READ_BY_GLUE, ClusterOptions.READ_BY_CLUSTER)
-
-    PRESETS: ClassVar = {
-        "paper": {"size": "small", **GlueOptions.BABYLM},
-        "strict": {"size": "base", **GlueOptions.BABYLM},
-    }
 
     seeds: int = seeds_option(3)
     bias: tuple[float, ...] = option(
@@ -56,13 +49,12 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
     )  # fmt: skip
     target_loss: float | None = option(
         None, "Validation loss to which steps and seconds are counted; by default the last that every training of the "
-        "backbone reaches.", metavar="NATS",
+        "backbone reaches.", metavar="NATS", setting=True,
     )  # fmt: skip
 
     def check(self) -> None:
         """Raise `TrainError` for shares that are none, and for a bias or a share that is given twice."""
         super().check()
-        self.check_glue()
         for flag, given in (("--bias", self.bias), ("--shares", self.share_values())):
             twice = [each for each in given if given.count(each) > 1]
             if twice:

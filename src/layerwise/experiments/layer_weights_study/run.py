@@ -16,27 +16,41 @@ from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.finetuned_tasks import LEARNING_CURVE, run_benchmarks
+from layerwise.experiments.finetuned_tasks import FineTunedModel, run_benchmarks
 from layerwise.experiments.layer_weights_study import arms as study
-from layerwise.experiments.layer_weights_study.attribution import ATTRIBUTION, attribution_rows, with_arms
-from layerwise.experiments.layer_weights_study.bias import INITIAL_BIAS, bias_rows
+from layerwise.experiments.layer_weights_study.attribution import attribution_rows, with_arms
+from layerwise.experiments.layer_weights_study.bias import bias_rows
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.convergence import study_convergence, study_tuning_convergence
-from layerwise.experiments.layer_weights_study.shares import DATA_SHARE, share_recipes, share_rows, shared_text
+from layerwise.experiments.layer_weights_study.shares import share_recipes, share_rows, shared_text
 from layerwise.experiments.layer_weights_study.tunings import PART, StudyTuning, tune_elsewhere
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
-from layerwise.measure.cost.convergence import CONVERGENCE
 from layerwise.measure.cost.overhead import Overhead, overhead
-from layerwise.measure.cost.tuning_convergence import TUNING_CONVERGENCE
 from layerwise.measure.workers import Emit, Plain
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.rewire import rewired
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import (
+    ATTRIBUTION,
+    BACKBONE,
+    CONVERGENCE,
+    DATA_SHARE,
+    INITIAL_BIAS,
+    LAYER_WEIGHTS,
+    LEARNING_CURVE,
+    MASKED_LM,
+    OUR_MSGS,
+    PAIRS,
+    STUDY,
+    TRAINING,
+    TUNING_CONVERGENCE,
+)
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain.recipe import new_model
 from layerwise.train.processes import is_alone
@@ -88,11 +102,11 @@ class PreparedLayerWeightsStudy(Prepared):
         """The text, the vocabulary, the arms, and how many tokens each training reads."""
         yield from self.pretrainings.describe()
         seeds = self.config.seeds
-        tuned = (len(self.pretrainings.recipes) + len((study.SECONDS, study.REWIRED, study.KEPT))) * seeds
+        tuned = (len(self.pretrainings.recipes) + len((study.AT_EQUAL_SECONDS, study.REWIRED, study.KEPT))) * seeds
         taught = len(study.TASKS) + 1  # one of them with shuffled labels too
         yield (
-            f"beside them {seeds} training{'s' * (seeds != 1)} of {study.SECONDS}, with as many steps as take the time "
-            f"of {study.BACKBONE}, and {tuned * taught} fine-tunings of {FINE_TUNING.epochs} epochs each"
+            f"beside them {seeds} training{'s' * (seeds != 1)} of {study.AT_EQUAL_SECONDS}, with as many steps as take "
+            f"the time of {BACKBONE}, and {tuned * taught} fine-tunings of {FINE_TUNING.epochs} epochs each"
         )
         if self.glue:
             yield (
@@ -132,18 +146,18 @@ class PreparedLayerWeightsStudy(Prepared):
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Time the arms, train the one at equal seconds, evaluate and fine-tune all, and compare them."""
         slower = self._relative_step_time(run, reporter)
-        timed = next(recipe for recipe in self.pretrainings.recipes if recipe.arm == study.TIMED)
+        timed = next(recipe for recipe in self.pretrainings.recipes if recipe.arm == LAYER_WEIGHTS)
         at_equal_seconds = replace(self.pretrainings, recipes=(study.at_equal_seconds(timed, slower),))
         at_equal_seconds.train(run.folder, reporter, self.spread)
-        evaluate_pretrained(self.pretrainings, run, reporter, pairs=study.PAIRS, segments=study.SEGMENTS)
+        evaluate_pretrained(self.pretrainings, run, reporter, pairs=study.PAIRS_EACH, segments=study.SEGMENTS)
         self._fine_tune(run, reporter)
-        costs = [row for row in run.store.scores(study.MEASURE) if row.metric == "ratio"]
-        measures = ("masked_lm", "pairs", "msgs-ours", GLUE, ATTRIBUTION)
+        costs = run.store.scores(STUDY, metric="ratio")
+        measures = (MASKED_LM, PAIRS, OUR_MSGS, GLUE, ATTRIBUTION)
         models = [row for name in measures for row in run.store.scores(name)]
-        run.store.replace_scores(study.MEASURE, [*costs, *study.difference_rows(models)])
+        run.store.replace_scores(STUDY, [*costs, *study.difference_rows(models)])
         run.store.replace_scores(INITIAL_BIAS, bias_rows(models, study.bias_arms(self.config.bias)))
         run.store.replace_scores(DATA_SHARE, share_rows(models))
-        trained = study_convergence(run.store.scores("training"), self.config.target_loss)
+        trained = study_convergence(run.store.scores(TRAINING), self.config.target_loss)
         run.store.replace_scores(CONVERGENCE, trained)
         tuned = study_tuning_convergence(run.store.scores(LEARNING_CURVE), self.config.target_score)
         run.store.replace_scores(TUNING_CONVERGENCE, tuned)
@@ -179,23 +193,22 @@ class PreparedLayerWeightsStudy(Prepared):
         """Every fine-tuning of the study; those whose decisions are attributed first."""
         tasks = study.tasks(self.config.seed)
         for models, frozen in ((free, ()), (held, (".scalars",))):
-            for label, model in models:
+            for model in models:
                 used = replace(ours, frozen=frozen)
                 yield from (
-                    StudyTuning(label, model, task, used, task.name == study.ATTRIBUTED) for task in tasks
+                    StudyTuning(model, task, used, task.name == study.ATTRIBUTED) for task in tasks
                 )  # fmt: skip
                 used = replace(self._glue_settings(), frozen=frozen)
-                yield from (StudyTuning(label, model, task, used) for task in self.glue)
+                yield from (StudyTuning(model, task, used) for task in self.glue)
 
     def _relative_step_time(self, run: Run, reporter: Reporter) -> float:
         """How much longer a step with layer weights takes than the backbone's; timed once, as it decides the steps."""
-        stored = run.store.scores(study.MEASURE, metric="ratio")
+        stored = run.store.scores(STUDY, metric="ratio")
         if not stored:
             reporter.log("timing a step of every arm, round by round")
             stored = study.cost_rows(_timed(self.pretrainings))
-            run.store.replace_scores(study.MEASURE, stored)
-        wanted = (f"{study.TIMED} - {study.BACKBONE}", "training step")
-        return next(row.value for row in stored if (row.subject, row.task) == wanted)
+            run.store.replace_scores(STUDY, stored)
+        return Rows(stored).where(arm=LAYER_WEIGHTS, task="training step")[0].value
 
 
 def _timed(pretrainings: Pretrainings) -> dict[str, Overhead]:
@@ -207,7 +220,7 @@ def _timed(pretrainings: Pretrainings) -> dict[str, Overhead]:
     return overhead(models, {name: tensor.to(device) for name, tensor in batch.items()})
 
 
-Models = list[tuple[str, Path | str]]
+Models = list[FineTunedModel]
 
 
 def _models_to_tune(pretrainings: Pretrainings, run: Path) -> tuple[Models, Models]:
@@ -216,11 +229,11 @@ def _models_to_tune(pretrainings: Pretrainings, run: Path) -> tuple[Models, Mode
     free: Models = []
     held: Models = []
     for number in range(pretrainings.seeds):
-        models = {arm: run / arm / f"seed-{number}" / "model" for arm in (*arms, study.SECONDS)}
-        free += [(f"{arm}/{number}", model) for arm, model in models.items() if arm != study.FROZEN]
-        free.append((f"{study.REWIRED}/{number}", _rewired(models[study.BACKBONE], run, number)))
-        held.append((f"{study.KEPT}/{number}", models[study.TIMED]))
-        held.append((f"{study.FROZEN}/{number}", models[study.FROZEN]))
+        models = {arm: run / arm / f"seed-{number}" / "model" for arm in (*arms, study.AT_EQUAL_SECONDS)}
+        free += [FineTunedModel(arm, number, model) for arm, model in models.items() if arm != study.FROZEN]
+        free.append(FineTunedModel(study.REWIRED, number, _rewired(models[BACKBONE], run, number)))
+        held.append(FineTunedModel(study.KEPT, number, models[LAYER_WEIGHTS]))
+        held.append(FineTunedModel(study.FROZEN, number, models[study.FROZEN]))
     return free, held
 
 
@@ -231,7 +244,7 @@ def _glue_tasks(config: LayerWeightsStudy, folder: Path) -> tuple[Task, ...]:
 
 def _rewired(model: Path, run: Path, seed: int) -> Path:
     """The folder of a copy of `model` with layer weights that change nothing yet."""
-    folder = run / REWIRED / f"{study.BACKBONE}-{seed}"
+    folder = run / REWIRED / f"{BACKBONE}-{seed}"
     if not (folder / "tokenizer.json").is_file():
         rewired(ElcForMaskedLM.from_pretrained(model)).save_pretrained(folder)
         load_tokenizer(model).save_pretrained(folder)

@@ -4,10 +4,12 @@ The backbone and `elc` are trained by one recipe, for as many steps, on shares o
 holds the smaller ones, all are read with one vocabulary (that of the whole text, or nats per token would not compare),
 and what is held out is the same for all. A smaller share is read more often.
 
-    data_share  ARM        share 0.125  nll, pairs    the mean over seeds, with Student's interval
-    data_share  elc - ltg  share 0.125  nll, pairs    the difference, paired by seed; p corrected over the shares (Holm)
-    data_share  elc - ltg  all          nll, pairs    what one halving of the text adds to the difference: a line over
-                                                      log2 of the share through each seed, Student's over the slopes
+    value         of each arm, its `amount` the share: the mean over seeds, with Student's interval
+    difference    of an arm against the other on a share, paired by seed; p corrected over the shares (Holm)
+    by_halving    what one halving of the text adds to the difference: a line over log2 of the share through each seed,
+                  Student's over the slopes
+
+are rows of measure `data_share`, their task the held-out loss or the minimal pairs.
 """
 
 from __future__ import annotations
@@ -22,16 +24,16 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.segments import PretrainingText, digest_of
-from layerwise.experiments.layer_weights_study.arms import BACKBONE, TIMED, by_arm, share_arm, share_of
-from layerwise.measure.stats.seeds import over_seeds, seed_difference
+from layerwise.experiments.layer_weights_study.arms import by_arm, share_arm, share_of
+from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ALL, BACKBONE, DATA_SHARE, LAYER_WEIGHTS, MASKED_LM, PAIRS
 from layerwise.train.pretrain.recipe import PretrainingRecipe
 
-DATA_SHARE = "data_share"
-ARMS = (BACKBONE, TIMED)
-METRICS = {"nll": ("masked_lm", "test", "nll"), "pairs": ("pairs", "all", "accuracy")}
-"""What is compared: measure, task and metric of the models' rows."""
+ARMS = (BACKBONE, LAYER_WEIGHTS)
+METRICS = {MASKED_LM: "nll", PAIRS: "accuracy"}
+"""What is compared: measure and metric of the models' rows over all of the text, or of the pairs."""
 
 Values = Mapping[str, Mapping[int, float]]
 
@@ -80,38 +82,40 @@ def share_rows(rows: Iterable[Score]) -> list[Score]:
     """The rows of the shares, of the rows of the models; none where no share of the text was trained on."""
     rows = list(rows)
     results: list[Score] = []
-    for metric, wanted in METRICS.items():
-        values = by_arm(row for row in rows if (row.measure, row.task, row.metric) == wanted)
+    for task, metric in METRICS.items():
+        values = by_arm(row for row in rows if (row.measure, row.task, row.metric) == (task, ALL, metric))
         shares = sorted({of[1] for arm in values if (of := share_of(arm)) is not None})
         if shares:
-            results += _of_metric(metric, values, [*shares, *([1.0] if set(ARMS) <= set(values) else [])])
+            results += _of_task(task, values, [*shares, *([1.0] if set(ARMS) <= set(values) else [])])
     return results
 
 
-def _of_metric(metric: str, values: Values, shares: Sequence[float]) -> Iterator[Score]:
+def _of_task(task: str, values: Values, shares: Sequence[float]) -> Iterator[Score]:
     for arm in ARMS:
         for share in shares:
             of = list(values.get(share_arm(arm, share), {}).values())
             if of:
                 low, high = over_seeds(of)
-                yield Score(DATA_SHARE, arm, f"share {share:g}", metric, float(np.mean(of)), low, high)
+                yield Score.of(DATA_SHARE, "value", float(np.mean(of)), low, high, task=task, arm=arm, amount=share)
     backbone, timed = ({share: values.get(share_arm(arm, share), {}) for share in shares} for arm in ARMS)
     both = [share for share in shares if set(backbone[share]) & set(timed[share])]
     gaps = {share: seed_difference(timed[share], backbone[share]) for share in both}
     adjusted = holm_by_key({share: gap.p for share, gap in gaps.items()})
-    subject = f"{TIMED} - {BACKBONE}"
     for share, gap in gaps.items():
-        yield Score(
-            DATA_SHARE, subject, f"share {share:g}", metric, gap.value, gap.low, gap.high, gap.p, adjusted.get(share),
-            gap.mde,
-        )  # fmt: skip
+        yield replace(_difference_row("difference", task, gap), p_adjusted=adjusted.get(share), amount=share)
     if len(both) > 1:
-        yield from _by_halving(metric, subject, backbone, timed, both)
+        yield from _by_halving(task, backbone, timed, both)
+
+
+def _difference_row(metric: str, task: str, gap: SeedDifference) -> Score:
+    bounds = (gap.low, gap.high, gap.p)
+    return Score.of(
+        DATA_SHARE, metric, gap.value, *bounds, mde=gap.mde, task=task, arm=LAYER_WEIGHTS, against=BACKBONE
+    )  # fmt: skip
 
 
 def _by_halving(
-    metric: str,
-    subject: str,
+    task: str,
     backbone: Mapping[float, Mapping[int, float]],
     timed: Mapping[float, Mapping[int, float]],
     shares: Sequence[float],
@@ -125,6 +129,4 @@ def _by_halving(
     gaps = np.array([[timed[share][seed] - backbone[share][seed] for share in shares] for seed in seeds])
     slopes = gaps @ centred / np.square(centred).sum()
     slope = seed_difference(dict(enumerate(slopes.tolist())), dict.fromkeys(range(len(slopes)), 0.0))
-    yield Score(
-        DATA_SHARE, subject, "all", metric, slope.value, slope.low, slope.high, slope.p, slope.p, slope.mde
-    )  # fmt: skip
+    yield replace(_difference_row("by_halving", task, slope), p_adjusted=slope.p)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from layerwise.data.suites.classification import Task
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
-from layerwise.experiments.finetuned_tasks import PREDICTIONS, fine_tuned, kept_file
+from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, fine_tuned, kept_file
 from layerwise.experiments.layer_weights_study.attribution import attribution_rows, is_attributed
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
@@ -27,8 +27,7 @@ PART = "fine-tuning"
 class StudyTuning:
     """One model that is taught one task; where it is `attributed`, what its decisions come from is kept too."""
 
-    label: str
-    model: Path | str
+    model: FineTunedModel
     task: Task
     settings: FineTuningConfig
     attributed: bool = False
@@ -36,7 +35,8 @@ class StudyTuning:
     def plain(self, folder: Path) -> Plain:
         """As plain values; the task by its name, since workers have the tasks."""
         return {
-            "part": PART, "label": self.label, "model": str(Path(self.model).absolute()),
+            "part": PART, "arm": self.model.arm, "seed": self.model.seed,
+            "model": str(Path(self.model.location).absolute()),
             "task": (self.task.measure, self.task.name), "settings": asdict(self.settings),
             "attributed": self.attributed, "folder": str(folder.absolute()),
         }  # fmt: skip
@@ -45,15 +45,16 @@ class StudyTuning:
     def of(cls, piece: Plain, tasks: Sequence[Task]) -> StudyTuning:
         """What `plain` describes."""
         task = next(task for task in tasks if (task.measure, task.name) == tuple(piece["task"]))
-        return cls(piece["label"], piece["model"], task, FineTuningConfig(**piece["settings"]), piece["attributed"])
+        model = FineTunedModel(piece["arm"], piece["seed"], piece["model"])
+        return cls(model, task, FineTuningConfig(**piece["settings"]), piece["attributed"])
 
     def is_kept(self, folder: Path, device: str) -> bool:
         """Whether the run in `folder` has what was answered."""
         if self.attributed:
-            return is_attributed(self.model, self.task, self.settings, folder, self.label, device)
+            return is_attributed(self.model, self.task, self.settings, folder, device)
         used = self.task.limited(self.settings.training_limit, self.settings.test_limit)
         how = in_words(resolve_device(device), "float32")
-        return kept_file(folder / PREDICTIONS, self.model, used, self.settings, 0, self.label, how, None).is_file()
+        return kept_file(folder / PREDICTIONS, self.model, used, self.settings, 0, how).is_file()
 
     def carry_out(self, folder: Path, device: str, reporter: Reporter) -> None:
         """Teach the task, and keep in `folder` what was answered."""
@@ -62,13 +63,9 @@ class StudyTuning:
             reporter.progress(label, step / steps)
 
         if self.attributed:
-            models = [(self.label, self.model)]
-            attribution_rows(models, self.task, self.settings, folder, progress=progress, device=device)
+            attribution_rows([self.model], self.task, self.settings, folder, progress=progress, device=device)
             return
-        fine_tuned(
-            self.model, self.task, self.settings, 0, label=self.label, keep=folder / PREDICTIONS, progress=progress,
-            device=device,
-        )  # fmt: skip
+        fine_tuned(self.model, self.task, self.settings, 0, keep=folder / PREDICTIONS, progress=progress, device=device)
 
 
 def tune_elsewhere(
@@ -83,7 +80,7 @@ def tune_elsewhere(
     due = [each for each in tunings if not each.is_kept(folder, device)]
     pieces = [each.plain(folder) for each in due]
     for number in carried_out(spread, pieces, _nowhere_else, reporter, "fine-tunings"):
-        refuse_unseen(f"the fine-tuning of {due[number].label}", spread, due[number].is_kept(folder, device))
+        refuse_unseen(f"the fine-tuning of {due[number].model.label}", spread, due[number].is_kept(folder, device))
 
 
 def _nowhere_else(piece: Plain, reporter: Reporter) -> None:

@@ -23,20 +23,16 @@ class Merging(DeviceOptions, DataOptions, Experiment):
     One merged model of your own is written by layerwise save MODELS --plan "a:0-5 b:6-11" --output FOLDER.
     """
 
-    VERB: ClassVar = "merge"
+    VERB: ClassVar = "robustness merge"
     EXAMPLES: ClassVar = ("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER")
-    PRESETS: ClassVar = {"paper": {"draws": 100, "select_on": "reported"}}
 
     models: tuple[str, ...] = option(
-        help="Runs of `layerwise train robust`, folders, hub ids.",
-        metavar="RUN_OR_MODEL",
-        positional=True,
-        repeated=True,
-        is_location=True,
-    )
-    draws: int = option(100, "Merged models of each kind.", metavar="N", least=1, most=100_000)
-    arm: str | None = option(None, "Merge only the models of this arm.", metavar="NAME")
-    dtype: Dtype = option("auto", "Data type; stored is the checkpoint's, and auto too, but float32 on a CPU.")
+        help="Runs of `layerwise train robust`, folders, hub ids.", metavar="RUN_OR_MODEL", positional=True,
+        repeated=True, is_location=True,
+    )  # fmt: skip
+    draws: int = option(100, metavar="N", least=1, most=100_000)
+    arm: str | None = option(None, metavar="NAME", rare=True)
+    dtype: Dtype = option("auto", rare=True)
 
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedMerging:
         """Group the models by arm, check that they have one base, and read the data."""

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.training import changed
 
@@ -16,16 +14,17 @@ from layerwise.experiments.options.training import changed
 class FineTuningOptions:
     """How models are fine-tuned on tasks; what is left out keeps its usual value."""
 
-    tasks: tuple[str, ...] = option((), "Fine-tuned tasks; all of their suite by default.", metavar="NAMES")
-    seeds: int = option(3, "Fine-tunings of each model on a task.", metavar="N", least=1, most=1_000)
-    train: Literal["all", "head"] = option("all", "Weights that learn: all, or the new head alone.")
-    learning_rate: float | None = option(None, "Peak learning rate; 5e-5 by default.", metavar="X")
-    batch_size: int | None = option(None, "Examples in a step; 32 by default.", metavar="N", least=1)
-    epochs: int | None = option(None, "Epochs at most; 10 by default.", metavar="N", least=1)
+    tasks: tuple[str, ...] = option((), metavar="NAMES")
+    seeds: int = option(3, metavar="N", least=1, most=1_000)
+    train: Literal["all", "head"] = option("all", "Weights that learn: all, or the new head alone.", rare=True)
+    learning_rate: float | None = option(None, metavar="X", above=0)
+    batch_size: int | None = option(None, metavar="N", least=1, rare=True)
+    epochs: int | None = option(None, metavar="N", least=1)
     patience: int | None = option(
-        None, "Epochs without a better selection score that end the training; 3 by default.", metavar="N", least=1
-    )
-    max_length: int | None = option(None, "Tokens of an example; 128 by default.", metavar="N", least=2)
+        None, "Epochs without a better selection score that end the training; 3 by default.", metavar="N", least=1,
+        setting=True,
+    )  # fmt: skip
+    max_length: int | None = option(None, metavar="N", least=2, rare=True)
 
     def changes(self) -> dict[str, Any]:
         """The settings of a fine-tuning that these options replace, by the names of `FineTuningConfig`."""
@@ -41,46 +40,36 @@ class GlueOptions:
     """Tasks of GLUE that every model of a training is fine-tuned on, beside the options of the training itself."""
 
     glue: Path | None = option(None, "Folder of GLUE's files; every arm is fine-tuned on its tasks.", metavar="FOLDER")
-    glue_tasks: tuple[str, ...] = option((), "Tasks of --glue; all that it holds by default.", metavar="NAMES")
-    glue_learning_rate: float | None = option(None, "Peak learning rate on GLUE; 5e-5 by default.", metavar="X")
-    glue_batch_size: int | None = option(None, "Examples in a step on GLUE; 32 by default.", metavar="N", least=1)
-    glue_epochs: int | None = option(None, "Epochs on GLUE at most; 10 by default.", metavar="N", least=1)
-    glue_patience: int | None = option(
-        None, "Epochs on GLUE without a better selection score; 3 by default.", metavar="N", least=1
+    glue_tasks: tuple[str, ...] = option(
+        (), "Tasks of --glue; all that it holds by default.", metavar="NAMES", needs="glue", setting=True
     )
-    glue_max_length: int | None = option(None, "Tokens of an example of GLUE; 128 by default.", metavar="N", least=2)
+    glue_learning_rate: float | None = option(
+        None, "Peak learning rate on GLUE; 5e-5 by default.", metavar="X", needs="glue", setting=True, above=0
+    )
+    glue_batch_size: int | None = option(
+        None, "Examples in a step on GLUE; 32 by default.", metavar="N", least=1, needs="glue", setting=True
+    )
+    glue_epochs: int | None = option(
+        None, "Epochs on GLUE at most; 10 by default.", metavar="N", least=1, needs="glue", setting=True
+    )
+    glue_patience: int | None = option(
+        None, "Epochs on GLUE without a better selection score; 3 by default.", metavar="N", least=1, needs="glue",
+        setting=True,
+    )  # fmt: skip
+    glue_max_length: int | None = option(
+        None, "Tokens of an example of GLUE; 128 by default.", metavar="N", least=2, needs="glue", setting=True
+    )
     glue_limit: int | None = option(
-        None, "Training and test examples of a task of GLUE, at most.", metavar="N", least=1
+        None, "Training and test examples of a task of GLUE, at most.", metavar="N", least=1, needs="glue", setting=True
     )
     tuning_evals: int = option(
         10, "Points of the learning curve of every fine-tuning, beside the ends of its epochs.", metavar="N",
-        least=0, most=1_000,
+        least=0, most=1_000, setting=True,
     )  # fmt: skip
     target_score: float | None = option(
         None, "Selection score to which steps and seconds of fine-tuning are counted; by default the last that every "
-        "fine-tuning of the backbone reaches.", metavar="X", least=-1, most=1,
+        "fine-tuning of the backbone reaches.", metavar="X", least=-1, most=1, setting=True,
     )  # fmt: skip
-
-    READ_BY_GLUE: ClassVar = Reads(
-        (
-            "glue_tasks", "glue_learning_rate", "glue_batch_size", "glue_epochs", "glue_patience", "glue_max_length",
-            "glue_limit",
-        ),
-        lambda config: config.glue is not None, "tasks of GLUE read it, and there is no --glue FOLDER",
-    )  # fmt: skip
-
-    BABYLM: ClassVar = {
-        "glue_learning_rate": 5e-5, "glue_batch_size": 64, "glue_epochs": 10, "glue_patience": 10,
-        "glue_max_length": 128,
-    }  # fmt: skip
-    """BabyLM's own settings of fine-tuning (2023), for presets."""
-
-    def check_glue(self) -> None:
-        """Raise `TrainError` for a learning rate that is not above 0."""
-        if self.glue_learning_rate is not None and self.glue_learning_rate <= 0:
-            raise TrainError(
-                f"a learning rate of {self.glue_learning_rate:g} on GLUE was given; give one above 0 (5e-5 is usual)"
-            )
 
     def glue_changes(self) -> dict[str, Any]:
         """The settings of a fine-tuning on GLUE that these options replace, by the names of `FineTuningConfig`."""

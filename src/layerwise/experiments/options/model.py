@@ -22,18 +22,18 @@ DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 class DeviceOptions:
     """Where a model is computed."""
 
-    device: Device = option("auto", "Device that computes.")
+    device: Device = option("auto", "Device that computes.", rare=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadingOptions(DeviceOptions):
     """How a model is opened, whichever option names it."""
 
-    tokenizer: str | None = option(
-        None, "Tokenizer to use when the model folder has none.", metavar="PATH", is_location=True
+    tokenizer: str | None = option(None, metavar="PATH", is_location=True, rare=True)
+    layers: str | None = option(
+        None, "Module path of the list of blocks, where it is not found.", metavar="PATH", rare=True
     )
-    layers: str | None = option(None, "Module path of the list of blocks, where it is not found.", metavar="PATH")
-    revision: str | None = option(None, "Branch, tag or commit of a hub model.", metavar="NAME")
+    revision: str | None = option(None, "Branch, tag or commit of a hub model.", metavar="NAME", rare=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,8 @@ class ModelOptions(LoadingOptions):
     """A pretrained model, by name."""
 
     model: str = option(help="Hub id, folder, or demo.", metavar="MODEL", positional=True, is_location=True)
-    dtype: Dtype = option("auto", "Data type; stored is the checkpoint's, and auto too, but float32 on a CPU.")
-    trust_remote_code: bool = option(False, "Run code that comes with the model.")
+    dtype: Dtype = option("auto", rare=True)
+    trust_remote_code: bool = option(False, rare=True)
 
     def open_model(self, reporter: Reporter) -> Stack:
         """The model as these options say. transformers stays quiet. Raises `ModelError` where it cannot be opened."""
@@ -63,12 +63,13 @@ class MemoryOptions:
     """Where the weights of a pretrained model are that may be larger than a device, or than memory."""
 
     resident_layers: int | None = option(
-        None, "Layers in memory at most; each is read from the disk when it is needed.", metavar="N", least=1
+        None, "Layers in memory at most; each is read from the disk when it is needed.", metavar="N", least=1, rare=True
     )
 
     device_map: DeviceMap | None = option(
-        None, "Spread the model over devices, CPU and disk, as accelerate does; by default one device has it."
-    )
+        None, "Spread the model over devices, CPU and disk, as accelerate does; by default one device has it.",
+        rare=True,
+    )  # fmt: skip
 
     def _further(self) -> dict[str, Any]:
         return {"resident_layers": self.resident_layers, "device_map": self.device_map}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.experiments.chosen_plan import given_plan
-from layerwise.experiments.experiment import Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.number_ranges import whole_numbers, whole_range
 from layerwise.plan import FAMILIES, Member, Plan, families, family
@@ -24,27 +23,20 @@ def families_option(default: tuple[str, ...] = ()) -> Any:
 class PlanOptions:
     """Which plans a model runs beside the trained order."""
 
-    READ_BY_PLANS: ClassVar[tuple[Reads, ...]] = (
-        Reads(
-            ("loops",),
-            lambda config: "looped" in config.families or bool(config.window),
-            "the family looped and --window read it, and neither is there",
-        ),
-        Reads(("times",), lambda config: "repeat_blocks" in config.families, "the family repeat_blocks reads it"),
-    )
-
     families: tuple[str, ...] = families_option()
-    plan: tuple[str, ...] = option(
-        (), "A plan of your own; repeat for more.", metavar="PLAN", repeated=True, empty=True
-    )
+    plan: tuple[str, ...] = option((), metavar="PLAN", repeated=True, empty=True)
     window: tuple[str, ...] = option(
-        (), "Layers for every strategy of the painters, such as 4-8; repeat for more.", metavar="A-B", repeated=True
-    )
+        (), "Layers for every strategy of the painters, such as 4-8; repeat for more.", metavar="A-B", repeated=True,
+        rare=True,
+    )  # fmt: skip
     loops: str | None = option(
         None, "Loop counts of looped and --window, such as 1-28 or 1,2,4; by default up to the depth, and 3.",
-        metavar="NUMBERS",
+        metavar="NUMBERS", rare=True, needs=("families=looped", "window"),
     )  # fmt: skip
-    times: str = option(str(TWICE), "How often repeat_blocks runs a block, such as 2,3.", metavar="NUMBERS")
+    times: str = option(
+        str(TWICE), "How often repeat_blocks runs a block, such as 2,3.", metavar="NUMBERS", rare=True,
+        needs="families=repeat_blocks",
+    )  # fmt: skip
 
     def check_plans(self) -> None:
         """Raise `PlanError` for a family that is unknown and a plan that cannot be read.

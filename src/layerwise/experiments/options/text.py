@@ -20,12 +20,10 @@ BATCH_TOKENS = 4096
 class TextOptions:
     """The text that a model is scored on."""
 
-    text: Path | None = option(None, "Text file, a folder of them, or hf:DATASET; demo has its own.", metavar="PATH")
+    text: Path | None = option(None, metavar="PATH")
     tokens: int | None = option(None, "Score at most N tokens, spread over the documents.", metavar="N", least=1)
-    max_length: int | None = option(None, "Longest window in tokens; 512 by default.", metavar="N", least=2)
-    batch_tokens: int | None = option(
-        None, "Tokens in a batch; 4,096 by default, in a sweep what the memory holds.", metavar="N", least=1
-    )
+    max_length: int | None = option(None, metavar="N", least=2, rare=True)
+    batch_tokens: int | None = option(None, metavar="N", least=1, rare=True)
 
     def corpus(self, model: str) -> Corpus:
         """The text: the one that was named, or the demo's own. Raises `DataError` for a model that has none."""

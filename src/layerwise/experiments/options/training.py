@@ -14,34 +14,38 @@ from layerwise.train.precision import Precision, default_precision, recorded_pre
 
 def seeds_option(default: int) -> Any:
     """The option `--seeds`, whose default depends on the verb."""
-    return option(default, "Trainings of each kind, with the seeds 0, 1, ...", metavar="N", least=1, most=1_000)
+    return option(default, metavar="N", least=1, most=1_000)
 
 
 def steps_option() -> Any:
     """The option `--steps`, which not every training has."""
-    return option(None, "Optimizer steps of each training.", metavar="N", least=1)
+    return option(None, metavar="N", least=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizationOptions:
     """How a model is optimized. What is left out keeps the recipe's value."""
 
-    batch_size: int | None = option(None, "Examples in a step.", metavar="N", least=1)
-    gradient_accumulation: int | None = option(None, "Forward passes in a step.", metavar="N", least=1)
+    batch_size: int | None = option(None, metavar="N", least=1)
+    gradient_accumulation: int | None = option(None, "Forward passes in a step.", metavar="N", least=1, setting=True)
     precision: Literal["float32", "bfloat16", "float16"] | None = option(
-        None, "Data type of the forward pass; by default bfloat16 on an accelerator that has it, else float32."
+        None, "Data type of the forward pass; by default bfloat16 on an accelerator that has it, else float32.",
+        rare=True,
+    )  # fmt: skip
+    compile: bool = option(
+        False, "Compile the blocks with torch.compile: one graph of each kind, for every order.", setting=True
     )
-    compile: bool = option(False, "Compile the blocks with torch.compile: one graph of each kind, for every order.")
-    evals: int | None = option(None, "Evaluations on the validation split.", metavar="N", least=1)
+    evals: int | None = option(None, "Evaluations on the validation split.", metavar="N", least=1, setting=True)
     track: tuple[str, ...] = option(
-        (), "Trackers that follow the trainings: tensorboard, trackio, wandb, ...", metavar="NAMES"
+        (), "Trackers that follow the trainings: tensorboard, trackio, wandb, ...", metavar="NAMES", rare=True
     )
     checkpoint_minutes: float | None = option(
-        None, "Minutes between checkpoints, beside those of the evaluations.", metavar="X"
+        None, "Minutes between checkpoints, beside those of the evaluations.", metavar="X", setting=True
     )
     set: tuple[str, ...] = option(
-        (), "Any of transformers' TrainingArguments; repeat for more.", metavar="NAME=VALUE", repeated=True
-    )
+        (), "Any of transformers' TrainingArguments; repeat for more.",
+        metavar="NAME=VALUE", repeated=True,
+    )  # fmt: skip
 
     def trainer_arguments(self, device: str) -> dict[str, Any]:
         """The arguments of `--track`, `--checkpoint-minutes` and `--set` by name; values that are JSON are read as it.
@@ -95,7 +99,7 @@ class OptimizationOptions:
 class TrainingOptions(OptimizationOptions):
     """How a model is optimized, at one learning rate."""
 
-    learning_rate: float | None = option(None, "Peak learning rate.", metavar="X")
+    learning_rate: float | None = option(None, metavar="X")
 
     def changes(self) -> dict[str, Any]:
         """The settings of a recipe that these options replace, by the names of its fields."""

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import DeviceOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
 from layerwise.experiments.reporter import Reporter
 
@@ -29,12 +28,8 @@ VARIANTS = (BACKBONE, "elc")
 class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, ClusterOptions, Experiment):
     """What every experiment has that pretrains masked language models of several variants and seeds on one text."""
 
-    size: Literal["tiny", "small", "base"] = option(
-        "tiny", "Size of the models; small and base are the published ones."
-    )
-    tokenizer: str | None = option(
-        None, "Tokenizer to use; by default one is learned from the text.", metavar="PATH", is_location=True
-    )
+    size: Literal["tiny", "small", "base"] = option("tiny")
+    tokenizer: str | None = option(None, metavar="PATH", is_location=True, rare=True)
     seeds: int = seeds_option(1)
     steps: int | None = steps_option()
 
@@ -62,25 +57,26 @@ class ElcPretraining(PublishingOptions, PretrainingExperiment):
             lambda config: any(name != BACKBONE for name in config.variants),
             "layer weights read it, and ltg has none",
         ),
-        PublishingOptions.READ_BY_PUSH,
-        ClusterOptions.READ_BY_CLUSTER,
     )
 
     ALTERNATIVES: ClassVar = (Alternatives(("epochs", "steps", "seconds"), "say how long to train"),)
-    PRESETS: ClassVar = {"paper": {"size": "small"}, "strict": {"size": "base"}}
 
     variants: tuple[str, ...] = option(VARIANTS, "Ways to connect the layers.", metavar="NAMES")
     initialisation: str | None = option(
-        None, "How layer weights begin: biased, zero, identity, or the scalar of the previous layer.", metavar="NAME"
-    )
+        None, "How layer weights begin: biased, zero, identity, or the scalar of the previous layer.", metavar="NAME",
+        rare=True,
+    )  # fmt: skip
     vocabulary: int | None = option(
-        None, "Tokens of the tokenizer that is learned; not with --tokenizer.", metavar="N", least=1, most=2**20
-    )
-    epochs: float | None = option(None, "How often the text is read, in place of --steps.", metavar="X")
+        None, "Tokens of the tokenizer that is learned; not with --tokenizer.", metavar="N", least=1, most=2**20,
+        setting=True,
+    )  # fmt: skip
+    epochs: float | None = option(None, metavar="X")
     seconds: float | None = option(
-        None, "Seconds of each training, in place of --steps; steps are timed first.", metavar="X"
+        None, "Seconds of each training, in place of --steps; steps are timed first.", metavar="X", setting=True
     )
-    padding_free: bool = option(False, "Compute nothing but attention for padding, where segments are short.")
+    padding_free: bool = option(
+        False, "Compute nothing but attention for padding, where segments are short.", setting=True
+    )
 
     def check(self) -> None:
         """Raise `TrainError` for no variant, and for a vocabulary of a tokenizer that is given."""

@@ -10,11 +10,8 @@ from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
 from layerwise.experiments.pretraining.config import BACKBONE
 from layerwise.experiments.pretraining.rows import (
-    ALPHA,
-    HELD_OUT,
     LATENCY,
     MEMORY,
-    TRAINING,
     arm_means,
     pretrained_rows,
 )
@@ -25,15 +22,16 @@ from layerwise.experiments.training_runs import training_rows
 from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.mixture import CLAIMS, pattern
-from layerwise.measure.recovery.stability import STABILITY, stability_rows
+from layerwise.measure.recovery.stability import stability_rows
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.measure.weights.seed_agreement import SEED_AGREEMENT, seed_agreement_scores, weights_by_seed
-from layerwise.measure.weights.uniformity import UNIFORMITY, uniformity_rows
+from layerwise.measure.weights.seed_agreement import seed_agreement_scores, weights_by_seed
+from layerwise.measure.weights.uniformity import uniformity_rows
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.variants import find_variant
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import ALPHA, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 
 
@@ -45,16 +43,16 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
     models = finished_models(run.folder)
     rows = _held_out_rows(models, pretrainings, run, reporter, segments)
     rows += arm_means(rows)
-    records = {each.label: TrainingRecord.read(each.folder) for each in models}
-    rows += training_rows({label: record for label, record in records.items() if record is not None})
-    for measure in (HELD_OUT, ALPHA, TRAINING):
+    records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
+    rows += training_rows({model: record for model, record in records.items() if record is not None})
+    for measure in (MASKED_LM, ALPHA, TRAINING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     run.store.replace_scores(SEED_AGREEMENT, _seed_agreement(pretrainings, rows))
     run.store.replace_scores(UNIFORMITY, _uniformity(pretrainings, rows))
     run.store.replace_scores(STABILITY, stability_rows(rows, BACKBONE))
     patterns = _patterns(pretrainings, rows)
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), patterns, CLAIMS))
-    evaluated = [EvaluatedModel(each.label, partial(_open, each.folder, pretrainings)) for each in models]
+    evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=in_words(pretrainings.device, "auto"))
     evaluate_models(evaluated, [generated_pairs(pairs)], options, run, progress=reporter.progress)
 
@@ -63,17 +61,18 @@ def _held_out_rows(
     models: tuple[TrainedModel, ...], pretrainings: Pretrainings, run: Run, reporter: Reporter, segments: int
 ) -> list[Score]:
     """The rows of each model by itself: stored ones, and those of the models that have none."""
-    stored = [row for measure in (HELD_OUT, ALPHA) for row in run.store.scores(measure)]
+    stored = [row for measure in (MASKED_LM, ALPHA) for row in run.store.scores(measure)]
     stored += [row for row in run.store.scores(TRAINING) if row.metric in (LATENCY, *MEMORY)]
-    known = {row.subject for row in stored}
-    rows = [row for row in stored if "/" in row.subject]
+    rows = [row for row in stored if row.seed is not None]
+    known = {(row.arm, row.seed) for row in rows}
     recipe = pretrainings.recipes[0]  # all recipes read and mask alike
     for number, each in enumerate(models):
-        if each.label not in known:
+        if (each.arm, each.seed) not in known:
             reporter.progress(f"{each.label}  held-out text", number / len(models))
             rows += pretrained_rows(
-                each.label, each.folder, pretrainings.text.test, recipe, limit=segments, device=pretrainings.device
-            )
+                each.arm, each.seed, each.folder, pretrainings.text.test, recipe, limit=segments,
+                device=pretrainings.device,
+            )  # fmt: skip
     return rows
 
 

@@ -2,7 +2,7 @@
 
 masked_lm    nll: nats per masked token on documents that no model has seen, always under the same masks; the
              interval of one model is over documents, that of an arm over its seeds
-alpha        what each reader (a layer, or `out`, the output) takes of each source: 0 is the embedding, n + 1 layer n
+alpha        the weight of every edge: what each reader, `layer`, takes of each source, `other`
 training     latency_seconds: one text of 128 tokens through the model, the median of several passes
 training     weight_bytes, state_bytes, activation_bytes: what is alive at inference (`MEMORY`), counted over a pass of
              the encoder over 8 texts of 128 tokens in float32; allocated_bytes: an accelerator's own peak of it
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -26,17 +27,19 @@ from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.measure.cost.inference_memory import inference_memory
+from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.models import ElcForMaskedLM
+from layerwise.plan import Edge
 from layerwise.results.rows import Score
 from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import ALPHA, MASKED_LM, TRAINING
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
 from layerwise.train.pretrain.recipe import PretrainingRecipe
 
-HELD_OUT, ALPHA, TRAINING, OUTPUT = "masked_lm", "alpha", "training", "out"
 LATENCY = "latency_seconds"
 MEMORY = ("weight_bytes", "state_bytes", "activation_bytes", "allocated_bytes")
 """Bytes at inference (`layerwise.measure.cost.inference_memory`)."""
@@ -48,7 +51,8 @@ _TEXTS = 8
 
 
 def pretrained_rows(
-    subject: str,
+    arm: str,
+    seed: int,
     folder: Path,
     test: Encoded,
     recipe: PretrainingRecipe,
@@ -56,21 +60,22 @@ def pretrained_rows(
     limit: int | None = None,
     device: str = "cpu",
 ) -> list[Score]:
-    """Every row of the model in `folder` that `recipe` has made, on `test` in its short segments (at most `limit`)."""
+    """Every row of the model in `folder`, that of a seed of an arm, on `test` in the short segments of `recipe`, of
+    which at most `limit` are taken."""
     model = ElcForMaskedLM.from_pretrained(folder).to(device)
     tokenizer = load_tokenizer(folder)
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
     examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
     with evaluating(model), torch.inference_mode():
-        results = [masked_loss(model, subject, examples, Padding(int(tokenizer.pad_token_id)))]
+        loss = masked_loss(model, examples, Padding(int(tokenizer.pad_token_id)))
         seconds = _latency(model)
-        memory = _memory(model, subject)
+        memory = _memory(model)
         alpha = model.layer_weights()
-    rows = [] if alpha is None else alpha_rows(subject, alpha.float().cpu(), model.config.num_hidden_layers)
-    return [*results, *rows, Score(TRAINING, subject, "all", LATENCY, seconds), *memory]
+    rows = [] if alpha is None else alpha_rows(alpha.float().cpu(), model.config.num_hidden_layers)
+    return [replace(row, arm=arm, seed=seed) for row in (loss, *rows, Score.of(TRAINING, LATENCY, seconds), *memory)]
 
 
-def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, collate: Padding) -> Score:
+def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Padding) -> Score:
     """The nats per masked token; their interval is over documents, and there is none for a single document.
 
     `documents` and `tokens` count those that were scored.
@@ -93,15 +98,13 @@ def masked_loss(model: ElcForMaskedLM, subject: str, examples: FixedMasks, colla
     if seen.sum() >= FEWEST_UNITS:
         interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
-    return Score(
-        HELD_OUT, subject, "test", "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum())
-    )
+    return Score.of(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
 
 
-def alpha_rows(subject: str, alpha: torch.Tensor, layers: int) -> list[Score]:
+def alpha_rows(alpha: torch.Tensor, layers: int) -> list[Score]:
     """The weights that readers can have, of `alpha` (readers, layers + 1): reader n reads the sources 0 to n."""
     return [
-        Score(ALPHA, subject, str(reader) if reader < layers else OUTPUT, str(source), float(alpha[reader, source]))
+        Score.of(ALPHA, "weight", float(alpha[reader, source]), **edge_columns(Edge(reader, source), layers))
         for reader in range(len(alpha))
         for source in range(min(reader, layers) + 1)
     ]
@@ -111,25 +114,24 @@ def arm_means(rows: Sequence[Score]) -> list[Score]:
     """Held-out losses of arms: means over their seeds, with Student's interval; that of the one model for one seed."""
     arms: dict[str, list[Score]] = {}
     for row in rows:
-        if row.measure == HELD_OUT and "/" in row.subject:
-            arms.setdefault(row.subject.rpartition("/")[0], []).append(row)
+        if row.measure == MASKED_LM and row.seed is not None:
+            arms.setdefault(str(row.arm), []).append(row)
     results = []
     for arm, own in arms.items():
         values = [row.value for row in own]
         low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
-        results.append(
-            Score(HELD_OUT, arm, "test", "nll", float(np.mean(values)), low, high, documents=own[0].documents)
-        )
+        mean = float(np.mean(values))
+        results.append(Score.of(MASKED_LM, "nll", mean, low, high, arm=arm, documents=own[0].documents))
     return results
 
 
-def _memory(model: ElcForMaskedLM, subject: str) -> list[Score]:
+def _memory(model: ElcForMaskedLM) -> list[Score]:
     device = device_of(model)
     ids = torch.arange(_LENGTH, device=device).repeat(_TEXTS, 1) % model.config.vocab_size
     memory = inference_memory(model, list(model.encoder.layers), lambda: model.encoder(input_ids=ids), device)
     counted = (memory.weights, memory.states, memory.activations, memory.allocated)
     return [
-        Score(TRAINING, subject, "all", metric, float(count))
+        Score.of(TRAINING, metric, float(count))
         for metric, count in zip(MEMORY, counted, strict=True)
         if count is not None
     ]

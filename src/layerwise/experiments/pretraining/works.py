@@ -79,7 +79,7 @@ def _held_out(pretrainings: Pretrainings, model: ElcForMaskedLM, models: int, mo
 
     def once() -> float:
         with evaluating(model), torch.inference_mode():
-            masked_loss(model, "trial/0", few, Padding(int(tokenizer.pad_token_id)))
+            masked_loss(model, few, Padding(int(tokenizer.pad_token_id)))
         return models * len(whole) / len(few)
 
     return Work("held-out text", repeated(once, f"x {len(few)} of {len(whole):,} segments"))

@@ -27,40 +27,43 @@ class Rehearsal(ModelOptions, DataOptions, Experiment):
     and they are compared. If interrupted, run the same command again to resume.
     """
 
-    VERB: ClassVar = "swarm rehearse"
+    VERB: ClassVar = "robustness rehearse"
     EXAMPLES: ClassVar = (
         "demo --nodes 8 --replicas 2 --kill half",
         "runs/demo-vit-1a2b3c4d --kill 0-100%",
-        "demo --ray local --kill half --draws 1 --requests 40",
+        "demo --ray local --kill half --draws 1",
     )
 
     model: str = option(
-        help="Run of `layerwise train robust`, hub id, folder, or demo.",
-        metavar="RUN_OR_MODEL",
-        positional=True,
+        help="Run of `layerwise train robust`, hub id, folder, or demo.", metavar="RUN_OR_MODEL", positional=True,
         is_location=True,
-    )
-    nodes: int = option(8, "Nodes that the layers lie on.", metavar="N", least=1, most=1_000)
-    replicas: int = option(
-        2, "Nodes that each layer lies on; one is rehearsed as well.", metavar="N", least=1, most=100
-    )
+    )  # fmt: skip
+    nodes: int = option(8, metavar="N", least=1, most=1_000)
+    replicas: int = option(2, metavar="N", least=1, most=100)
     kill: str = option(
         "half", "Nodes that die: half, a number, or shares from one to another (0-100%).", metavar="WHAT"
     )
-    requests: int = option(200, "Requests for every number of dead nodes, over all draws.", metavar="N", least=1)
-    draws: int = option(8, "Draws of the nodes that die, the same for every model.", metavar="N", least=1, most=10_000)
-    streams: int = option(8, "Requests at once.", metavar="N", least=1, most=1_000)
-    new_tokens: int = option(16, "Tokens of an answer, for models that write.", metavar="N", least=1, most=100_000)
-    on_loss: Literal["keep", "recompute"] = option("keep", "What a request does whose layer has no replica left.")
-    quorum: str = option("1", "Fewest layers, or most nats (0.5 nats), with which a request is answered.", metavar="N")
+    requests: int = option(
+        200, "Requests for every number of dead nodes, over all draws.", metavar="N", least=1, setting=True
+    )
+    draws: int = option(8, metavar="N", least=1, most=10_000)
+    streams: int = option(8, "Requests at once.", metavar="N", least=1, most=1_000, setting=True)
+    new_tokens: int = option(16, metavar="N", least=1, most=100_000, rare=True)
+    on_loss: Literal["keep", "recompute"] = option(
+        "keep", "What a request does whose layer has no replica left.", setting=True
+    )
+    quorum: str = option(
+        "1", "Fewest layers, or most nats (0.5 nats), with which a request is answered.", metavar="N", setting=True
+    )
     ray: str | None = option(
-        None, "Rehearse on a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].",
-        metavar="ADDRESS",
+        None, metavar="ADDRESS", rare=True,
     )  # fmt: skip
     hop_seconds: float | None = option(
-        None, "What a hop takes beside its layers; by default measured here.", metavar="X", least=0
+        None, "What a hop takes beside its layers; by default measured here.", metavar="X", least=0, setting=True
     )
-    layer_seconds: float | None = option(None, "What a layer takes; by default measured here.", metavar="X", least=0)
+    layer_seconds: float | None = option(
+        None, "What a layer takes; by default measured here.", metavar="X", least=0, setting=True
+    )
 
     def check(self) -> None:
         """Raise `OptionError` for numbers of nodes, and `SwarmError` for a quorum, that cannot be."""

@@ -19,7 +19,7 @@ from layerwise.data.model_location import location_of
 from layerwise.experiments.experiment import Inputs, Prepared
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.rehearsal.config import Rehearsal, levels
-from layerwise.experiments.rehearsal.rows import DRAW, MEASURE, Level, Values, rows
+from layerwise.experiments.rehearsal.rows import Level, Values, columns_of, rows
 from layerwise.experiments.rehearsal.trial import DeadNodes, Outcome, Stage, Times, answers, measured_times, passes
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.config import is_run
@@ -31,6 +31,7 @@ from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
 from layerwise.stack import Stack, weight_hash
 from layerwise.swarm.gathering import order_of
 from layerwise.swarm.rehearsal.bound import Load, slowest_token
@@ -43,6 +44,9 @@ PROMPT = 16
 
 WINDOWS = 24
 """Windows of text on which the cost of missing layers is measured."""
+
+DRAWN = ("task", "arm", "seed", "condition", "amount")
+"""The columns that tell one draw of one model from another."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +141,10 @@ class PreparedRehearsal(Prepared):
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Let every model meet every loss, and store the rows."""
-        if run.store.scores(MEASURE):
+        if run.store.scores(REHEARSAL):
             return
         drawn: dict[str, dict[Level, list[list[Values]]]] = defaultdict(dict)
-        stored = run.store.scores(DRAW)
+        stored = run.store.scores(REHEARSAL_DRAW)
         known = _by_draw(stored)
         total = len(self.models) * len(self.replicas) * len(self.levels) * self.config.draws
         done = 0
@@ -148,14 +152,15 @@ class PreparedRehearsal(Prepared):
             for model in self.models:
                 respond = None
                 for replicas, dead, draw in product(self.replicas, self.levels, range(self.config.draws)):
-                    name = f"{model.arm}/{model.seed}", f"{dead} dead, {replicas} replicas, draw {draw}"
+                    own = {"task": f"draw {draw}", "seed": model.seed, **columns_of(model.arm, replicas, dead)}
+                    name = tuple(own[column] for column in DRAWN)
                     if name not in known:
                         respond = respond or self._answered(model.open(), self.settings(model.location))
                         known[name] = respond(
                             DeadNodes.drawn(self.config.nodes, replicas, dead, f"{self.config.seed}/{draw}")
                         )
-                        stored += [Score(DRAW, *name, metric, value) for metric, value in known[name].items()]
-                        run.store.replace_scores(DRAW, stored)
+                        stored += [Score.of(REHEARSAL_DRAW, *each, **own) for each in known[name].items()]
+                        run.store.replace_scores(REHEARSAL_DRAW, stored)
                     cells = drawn[model.arm].setdefault((replicas, dead), [[] for _ in range(self.config.draws)])
                     cells[draw].append(known[name])
                     done += 1
@@ -164,8 +169,8 @@ class PreparedRehearsal(Prepared):
             arm: {level: [_mean(seeds) for seeds in cells] for level, cells in by_level.items()}
             for arm, by_level in drawn.items()
         }
-        run.store.replace_scores(MEASURE, [*rows(means, self.config.nodes), *self._nulls(means)])
-        run.store.replace_notes(MEASURE, tuple(self.describe())[2:])
+        run.store.replace_scores(REHEARSAL, [*rows(means, self.config.nodes), *self._nulls(means)])
+        run.store.replace_notes(REHEARSAL, tuple(self.describe())[2:])
 
     @contextmanager
     def _cluster(self) -> Iterator[None]:
@@ -182,7 +187,8 @@ class PreparedRehearsal(Prepared):
         counts = np.unique(self.labels, return_counts=True)[1] if self.labels else np.ones(1)
         if not self.writes:
             for arm in arms:
-                yield Score(MEASURE, arm, "all", "accuracy@commonest", float(counts.max() / counts.sum()))
+                share = float(counts.max() / counts.sum())
+                yield Score.of(REHEARSAL, "accuracy", share, arm=arm, against=COMMONEST)
 
     def _requests(self) -> tuple[list[Any], list[int]]:
         """What is asked in every draw: batches of all images, or prompts; and the labels of the images."""
@@ -268,11 +274,11 @@ def _common(outcome: Outcome) -> dict[str, float]:
     }
 
 
-def _by_draw(rows: Sequence[Score]) -> dict[tuple[str, str], Values]:
-    """What each model did in each draw, by model and draw."""
-    known: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+def _by_draw(rows: Sequence[Score]) -> dict[tuple[object, ...], Values]:
+    """What each model did in each draw, by the columns of model and draw."""
+    known: dict[tuple[object, ...], dict[str, float]] = defaultdict(dict)
     for row in rows:
-        known[row.subject, row.task][row.metric] = row.value
+        known[tuple(getattr(row, column) for column in DRAWN)][row.metric] = row.value
     return dict(known)
 
 

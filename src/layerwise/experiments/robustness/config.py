@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from layerwise.errors import RunError, TrainError, near_matches
 from layerwise.experiments.experiment import Experiment, Inputs, Prepared, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.cluster import ClusterOptions
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
-from layerwise.experiments.options.publishing import PublishingOptions
+from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, changed
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan.checks import LAYER_LIMIT
@@ -67,15 +66,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     READS: ClassVar = (
         *map(_read_by_methods, READ_BY),
         Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
-        PublishingOptions.READ_BY_PUSH,
-        ClusterOptions.READ_BY_CLUSTER,
     )
-    PRESETS: ClassVar = {
-        "paper": {
-            "seeds": 5, "epochs": 20.0, "learning_rate": 1e-4, "batch_size": 640, "augmentation": "none",
-            "drop_rate": 0.2, "select_on": "reported",
-        }
-    }  # fmt: skip
 
     methods: tuple[str, ...] = option(
         help=f"Methods, from: {', '.join(METHODS)}, {RETRAINED}-K (several: {RETRAINED}-9,6,3); or all, which leaves "
@@ -83,49 +74,49 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         metavar="METHODS",
         positional=True,
     )
-    baseline: bool = option(True, "Train the baseline beside the methods.")
-    seeds: int = option(3, "Trainings of every method, each with its seed.", metavar="N", least=1, most=1_000)
-    epochs: float | None = option(None, "How often each image or text is read.", metavar="X")
-    lr_schedule: Literal["linear", "cosine", "constant"] | None = option(None, "Learning-rate schedule.")
-    augmentation: Augmentation | None = option(None, "Augmentation of the training images.")
-    pack: bool = option(False, "Pack short texts side by side, each by itself, so that no step computes padding.")
-    new_head: bool = option(False, "Replace the classification head by a new one for the classes of the images.")
-    drop_rate: float | None = option(None, "Share of layers that LayerDrop leaves out.", metavar="X")
+    baseline: bool = option(True, rare=True)
+    seeds: int = option(3, metavar="N", least=1, most=1_000)
+    epochs: float | None = option(None, metavar="X")
+    lr_schedule: Literal["linear", "cosine", "constant"] | None = option(None, "Learning-rate schedule.", setting=True)
+    augmentation: Augmentation | None = option(None, "Augmentation of the training images.", rare=True)
+    pack: bool = option(
+        False, "Pack short texts side by side, each by itself, so that no step computes padding.", setting=True
+    )
+    new_head: bool = option(
+        False, "Replace the classification head by a new one for the classes of the images.", rare=True
+    )
+    drop_rate: float | None = option(None, "Share of layers that LayerDrop leaves out.", metavar="X", setting=True)
     max_shift: int | None = option(
-        None, "Positions that a shuffled layer may move; by default any.", metavar="N", least=1
+        None, "Positions that a shuffled layer may move; by default any.", metavar="N", least=1, setting=True
     )
     drop_sync: DropSync = option(
-        "shared", "Layers left out on several processes: the same, each its own, or computed and masked."
+        "shared", "Layers left out on several processes: the same, each its own, or computed and masked.", setting=True
     )
     position_table: Literal["per-layer", "shared"] = option(
-        "per-layer", "Embeddings of layershuffle-position; its published code has shared ones."
+        "per-layer", "Embeddings of layershuffle-position; its published code has shared ones.", setting=True
     )
     position_dropout: float = option(
-        0.0, "Dropout in layershuffle-position, whose paper states no rate.", metavar="X", least=0
-    )
+        0.0, "Dropout in layershuffle-position, whose paper states no rate.", metavar="X", least=0, setting=True,
+        below=1,
+    )  # fmt: skip
     prediction_loss: Literal["sum", "mean"] = option(
-        "sum", "Loss of layershuffle-predict over layers; its published code takes the mean."
+        "sum", "Loss of layershuffle-predict over layers; its published code takes the mean.", setting=True
     )
     prediction_token: Literal["first", "mean"] = option(
-        "first", "Token that layershuffle-predict classifies; its published code takes the mean of all."
+        "first", "Token that layershuffle-predict classifies; its published code takes the mean of all.", setting=True
     )
 
     draft: str | None = option(
-        None, "Plan that learns to draft; by default the first layer and the last one.", metavar="PLAN"
+        None, "Plan that learns to draft; by default the first layer and the last one.", metavar="PLAN", setting=True
     )
     draft_weight: float = option(
-        1.0, "What the draft's divergence from the whole model counts in the loss.", metavar="X"
+        1.0, "What the draft's divergence from the whole model counts in the loss.", metavar="X", setting=True
     )
 
     def check(self) -> None:
         """Raise `TrainError` for methods and settings that no training can have."""
         for name in named_methods(self.methods):
             _check_method(name)
-        if self.position_dropout >= 1:
-            raise TrainError(
-                f"--position-dropout is a probability below 1; {self.position_dropout:g} would leave nothing of the "
-                "position: write 0.1"
-            )
         self.recipes(Settings(), LAYER_LIMIT)
         self.trainer_arguments(self.device)
         self.check_repository()
@@ -200,10 +191,10 @@ def is_run(location: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
-    """Measure what a model survives: other layer orders, missing layers; and what each layer does at each position.
+    """Measure what a model survives: other orders, missing layers.
 
-    Every model of a run of `layerwise train robust` is evaluated, and they are compared. demo-vit trains them first
-    (minutes).
+    What each layer does at each position is measured too. Every model of a run of `layerwise train robust` is
+    evaluated, and they are compared. demo-vit trains them first (minutes).
     """
 
     VERB: ClassVar = "robustness"
@@ -213,7 +204,6 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
         "google/vit-base-patch16-224 --images FOLDER",
     )
     READS: ClassVar = (
-        Reads(("seeds",), lambda config: config.model == DEMO, "the trainings of demo-vit read it"),
         Reads(
             ("tokenizer", "layers", "revision", "trust_remote_code"),
             _no_run,
@@ -224,33 +214,27 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
             lambda config: config.model != DEMO,
             "demo-vit's models are trained, and evaluated, in float32",
         ),
-        ClusterOptions.READ_BY_CLUSTER,
     )
-
-    PRESETS: ClassVar = {"paper": {"seeds": 5, "inside_images": 1_000, "select_on": "reported"}}
 
     model: str = option(
-        help="Run of `layerwise train robust`, hub id, folder, or demo-vit.",
-        metavar="RUN_OR_MODEL",
-        positional=True,
+        help="Run of `layerwise train robust`, hub id, folder, or demo-vit.", metavar="RUN_OR_MODEL", positional=True,
         is_location=True,
-    )
-    orders: int = option(100, "Fixed orders, each over all examples.", metavar="N", least=1, most=100_000)
-    draws: int = option(16, "New random orders of every condition, at least.", metavar="N", least=1)
+    )  # fmt: skip
+    orders: int = option(100, "Fixed orders, each over all examples.", metavar="N", least=1, most=100_000, rare=True)
+    draws: int = option(16, metavar="N", least=1)
     nodes: tuple[int, ...] = option(
-        (2, 4),
-        "Numbers of nodes that the layers lie on, each of which is lost.",
-        metavar="N,N,...",
-        least=2,
-        most=1_000,
-    )
+        (2, 4), "Numbers of nodes that the layers lie on, each of which is lost.", metavar="N,N,...", least=2,
+        most=1_000, rare=True,
+    )  # fmt: skip
     inside_images: int = option(
-        100, "Images whose outputs are laid out by UMAP; the paper has 1,000.", metavar="N", least=1, most=100_000
-    )
+        100, "Images whose outputs are laid out by UMAP; the paper has 1,000.", metavar="N", least=1, most=100_000,
+        rare=True,
+    )  # fmt: skip
     inside_layers: tuple[int, ...] = option(
-        (), "Layers whose outputs are laid out together; all of them by default.", metavar="N,N,...", least=0
-    )
-    seeds: int = option(3, "Seeds of demo-vit's methods.", metavar="N", least=1, most=1_000)
+        (), "Layers whose outputs are laid out together; all of them by default.", metavar="N,N,...", least=0,
+        setting=True,
+    )  # fmt: skip
+    seeds: int = option(3, metavar="N", least=1, most=1_000, rare=True, needs="model=demo-vit")
 
     def check(self) -> None:
         """Raise `RunError` for a run folder beside a run."""

@@ -40,12 +40,13 @@ from layerwise.experiments.training_runs import (
 )
 from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.activations.embedding import EmbeddingOptions
-from layerwise.measure.interventions.edge_pruning import ALPHA, alpha_rows
+from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, TrainingRecord, refined_at
+from layerwise.results.vocabulary import ALPHA, TRAINING
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.load_trained import Trained, open_trained, saved_edges
@@ -104,14 +105,14 @@ class PreparedRobustness(Prepared):
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Survey every model that is not surveyed yet, and compute all rows from the surveys."""
         models = self.models(run.folder)
-        records = {each.label: TrainingRecord.read(each.folder) for each in models}
-        trained = {label: record for label, record in records.items() if record is not None}
-        run.store.replace_scores("training", training_rows(trained))
-        weights = {each.label: saved_edges(each.folder) for each in models}
-        alpha = [row for label, edges in weights.items() if edges is not None for row in alpha_rows(label, edges)]
+        records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
+        trained = {model: record for model, record in records.items() if record is not None}
+        run.store.replace_scores(TRAINING, training_rows(trained))
+        weights = [(each, saved_edges(each.folder)) for each in models]
+        alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.arm, of.seed, edges)]
         if alpha:
             run.store.replace_scores(ALPHA, alpha)
-        for chapter in (ROBUSTNESS, "training"):
+        for chapter in (ROBUSTNESS, TRAINING):
             run.store.replace_notes(chapter, split_notes(self.splits))
         surveyed = assess(
             models, self.splits, self.grid, run, reporter,
@@ -119,7 +120,7 @@ class PreparedRobustness(Prepared):
         )  # fmt: skip
         if self.grid.layers and (surveyed or not run.store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
-            arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.label]) for each in whole])
+            arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole])
             compare_arms(
                 run, arms, self.splits, lambda source: self.open_model(Path(source.location)).stack, reporter,
                 draws=self.grid.orders, seed=self.grid.seed,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from layerwise.errors import OptionError
 from layerwise.experiments.chosen_plan import given_plan
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.reporter import Reporter
@@ -30,33 +30,29 @@ class Routing(ModelOptions, Experiment):
     resume. The router is in the run folder, router.safetensors.
     """
 
-    VERB: ClassVar = "route"
+    VERB: ClassVar = "search route"
     EXAMPLES: ClassVar = (
         "demo",
         "demo --tasks skills,lambada.jsonl --objective nats",
         "org/name --tasks arc_easy,piqa --budget layers=0.8x",
     )
-    READS: ClassVar = (
-        Reads(("width",), lambda config: bool(config.moves), "moves make the candidates that it counts"),
-    )
 
-    tasks: tuple[str, ...] = option(
-        (), "Task sets: skills, texts with answers, benchmarks of lm-eval; demo has skills.", metavar="NAMES"
-    )
-    task_folder: Path | None = option(None, "Folder of lm-eval task files.", metavar="PATH")
-    task_limit: int | None = option(None, "Questions of each task set.", metavar="N", least=60)
-    budget: str = option("layers=0.9x", 'Mean layers at most, the router among them: "layers=10".', metavar="BUDGET")
+    tasks: tuple[str, ...] = option((), metavar="NAMES")
+    task_folder: Path | None = option(None, metavar="PATH", rare=True)
+    task_limit: int | None = option(None, metavar="N", least=60, rare=True)
+    budget: str = option("layers=0.9x", metavar="BUDGET")
     objective: Objective = option("accuracy", "What is predicted and judged.")
     prefix: int = option(
-        0, "Layers that every candidate keeps, after which the router reads; 0: embeddings.", metavar="N", least=0
-    )
-    moves: tuple[str, ...] = option(("drop", "repeat"), "What makes candidates: drop, repeat.", metavar="NAMES")
-    width: int = option(2, "Candidates of each number of layers.", metavar="N", least=1, most=8)
-    plan: tuple[str, ...] = option((), "A candidate of your own; repeat for more.", metavar="PLAN", repeated=True)
-    margin: float = option(0.02, "Scores that differ by less are alike.", metavar="X")
-    seeds: int = option(3, "Divisions of the questions.", metavar="N", least=3, most=100)
-    max_length: int | None = option(None, "Longest text in tokens; 512 by default.", metavar="N", least=2)
-    batch_tokens: int | None = option(None, "Tokens in a batch; 4,096 by default.", metavar="N", least=1)
+        0, "Layers that every candidate keeps, after which the router reads; 0: embeddings.", metavar="N", least=0,
+        setting=True,
+    )  # fmt: skip
+    moves: tuple[str, ...] = option(("drop", "repeat"), metavar="NAMES", rare=True)
+    width: int = option(2, metavar="N", least=1, most=8, rare=True, needs="moves")
+    plan: tuple[str, ...] = option((), metavar="PLAN", repeated=True, rare=True)
+    margin: float = option(0.02, "Scores that differ by less are alike.", metavar="X", setting=True)
+    seeds: int = option(3, metavar="N", least=3, most=100)
+    max_length: int | None = option(None, metavar="N", least=2, rare=True)
+    batch_tokens: int | None = option(None, metavar="N", least=1, rare=True)
 
     def check(self) -> None:
         """Raise `OptionError` for a budget of another unit, moves that are none, and no task set."""
@@ -64,8 +60,8 @@ class Routing(ModelOptions, Experiment):
 
         if Budget.parse(self.budget).unit != "layers":
             raise OptionError(f"--budget {self.budget}: a router's plans are priced in layers; write layers=0.9x")
-        if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat"}:
-            raise OptionError("--moves takes drop and repeat; give other candidates with --plan")
+        if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat", "reorder"}:
+            raise OptionError("--moves takes drop, repeat and reorder; give other candidates with --plan")
         for text in self.plan:
             given_plan(text)
         RoutingCriterion(self.margin)

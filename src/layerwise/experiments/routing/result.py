@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from layerwise.experiments.result import Result
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ROUTE_VERDICT, ROUTER
 
 if TYPE_CHECKING:
     from layerwise.search.routing.router import PlanRouter
@@ -27,6 +29,5 @@ class RoutingResult(Result):
     @property
     def verdicts(self) -> dict[str, str]:
         """The decision of each task set, and of each `A to B` (fitted to A, asked B): one of `RoutingDecision`."""
-        from layerwise.experiments.routing.rows import VERDICT
-
-        return {row.task: row.metric for row in self.rows if row.measure == VERDICT and row.subject != "all"}
+        decided = Rows(self.rows).where(measure=ROUTE_VERDICT, arm=ROUTER)
+        return {row.task if row.condition is None else f"{row.condition} to {row.task}": row.metric for row in decided}

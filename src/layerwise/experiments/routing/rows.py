@@ -1,46 +1,61 @@
 """The rows of a routing.
 
-route          arm, task set or `A to B` (fitted to A, asked B): `accuracy` (`nats`), the mean with its interval;
-               `accuracy_gain`, the router's less the arm's, with p and mde; `accuracy_layers` of the router
-route_seed     `ARM/SEED`, task set: the same means, and the gains, of one division
-route_curve    arm, task set: `accuracy/N` and `accuracy_layers/N` at the N-th of several budgets
-route_plan     plan, task set: its `accuracy` with interval, and its `layers`
-route_share    plan, task set, metric a task of it: the share of its questions that the router gives the plan
-route_time     `router` and `layer`: `ms`; of the router `layers`, and `tokens` of the prompts
-route_verdict  router, task set, metric the decision: the gain over fixed plans; of `all`, task the score
-               that is judged: `margin` and `limit`
+In all of them `task` is the task set that is asked, and `condition` the other set that a router was fitted to.
+
+route          arm: `accuracy` (`nats`), the mean with its interval; `accuracy_gain`, the router's less the arm's, with
+               p and mde; `accuracy_layers` of the router
+route_seed     arm, seed: the same means, and the gains, of one division
+route_curve    arm: `accuracy` and `accuracy_layers` at one of several budgets (`amount` is its number)
+route_plan     plan: its `accuracy` with interval, and its `layers`
+route_share    plan: the `share` of the questions of one task of the set (`condition`) that the router gives the plan
+route_time     of the router: `ms`, `layers`, and `tokens` of the prompts; `layer_ms`, what a layer takes
+route_verdict  of the router, metric the decision: the gain over fixed plans; and `margin` and `limit` of the score that
+               is judged (`condition`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import (
+    MILLISECONDS,
+    ROUTE,
+    ROUTE_CURVE,
+    ROUTE_PLAN,
+    ROUTE_SEED,
+    ROUTE_SHARE,
+    ROUTE_TIME,
+    ROUTE_VERDICT,
+    ROUTER,
+)
 from layerwise.search.routing.router import layers_of
 from layerwise.search.routing.router_time import RouterTime
-from layerwise.search.routing.trial import NULLS, ROUTER, RoutedQuestions
+from layerwise.search.routing.trial import RoutedQuestions
 from layerwise.search.routing.verdict import RoutingCriterion, adjusted, gain_rows
 
-ROUTE, SEED, CURVE, PLAN, SHARE, TIME, VERDICT = (
-    "route", "route_seed", "route_curve", "route_plan", "route_share", "route_time", "route_verdict"
-)  # fmt: skip
+Sets = tuple[str | None, str]
+"""The set that a router was fitted to, where that is another one, and the set that it is asked."""
 
 
-def arm_rows(task: str, metric: str, routed: RoutedQuestions) -> list[Score]:
+def arm_rows(sets: Sets, metric: str, routed: RoutedQuestions) -> list[Score]:
     """Every arm's mean score, the router's mean layers, and its gain over every arm."""
-    gains = gain_rows(ROUTE, task, f"{metric}_gain", routed.gains, routed.inflation)
-    return [*_arm_means(ROUTE, task, metric, routed), *gains]
+    own = {"condition": sets[0], "task": sets[1]}
+    gains = gain_rows(ROUTE, f"{metric}_gain", routed.gains, routed.inflation, **own)
+    return [*_arm_means(ROUTE, metric, routed, **own), *gains]
 
 
 def seed_rows(task: str, metric: str, trials: Sequence[RoutedQuestions]) -> list[Score]:
     """The means of one division, without intervals: those over seeds are of the same questions."""
     return [
-        Score(SEED, f"{arm}/{seed}", task, name, float(values.mean()), documents=len(values))
+        Score.of(ROUTE_SEED, name, float(values.mean()), task=task, arm=arm, seed=seed, documents=len(values))
         for seed, trial in enumerate(trials)
         for name, arms in ((metric, trial.scores), (f"{metric}_gain", trial.gains))
         for arm, values in arms.items()
@@ -49,24 +64,27 @@ def seed_rows(task: str, metric: str, trials: Sequence[RoutedQuestions]) -> list
 
 def curve_rows(task: str, metric: str, number: int, routed: RoutedQuestions) -> list[Score]:
     """The arms of a picture, at one budget."""
-    return [replace(row, metric=f"{row.metric}/{number}") for row in _arm_means(CURVE, task, metric, routed)]
+    return _arm_means(ROUTE_CURVE, metric, routed, task=task, amount=number)
 
 
 def plan_rows(task: str, metric: str, plans: tuple[Plan, ...], scores: Numbers) -> list[Score]:
     """The candidates: mean scores of (questions, plans)."""
-    return _means(PLAN, list(map(str, plans)), task, metric, scores.T)
+    return _means(ROUTE_PLAN, metric, scores.T, [{"task": task, "plan": str(plan)} for plan in plans])
 
 
 def layer_rows(task: str, plans: tuple[Plan, ...]) -> list[Score]:
     """The candidates: their layers."""
     layers = layers_of(plans).tolist()
-    return [Score(PLAN, str(plan), task, "layers", value) for plan, value in zip(plans, layers, strict=True)]
+    return [
+        Score.of(ROUTE_PLAN, "layers", value, task=task, plan=str(plan))
+        for plan, value in zip(plans, layers, strict=True)
+    ]
 
 
 def share_rows(task: str, plans: tuple[Plan, ...], routed: RoutedQuestions) -> list[Score]:
     """How often each plan is chosen, in each task of the set."""
     return [
-        Score(SHARE, str(plan), task, kind, float(share))
+        Score.of(ROUTE_SHARE, "share", float(share), task=task, plan=str(plan), condition=kind)
         for kind, shares in routed.shares.items()
         for plan, share in zip(plans, shares, strict=True)
     ]
@@ -75,42 +93,46 @@ def share_rows(task: str, plans: tuple[Plan, ...], routed: RoutedQuestions) -> l
 def time_rows(time: RouterTime) -> list[Score]:
     """What choosing takes."""
     return [
-        Score(TIME, ROUTER, "all", "ms", time.router, time.low, time.high),
-        Score(TIME, "layer", "all", "ms", time.layer),
-        Score(TIME, ROUTER, "all", "layers", time.layers),
-        Score(TIME, ROUTER, "all", "tokens", float(time.tokens)),
+        Score.of(ROUTE_TIME, MILLISECONDS, time.router, time.low, time.high, arm=ROUTER),
+        Score.of(ROUTE_TIME, "layer_ms", time.layer),
+        Score.of(ROUTE_TIME, "layers", time.layers, arm=ROUTER),
+        Score.of(ROUTE_TIME, "tokens", float(time.tokens), arm=ROUTER),
     ]
 
 
 def verdict_rows(
-    rows: Sequence[Score], groups: Sequence[Sequence[str]], metric: str, criterion: RoutingCriterion, limit: float
+    rows: Sequence[Score], groups: Sequence[Sequence[Sets]], metric: str, criterion: RoutingCriterion, limit: float
 ) -> list[Score]:
     """The decisions on the gains among `rows`; p-values are corrected over the task sets of a group (Holm)."""
     made = [
-        Score(VERDICT, "all", metric, "margin", criterion.margin),
-        Score(VERDICT, "all", metric, "limit", limit),
+        Score.of(ROUTE_VERDICT, "margin", criterion.margin, condition=metric),
+        Score.of(ROUTE_VERDICT, "limit", limit, condition=metric),
     ]
-    gains = {(row.subject, row.task): row for row in rows if row.metric == f"{metric}_gain" and row.subject in NULLS}
-    for tasks in groups:
-        fixed, permuted = (adjusted([gains[arm, task] for task in tasks]) for arm in ("fixed", "permuted"))
+    gains = Rows(rows).where(metric=f"{metric}_gain")
+    for group in groups:
+        fixed, permuted = (
+            adjusted([gains.where(arm=arm, condition=fitted, task=task)[0] for fitted, task in group])
+            for arm in ("fixed", "permuted")
+        )
         for first, second in zip(fixed, permuted, strict=True):
             decision = criterion.concludes(first, second)
-            made.append(replace(first, measure=VERDICT, subject=ROUTER, metric=decision))
+            made.append(replace(first, measure=ROUTE_VERDICT, arm=ROUTER, metric=decision))
     return made
 
 
-def _arm_means(measure: str, task: str, metric: str, routed: RoutedQuestions) -> list[Score]:
-    means = _means(measure, list(routed.scores), task, metric, np.stack(list(routed.scores.values())))
-    return [*means, *_means(measure, [ROUTER], task, f"{metric}_layers", routed.layers[None])]
+def _arm_means(measure: str, metric: str, routed: RoutedQuestions, **columns: Any) -> list[Score]:
+    arms = [{"arm": arm, **columns} for arm in routed.scores]
+    means = _means(measure, metric, np.stack(list(routed.scores.values())), arms)
+    return [*means, *_means(measure, f"{metric}_layers", routed.layers[None], [{"arm": ROUTER, **columns}])]
 
 
-def _means(measure: str, subjects: Sequence[str], task: str, metric: str, values: Numbers) -> list[Score]:
-    """The mean of each row of (subjects, questions), with Student's interval: nothing is decided by it."""
+def _means(measure: str, metric: str, values: Numbers, columns: Sequence[dict[str, Any]]) -> list[Score]:
+    """The mean of each row of (rows, questions), with Student's interval: nothing is decided by it."""
     estimate = student_interval(values, np.ones(values.shape[1]))
     return [
-        Score(
-            measure, subject, task, metric, float(estimate.value[row]), float(estimate.low[row]),
-            float(estimate.high[row]), documents=values.shape[1],
+        Score.of(
+            measure, metric, float(estimate.value[row]), float(estimate.low[row]), float(estimate.high[row]),
+            documents=values.shape[1], **own,
         )
-        for row, subject in enumerate(subjects)
+        for row, own in enumerate(columns)
     ]  # fmt: skip

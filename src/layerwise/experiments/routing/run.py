@@ -31,6 +31,15 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import (
+    ROUTE,
+    ROUTE_CURVE,
+    ROUTE_PLAN,
+    ROUTE_SEED,
+    ROUTE_SHARE,
+    ROUTE_TIME,
+    ROUTE_VERDICT,
+)
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import candidate_plans, keeps
 from layerwise.search.routing.features import prompt_features
@@ -149,7 +158,7 @@ class PreparedRouting(Prepared):
 
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Choose the candidates, sweep them, fit and test routers; what is stored is not computed again."""
-        if run.store.scores(made.VERDICT):
+        if run.store.scores(ROUTE_VERDICT):
             return
         losses = StoredLosses(self.stack, run, reporter)
         plans = self._chosen_candidates(losses, reporter)
@@ -159,28 +168,28 @@ class PreparedRouting(Prepared):
         tables = self._tables(losses, plans)
         time = self._time(run, reporter, tables)
         scores: dict[str, list[Score]] = {
-            name: [] for name in (made.ROUTE, made.SEED, made.CURVE, made.PLAN, made.SHARE)
+            name: [] for name in (ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE)
         }
         for (name, objective), table in tables.items():
             reporter.log(f"routers of {name}, {objective}: {self.config.seeds} seeds")
             for row in self._in_domain(name, objective, table, time):
                 scores[row.measure].append(row)
-        pairs = {f"{first} to {second}": (first, second) for first, second in permutations(self.names, 2)}
-        for task, (first, second) in pairs.items():
+        pairs = list(permutations(self.names, 2))
+        for first, second in pairs:
             for objective in OBJECTIVES:
                 fitted, test = tables.get((first, objective)), tables.get((second, objective))
                 if fitted is not None and test is not None:
-                    scores[made.ROUTE] += self._out_of_domain(task, objective, fitted, test, time)
+                    scores[ROUTE] += self._out_of_domain((first, second), objective, fitted, test, time)
         for measure, rows in scores.items():
             run.store.replace_scores(measure, rows)
         run.store.replace_scores("run", [size_row(self.stack)])
         self._save(run, tables, time)
-        groups = [self.names, list(pairs)]
+        groups: list[list[made.Sets]] = [[(None, name) for name in self.names], [*pairs]]
         # Last, because these rows say that the routing is complete.
         verdicts = made.verdict_rows(
-            scores[made.ROUTE], groups, self.config.objective, RoutingCriterion(self.config.margin), self.limit
+            scores[ROUTE], groups, self.config.objective, RoutingCriterion(self.config.margin), self.limit
         )
-        run.store.replace_scores(made.VERDICT, verdicts)
+        run.store.replace_scores(ROUTE_VERDICT, verdicts)
 
     def _chosen_candidates(self, losses: StoredLosses, reporter: Reporter) -> tuple[Plan, ...]:
         """The candidates of all task sets; each set chooses its own, and all are tried on every set."""
@@ -222,14 +231,14 @@ class PreparedRouting(Prepared):
 
     def _time(self, run: Run, reporter: Reporter, tables: Mapping[tuple[str, Objective], RoutingTable]) -> float:
         """The router's time in layers, measured once in the life of a run."""
-        stored = run.store.scores(made.TIME, metric="layers")
+        stored = run.store.scores(ROUTE_TIME, metric="layers")
         if not stored:
             reporter.log("timing the router, and a layer")
             table = tables[self.names[0], self.config.objective]
             each = self.sets[0]
             prompts = [each.tasks.prompts[document] for document in each.routing]
-            run.store.replace_scores(made.TIME, made.time_rows(router_time(self.stack, table.fit().router, prompts)))
-            stored = run.store.scores(made.TIME, metric="layers")
+            run.store.replace_scores(ROUTE_TIME, made.time_rows(router_time(self.stack, table.fit().router, prompts)))
+            stored = run.store.scores(ROUTE_TIME, metric="layers")
         return stored[0].value
 
     def _in_domain(self, name: str, objective: Objective, table: RoutingTable, time: float) -> Iterator[Score]:
@@ -237,7 +246,7 @@ class PreparedRouting(Prepared):
         divisions = [RoutingDivision.of(table, seed + number) for number in range(self.config.seeds)]
         trials = [division.within(self.limit, time) for division in divisions]
         whole = pooled(trials)
-        yield from made.arm_rows(name, objective, whole)
+        yield from made.arm_rows((None, name), objective, whole)
         yield from made.seed_rows(name, objective, trials)
         yield from made.plan_rows(name, objective, table.plans, table.scores)
         if objective == self.config.objective:
@@ -249,12 +258,12 @@ class PreparedRouting(Prepared):
             yield from made.curve_rows(name, objective, number, at_limit)
 
     def _out_of_domain(
-        self, task: str, objective: Objective, fitted: RoutingTable, test: RoutingTable, time: float
+        self, sets: made.Sets, objective: Objective, fitted: RoutingTable, test: RoutingTable, time: float
     ) -> list[Score]:
         """The router of all questions of one set on all questions of another."""
         router = fitted.fit().within(self.limit - time)
         outcome = routed(router, fitted.scores.mean(axis=0), len(fitted.scores), test, time, self.config.seed)
-        return made.arm_rows(task, objective, outcome)
+        return made.arm_rows(sets, objective, outcome)
 
     def _save(self, run: Run, tables: Mapping[tuple[str, Objective], RoutingTable], time: float) -> None:
         """The router to be used: fitted to all questions of all task sets."""

@@ -19,11 +19,12 @@ from layerwise.results.run import MANIFEST
 
 @dataclass(frozen=True, kw_only=True)
 class Saving(LoadingOptions, Action):
-    """Write a model under a plan, or one made of the layers of several models, as an ordinary checkpoint.
+    """Write a model under a plan as an ordinary checkpoint.
 
-    The tensors are streamed from file to file, and below 2 GB the checkpoint is loaded again and compared with the plan
-    before the folder gets its name; the tokenizer goes along. Groups and halves of layers need --compact, which stores
-    every layer once and the plan beside them. Several models are called a, b, c, ... in the order given.
+    The layers may be those of several models. The tensors are streamed from file to file, and below 2 GB the checkpoint
+    is loaded again and compared with the plan before the folder gets its name; the tokenizer goes along. Groups and
+    halves of layers need --compact, which stores every layer once and the plan beside them. Several models are called
+    a, b, c, ... in the order given.
     """
 
     VERB: ClassVar = "save"
@@ -41,45 +42,41 @@ class Saving(LoadingOptions, Action):
             "one model reads it, and several were given",
         ),
         Reads(("arm",), lambda config: config.takes_several, "it selects among several models, and one was given"),
-        Reads(("private",), lambda config: config.push is not None, "it is about --push"),
         Reads(("arm", "layers"), lambda config: config.recipe is None, "a recipe says which models"),
     )
 
     models: tuple[str, ...] = option(
-        (),
-        help="Hub ids, folders, runs of `layerwise train robust`, demo or demo-vit.",
-        metavar="MODEL",
-        positional=True,
-        repeated=True,
-        is_location=True,
-    )
+        (), help="Hub ids, folders, runs of `layerwise train robust`, demo or demo-vit.", metavar="MODEL",
+        positional=True, repeated=True, is_location=True,
+    )  # fmt: skip
     plan: str | None = option(
         None, 'Which layers, in which order: "0-3 6-11"; or the run of a search.', metavar="PLAN", empty=True
     )
     recipe: str | None = option(
         None, "In place of --plan: mergekit's YAML, an RYS string, or a file of one.", metavar="FILE", flag="--from"
     )
-    output: Path = option(help="Folder to write.", metavar="FOLDER")
-    arm: str | None = option(None, "Take only the models of this arm.", metavar="NAME")
-    overwrite: bool = option(False, "Replace the model that is in the folder.")
+    output: Path = option(metavar="FOLDER")
+    arm: str | None = option(None, metavar="NAME", rare=True)
+    overwrite: bool = option(False)
     prove: bool | None = option(
-        None, "Compare the logits with the plan's; by default below 2 GB. --no-prove leaves out the keys, too."
-    )
+        None, "Compare the logits with the plan's; by default below 2 GB. --no-prove leaves out the keys, too.",
+        rare=True,
+    )  # fmt: skip
     compact: bool = option(False, "Store each layer once, and the plan, which layerwise.load runs.")
     remote_code: bool = option(
-        False, "Add code with which transformers runs the plan, or an ELC model, where layerwise is not installed."
-    )
-    max_shard_size: str = option("50GB", "Largest file of weights.", metavar="SIZE")
-    dtype: Dtype = option("auto", "Data type of the weights; auto is the checkpoint's.")
-    card: bool = option(False, "Write a model card, README.md, beside the weights.")
+        False, "Add code with which transformers runs the plan, or an ELC model, where layerwise is not installed.",
+        rare=True,
+    )  # fmt: skip
+    max_shard_size: str = option("50GB", "Largest file of weights.", metavar="SIZE", setting=True)
+    dtype: Dtype = option("auto", rare=True)
+    card: bool = option(False, "Write a model card, README.md, beside the weights.", rare=True)
     evidence: tuple[str, ...] = option(
-        (), "Run of a search or a sweep whose rows of this plan stand in the card.", metavar="RUN", repeated=True
-    )
-    push: str | None = option(
-        None, "Repository of the hub that the folder is uploaded to, with its card.", metavar="ORG/NAME"
-    )
-    private: bool = option(False, "Make that a private repository.")
-    trust_remote_code: bool = option(False, "Run code that comes with the model.")
+        (), "Run of a search or a sweep whose rows of this plan stand in the card.", metavar="RUN", repeated=True,
+        rare=True,
+    )  # fmt: skip
+    push: str | None = option(None, metavar="ORG/NAME", rare=True)
+    private: bool = option(False, "Make that a private repository.", rare=True, needs="push")
+    trust_remote_code: bool = option(False, rare=True)
 
     @property
     def takes_several(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -12,21 +13,23 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
+from layerwise.plan.source import source_name
 from layerwise.search.budget import Budget
-from layerwise.search.moves import CHEAPER, MOVES, check_moves
+from layerwise.search.moves import CHEAPER, check_moves
 
 if TYPE_CHECKING:
     from layerwise.experiments.search.run import PreparedSearch
+    from layerwise.stack import Stack
 
 Method = Literal["greedy", "evolve", "optuna", "one-shot"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search(ModelOptions, TextOptions, Experiment):
-    """Search the plan of a given price that loses least, and confirm it on text that chose nothing.
+    """Search the plan of a given price that loses least.
 
-    If interrupted, run the same command again to resume. `layerwise heal --plan RUN` and `layerwise save --plan RUN`
-    take the plan that the run chose.
+    It is confirmed on text that chose nothing. If interrupted, run the same command again to resume. `layerwise heal
+    --plan RUN` and `layerwise save --plan RUN` take the plan that the run chose.
     """
 
     VERB: ClassVar = "search"
@@ -34,6 +37,7 @@ class Search(ModelOptions, TextOptions, Experiment):
         "demo --budget layers=9",
         "org/name --text texts/ --budget layers=0.75x",
         "./my-model --text texts/ --budget ms=0.75x --phase decode",
+        "./first --source ./second --text texts/ --budget layers=1x",
     )
     READS: ClassVar = (
         Reads(
@@ -41,18 +45,20 @@ class Search(ModelOptions, TextOptions, Experiment):
             lambda config: Budget.parse(config.budget).unit == "ms" or config.latency,
             "milliseconds are measured for a budget of ms, or with --latency",
         ),
-        Reads(("width",), lambda config: config.method == "greedy", "greedy reads it"),
     )
 
-    budget: str = option(help='What a plan may cost: "layers=24", "ms=0.75x" or "bytes=0.8x".', metavar="BUDGET")
-    moves: tuple[str, ...] = option(("drop",), f"What a plan is changed by, from: {', '.join(MOVES)}.", metavar="NAMES")
+    budget: str = option(metavar="BUDGET")
+    moves: tuple[str, ...] = option(("drop",), metavar="NAMES")
+    source: tuple[str, ...] = option(
+        (), "Another model, built alike, whose layers may stand in; repeat for more.", metavar="MODEL", repeated=True
+    )
     method: Method = option("greedy", "How it is looked for.")
-    width: int = option(3, "Plans that go on from every step.", metavar="N", least=1, most=64)
-    second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH")
-    latency: bool = option(False, "Measure milliseconds, whatever the budget is of.")
-    phase: Literal["prefill", "decode"] = option("prefill", "What is timed.")
-    latency_batch: int = option(1, "Texts at once when timed.", metavar="N", least=1)
-    context: int = option(256, "Tokens of each text when timed.", metavar="N", least=1)
+    width: int = option(3, metavar="N", least=1, most=64, rare=True, needs="method=greedy")
+    second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
+    latency: bool = option(False, "Measure milliseconds, whatever the budget is of.", rare=True)
+    phase: Literal["prefill", "decode"] = option("prefill", "What is timed.", rare=True)
+    latency_batch: int = option(1, "Texts at once when timed.", metavar="N", least=1, setting=True)
+    context: int = option(256, metavar="N", least=1, rare=True)
 
     def check(self) -> None:
         """Raise `OptionError` for a budget, moves or a method that cannot be."""
@@ -62,6 +68,10 @@ class Search(ModelOptions, TextOptions, Experiment):
             raise OptionError("--method evolve exchanges layers and halves; name --moves drop,halves, or use greedy")
         if self.method == "one-shot" and moves != ("drop",):
             raise OptionError("--method one-shot leaves out whole layers; leave --moves out, or use greedy")
+        if self.source and self.method not in ("greedy", "evolve"):
+            raise OptionError(
+                f"--method {self.method} takes no layers of other models; leave --source out, or use greedy or evolve"
+            )
         if not set(moves) & set(CHEAPER):
             raise OptionError(
                 f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join(CHEAPER)} as well"
@@ -76,11 +86,29 @@ class Search(ModelOptions, TextOptions, Experiment):
         """Whether milliseconds are measured."""
         return self.latency or Budget.parse(self.budget).unit == "ms"
 
+    def with_sources(self, stack: Stack, reporter: Reporter) -> Stack:
+        """`stack` with the layers of the other models within reach, as b, c, ...: the names that `save` gives them.
+
+        Raises `ModelError` for a model that is not built alike.
+        """
+        if not self.source:
+            return stack
+        from layerwise.experiments.opening import open_model
+        from layerwise.stack import Stack
+
+        named = {source_name(0): stack}
+        for number, location in enumerate(self.source, start=1):
+            with waiting(reporter, f"loading {location}"):
+                named[source_name(number)] = open_model(self, model=location, dtype=self.dtype)
+        able = copy.copy(stack)
+        able.sources = Stack.with_sources(named).sources
+        return able
+
     def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSearch:
         """Open the model, tokenize and divide the text, and count what the search costs at most."""
         from layerwise.experiments.search.run import PreparedSearch
 
         corpus = inputs.corpus or self.corpus(self.model)
-        stack = inputs.stack or self.open_model(reporter)
+        stack = self.with_sources(inputs.stack or self.open_model(reporter), reporter)
         with waiting(reporter, f"tokenizing {corpus.name}"):
             return PreparedSearch(self, stack, corpus)

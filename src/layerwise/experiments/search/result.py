@@ -5,10 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from layerwise.experiments.chosen_plan import SEARCH, chosen_plan
+from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.experiments.result import Result
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import (
+    ABOVE_CHOSEN,
+    AGAIN,
+    BETTER,
+    CHOSEN,
+    DELTA,
+    FRONT,
+    GAP,
+    PRICE,
+    REPORT,
+    SEARCH,
+)
 from layerwise.search.front import FrontPoint
 
 if TYPE_CHECKING:
@@ -30,25 +42,20 @@ class SearchResult(Result):
 
         A loss is a difference to the model as trained, in nats per token, which itself has 0.
         """
-        rows = [row for row in self.rows if row.measure == SEARCH]
-        unit = next(row.task for row in rows if row.metric == "chosen").partition("=")[0]
-        prices = {row.subject: row.value for row in rows if (row.metric, row.task) == ("price", unit)}
-        fresh = {row.subject: row.value for row in rows if (row.metric, row.task) == ("delta_nll", "report")}
-        members = [row.subject for row in rows if (row.metric, row.task) == ("front", unit)]
-        return sorted(
-            (FrontPoint(Plan.parse(text), prices[text], fresh.get(text, 0.0)) for text in members),
-            key=lambda point: point.price,
-        )
+        rows = Rows(self.rows).where(measure=SEARCH)
+        of_unit = rows.where(condition=rows.where(metric=CHOSEN).axis("condition"))
+        prices = of_unit.where(metric=PRICE).along("plan")
+        fresh = rows.where(metric=DELTA, task=REPORT).along("plan")
+        points = [
+            FrontPoint(Plan.parse(plan), prices[plan].value, fresh[plan].value if plan in fresh else 0.0)
+            for plan in of_unit.where(metric=FRONT).axis("plan")
+        ]
+        return sorted(points, key=lambda point: point.price)
 
     @property
     def confirmed(self) -> pandas.DataFrame:
         """The rows of the chosen plan and of the arms beside it on every text, with the columns of `Score`."""
         best = str(self.best)
         table = self.table(SEARCH)
-        own = (table.subject == best) & table.metric.isin(["delta_nll", "again", "gap"])
-        return table[own | table.metric.isin(["above_chosen", "better"])].reset_index(drop=True)
-
-
-def score_of(rows: list[Score], subject: str, task: str, metric: str) -> Score | None:
-    """The one row of this subject, task and metric, if there is one."""
-    return next((row for row in rows if (row.subject, row.task, row.metric) == (subject, task, metric)), None)
+        own = (table.plan == best) & table.metric.isin([DELTA, AGAIN, GAP])
+        return table[own | table.metric.isin([ABOVE_CHOSEN, BETTER])].reset_index(drop=True)

@@ -2,34 +2,45 @@
 
 Measure `search`, beside the rows of `layerwise.search.confirm`:
 
-    delta_nll   plan, task `search`    what it loses above the model as trained where it was searched for; no interval
-    price       plan, task a unit      what it costs, in `layers`, `ms`, `bytes`
-    front       plan, task a unit      1 for a member of the front of that unit
-    arm         plan, task an arm      1 for the plan that the arm chose; of `random` the number of the draw, from 1
-    chosen      plan, task the budget  1
+    delta_nll   plan, task `search`     what it loses above the model as trained where it was searched for; no interval
+    price       plan, condition a unit  what it costs, in `layers`, `ms`, `bytes`
+    front       plan, condition a unit  1 for a member of the front of that unit
+    arm         plan, arm               1 for the plan that the arm chose; of `random` the number of the draw, from 1,
+                                        which is its seed too
+    chosen      plan, condition a unit  1; it is chosen within the budget that it is `against`
 
-Measure `search_round`: of subject a plan, task the number of the round, metric its kind, the loss of its best plan.
+Measure `search_round`: of each round (`amount` is its number, `condition` its kind) the `nll` of its best plan.
+
+Measure `latency`, in a setting (`condition`): `ms` of a layer, of a `part` of it, or of the `rest` of the model; of a
+plan, what is `predicted` and `measured`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from layerwise.experiments.chosen_plan import CHOSEN, SEARCH
 from layerwise.experiments.sentences import duration
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results.rows import Score
-from layerwise.search.budget import Unit
-from layerwise.search.confirm import DELTA
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ARM,
+    CHOSEN,
+    DELTA,
+    FRONT,
+    LATENCY,
+    MILLISECONDS,
+    PRICE,
+    REST,
+    SEARCH,
+    SEARCH_ROUND,
+)
+from layerwise.search.budget import Budget, Unit
 from layerwise.search.cost import Spent
 from layerwise.search.greedy import SearchStep
 from layerwise.search.one_shot import RANDOM
 from layerwise.search.prices import Piece, PlanPrices, PriceTable
-
-LATENCY = "latency"
-ROUND = "search_round"
-REST = "rest"
 
 
 def search_rows(losses: Mapping[Plan, float], prices: PlanPrices, units: Sequence[Unit], whole: Plan) -> list[Score]:
@@ -37,27 +48,33 @@ def search_rows(losses: Mapping[Plan, float], prices: PlanPrices, units: Sequenc
     rows = []
     for plan in sorted(losses, key=str):
         if plan != whole:
-            rows.append(Score(SEARCH, str(plan), "search", DELTA, losses[plan] - losses[whole]))
-        rows += [Score(SEARCH, str(plan), unit, "price", prices.of_plan(plan, unit)) for unit in units]
+            rows.append(Score.of(SEARCH, DELTA, losses[plan] - losses[whole], task=SEARCH, plan=str(plan)))
+        own = {unit: prices.of_plan(plan, unit) for unit in units}
+        rows += [Score.of(SEARCH, PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
     return rows
 
 
 def member_rows(
-    chosen: Plan, budget: str, fronts: Mapping[Unit, Sequence[Plan]], arms: Mapping[str, Plan], random: Sequence[Plan]
-) -> list[Score]:
+    chosen: Plan, budget: Budget, fronts: Mapping[Unit, Sequence[Plan]], arms: Mapping[str, Plan],
+    random: Sequence[Plan],
+) -> list[Score]:  # fmt: skip
     """Which plan was chosen, which are on a front, and which every arm chose."""
-    rows = [Score(SEARCH, str(chosen), budget, CHOSEN, 1.0)]
-    rows += [Score(SEARCH, str(plan), unit, "front", 1.0) for unit, plans in fronts.items() for plan in plans]
-    rows += [Score(SEARCH, str(plan), name, "arm", 1.0) for name, plan in arms.items()]
-    rows += [Score(SEARCH, str(plan), RANDOM, "arm", float(draw)) for draw, plan in enumerate(random, start=1)]
-    return rows
+    members = [(unit, plan) for unit, plans in fronts.items() for plan in plans]
+    draws = enumerate(random, start=1)
+    return [
+        Score.of(SEARCH, CHOSEN, 1.0, plan=str(chosen), condition=budget.unit, against=str(budget)),
+        *(Score.of(SEARCH, FRONT, 1.0, plan=str(plan), condition=unit) for unit, plan in members),
+        *(Score.of(SEARCH, ARM, 1.0, plan=str(plan), arm=name) for name, plan in arms.items()),
+        *(Score.of(SEARCH, ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
+    ]
 
 
 def round_rows(steps: Sequence[SearchStep]) -> list[Score]:
     """The best of every round."""
+    best = ((number, step.kind, step.round.best, step.round.losses) for number, step in enumerate(steps, start=1))
     return [
-        Score(ROUND, str(step.round.best), str(number), step.kind, step.round.losses[step.round.best])
-        for number, step in enumerate(steps, start=1)
+        Score.of(SEARCH_ROUND, "nll", losses[plan], plan=str(plan), condition=kind, amount=number)
+        for number, kind, plan, losses in best
     ]
 
 
@@ -73,29 +90,27 @@ def round_sentence(number: int, step: SearchStep, whole: float | None) -> str:
 def latency_rows(table: PriceTable, setting: str) -> list[Score]:
     """The measured table: milliseconds of each layer, of each half, and of the rest."""
     rows = [
-        Score(LATENCY, str(layer) if half is None else f"{layer}.{half}", setting, "ms", value)
+        Score.of(LATENCY, MILLISECONDS, value, layer=layer, part=half, condition=setting)
         for (layer, half), value in table.pieces.items()
     ]
-    return [*rows, Score(LATENCY, REST, setting, "ms", table.rest)]
+    return [*rows, Score.of(LATENCY, MILLISECONDS, table.rest, part=REST, condition=setting)]
 
 
 def table_of(rows: Iterable[Score]) -> PriceTable:
     """The table that `latency_rows` wrote."""
-    times = {row.subject: row.value for row in rows if row.metric == "ms"}
+    times = Rows(rows).where(metric=MILLISECONDS)
     pieces: dict[Piece, float] = {}
-    for name, value in times.items():
-        layer, _, half = name.partition(".")
-        if name != REST:
-            pieces[int(layer), next((sublayer for sublayer in SUBLAYERS if sublayer == half), None)] = value
-    return PriceTable(pieces, times[REST])
+    for row in times.where(layer=PRESENT):
+        pieces[row.layer or 0, next((half for half in SUBLAYERS if half == row.part), None)] = row.value
+    return PriceTable(pieces, times.where(part=REST)[0].value)
 
 
 def checked_latency_rows(times: Mapping[Plan, float], prices: PlanPrices, setting: str) -> list[Score]:
     """Whole plans: what the table predicts and what was measured."""
     return [
-        Score(LATENCY, str(plan), setting, metric, value)
+        Score.of(LATENCY, metric, value, plan=str(plan), condition=setting)
         for plan, measured in times.items()
-        for metric, value in (("plan_predicted", prices.of_plan(plan, "ms")), ("plan_measured", measured))
+        for metric, value in (("predicted", prices.of_plan(plan, "ms")), ("measured", measured))
     ]
 
 

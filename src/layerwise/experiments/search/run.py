@@ -14,7 +14,6 @@ from functools import partial
 
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import OptionError
-from layerwise.experiments.chosen_plan import CHOSEN, SEARCH
 from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
@@ -27,8 +26,9 @@ from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import CHOSEN, LATENCY, SEARCH, SEARCH_ROUND
 from layerwise.search import timing
-from layerwise.search.averaging import with_averages
+from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.cost import Spent, WorstCase
@@ -42,7 +42,7 @@ from layerwise.search.one_shot import RANDOM_SETS, one_shot_plans, random_sets, 
 from layerwise.search.prices import PlanPrices
 from layerwise.search.rungs import Evaluator, Round, RungSettings, mean_losses
 from layerwise.search.texts import by_document, divided_text, grown
-from layerwise.stack import Stack
+from layerwise.stack import Stack, weight_hash
 
 REPORTED = 12
 """Plans of a front that are measured on the report text, for each unit."""
@@ -95,7 +95,10 @@ class PreparedSearch(Prepared):
         timed = (str(self.setting),) if config.times else ()
         return provenance(
             self.stack, self.text,
-            families=("search", str(self.budget), *self.moves, config.method, f"width:{config.width}", *timed),
+            families=(
+                "search", str(self.budget), *self.moves, config.method, f"width:{config.width}", *timed,
+                *(f"{name}:{weight_hash(self.stack.sources[name].model)[:16]}" for name in foreign(self.stack)),
+            ),
             tasks=second, seed=config.seed, settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
         )  # fmt: skip
 
@@ -104,12 +107,13 @@ class PreparedSearch(Prepared):
         unit, depth = self.budget.unit, self.stack.depth
         whole = prices.of_plan(Plan.identity(depth), unit)
         limit = self.budget.limit(whole)
-        if limit >= whole and set(self.moves) <= set(CHEAPER):
+        others = foreign(self.stack)
+        if limit >= whole and set(self.moves) <= set(CHEAPER) and not others:
             raise OptionError(
                 f"--budget {self.budget} leaves room for the whole model, which costs {whole:g} {unit}: nothing has to "
                 "be left out; give less"
             )
-        return Space(depth, self.moves, lambda plan: prices.of_plan(plan, unit), limit)
+        return Space(depth, self.moves, lambda plan: prices.of_plan(plan, unit), limit, others)
 
     def describe(self) -> Iterator[str]:
         """The model, the text and its parts, and what the search costs at most."""
@@ -166,8 +170,8 @@ class PreparedSearch(Prepared):
         rows += losses_above(select.losses([space.whole, *_selected(space, finalists)]), space.whole, "select", seed=0)
         texts = {"report": self.parts["report"]} | ({} if self.second is None else {"second": self.second})
         rows += self._confirmed(run, reporter, known, search, space, chosen, finalists, fronts, texts)
-        rows += made.member_rows(chosen, str(self.budget), fronts, finalists.arms, finalists.random)
-        run.store.replace_scores(made.ROUND, made.round_rows(finalists.steps))
+        rows += made.member_rows(chosen, self.budget, fronts, finalists.arms, finalists.random)
+        run.store.replace_scores(SEARCH_ROUND, made.round_rows(finalists.steps))
         if self.config.times:
             self._check_times(run, reporter, prices, chosen)
         run.store.replace_scores("run", [size_row(self.stack)] + (made.cost_rows(spent, seconds) if fresh else []))
@@ -184,12 +188,12 @@ class PreparedSearch(Prepared):
         """The prices of the model; milliseconds are measured once in the life of a run, and stored."""
         if not self.config.times:
             return PlanPrices.of(self.stack)
-        stored = run.store.scores(made.LATENCY)
+        stored = run.store.scores(LATENCY)
         if not stored:
             reporter.log(f"timing every layer: {self.setting}")
             table, _ = timing.measured(self.stack, self.setting)
-            run.store.replace_scores(made.LATENCY, made.latency_rows(table, str(self.setting)))
-            stored = run.store.scores(made.LATENCY)
+            run.store.replace_scores(LATENCY, made.latency_rows(table, str(self.setting)))
+            stored = run.store.scores(LATENCY)
         return PlanPrices.of(self.stack, made.table_of(stored))
 
     def _evaluator(
@@ -287,9 +291,9 @@ class PreparedSearch(Prepared):
             reporter.log("milliseconds of the chosen plan are predicted: halves and averages run no faster here")
             return
         _, times = timing.measured(self.stack, self.setting, [whole, chosen])
-        rows = [row for row in run.store.scores(made.LATENCY) if not row.metric.startswith("plan_")]
+        rows = [row for row in run.store.scores(LATENCY) if row.plan is None]
         rows += made.checked_latency_rows(times, prices, str(self.setting))
-        run.store.replace_scores(made.LATENCY, rows)
+        run.store.replace_scores(LATENCY, rows)
 
 
 def _selected(space: Space, finalists: Finalists) -> list[Plan]:

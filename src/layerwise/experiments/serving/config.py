@@ -1,4 +1,4 @@
-"""`layerwise swarm serve`: a model whose layers live on nodes, behind the API that clients of OpenAI's speak."""
+"""`layerwise serve`: a model whose layers live on nodes, behind the API that clients of OpenAI's speak."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from layerwise.experiments.chosen_plan import given_plan
-from layerwise.experiments.experiment import Action, Alternatives, Reads
+from layerwise.experiments.experiment import Action, Alternatives
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.reporter import Reporter
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving(ModelOptions, Action):
-    """Serve a model whose layers live on nodes, and that answers while some of them die.
+    """Serve a model whose layers live on nodes, some of which may die.
 
     Nodes are processes of a Ray cluster; without --ray one is started on this machine. A node that dies is replaced by
     a replica, which repeats what the dead one had done; where no replica is left the model goes on without the lost
     layers, and each answer says so. Ctrl-C ends the server and every node.
     """
 
-    VERB: ClassVar = "swarm serve"
+    VERB: ClassVar = "serve"
     EXAMPLES: ClassVar = (
         "demo",
         "./my-model --nodes 8 --ray auto --sweep runs/my-model",
@@ -43,73 +43,67 @@ class Serving(ModelOptions, Action):
         Alternatives(("ray", "in_process"), "say where the nodes are"),
         Alternatives(("nodes", "node_file"), "say which nodes there are"),
     )
-    READS: ClassVar = (
-        Reads(
-            ("price_nats",), lambda config: config.sweep is not None,
-            "what layers cost in nats is read from --sweep, and there is none",
-        ),
-        Reads(
-            ("price_energy", "price_life"), lambda config: config.node_file is not None,
-            "what nodes draw and how they age stands in --node-file, and there is none",
-        ),
-    )  # fmt: skip
 
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
-    nodes: int = option(4, "Nodes that hold layers.", metavar="N", least=1, most=10_000)
+    nodes: int = option(4, metavar="N", least=1, most=10_000)
     node_file: Path | None = option(
-        None, "JSON list of the nodes: name, bytes, speed, watts, joules_per_hop, life_per_second.", metavar="PATH"
-    )
-    replicas: int = option(2, "Nodes that hold each layer.", metavar="N", least=1, most=10_000)
-    ray: str | None = option(
-        None, "Ray cluster of the nodes: local (on this machine, the default), auto, or HOST:PORT.", metavar="ADDRESS"
-    )
+        None, "JSON list of the nodes: name, bytes, speed, watts, joules_per_hop, life_per_second.", metavar="PATH",
+        setting=True,
+    )  # fmt: skip
+    replicas: int = option(2, metavar="N", least=1, most=10_000)
+    ray: str | None = option(None, metavar="ADDRESS")
     in_process: bool = option(False, "Keep the nodes in this process, without Ray: to try it out.")
     sweep: Path | None = option(
         None, "Run of `layerwise sweep` on this model, which says what missing layers cost.", metavar="RUN"
     )
     quorum: str | None = option(
         None, "Least that answers: layers, as 8, or nats, as '0.5 nats'; by default half of the layers.",
-        metavar="QUORUM",
+        metavar="QUORUM", setting=True,
     )  # fmt: skip
     on_loss: Literal["keep", "recompute"] = option(
-        "keep", "After a lost layer: keep what it left in the caches, or recompute all tokens without it."
+        "keep", "After a lost layer: keep what it left in the caches, or recompute all tokens without it.", setting=True
     )
     order: Literal["auto", "fixed", "any"] = option(
-        "auto", "Order of the layers; auto is any for a model whose training record says so."
+        "auto", "Order of the layers; auto is any for a model whose training record says so.", setting=True
     )
     replacement: tuple[str, ...] = option(
-        (), "Model of the same base whose layers replace lost ones; repeat for more.", metavar="MODEL", repeated=True
-    )
-    deadline: float = option(0.5, "Seconds that every hop has at least.", metavar="SECONDS", least=0.001)
+        (), "Model of the same base whose layers replace lost ones; repeat for more.", metavar="MODEL", repeated=True,
+        setting=True,
+    )  # fmt: skip
+    deadline: float = option(0.5, "Seconds that every hop has at least.", metavar="SECONDS", least=0.001, setting=True)
     spot_share: float = option(
-        0.01,
-        "Share of the hops that a second node computes too; 0 trusts every node.",
-        metavar="SHARE",
-        least=0,
-        most=1,
-    )
+        0.01, "Share of the hops that a second node computes too; 0 trusts every node.", metavar="SHARE", least=0,
+        most=1, setting=True,
+    )  # fmt: skip
     paths: int = option(
-        1,
-        "Routes on which each request of a one-pass model is computed, to return what most say.",
-        metavar="K",
-        least=1,
+        1, "Routes on which each request of a one-pass model is computed, to return what most say.", metavar="K",
+        least=1, setting=True,
+    )  # fmt: skip
+    price_latency: float = option(1.0, "Price of a second of a route.", metavar="X", least=0, setting=True)
+    price_nats: float = option(
+        0.0, "Price of a nat per token that a route costs.", metavar="X", least=0, needs="sweep", setting=True
     )
-    price_latency: float = option(1.0, "Price of a second of a route.", metavar="X", least=0)
-    price_nats: float = option(0.0, "Price of a nat per token that a route costs.", metavar="X", least=0)
-    price_energy: float = option(0.0, "Price of a joule of a route.", metavar="X", least=0)
-    price_life: float = option(0.0, "Price of the whole life of a device.", metavar="X", least=0)
+    price_energy: float = option(
+        0.0, "Price of a joule of a route.", metavar="X", least=0, needs="node_file", setting=True
+    )
+    price_life: float = option(
+        0.0, "Price of the whole life of a device.", metavar="X", least=0, needs="node_file", setting=True
+    )
     host: str = option("127.0.0.1", "Address to listen on; any but loopback needs a token.", metavar="HOST")
     port: int = option(8000, "Port to listen on; 0 is any free one.", metavar="PORT", least=0, most=65535)
-    token_file: Path | None = option(
-        None, "Tokens that clients show, one a line; or set LAYERWISE_SWARM_TOKENS.", metavar="PATH"
+    token_file: Path | None = option(None, metavar="PATH")
+    temperature: float = option(
+        1.0, "Temperature of a request that names none.", metavar="X", least=0, most=2, setting=True
     )
-    temperature: float = option(1.0, "Temperature of a request that names none.", metavar="X", least=0, most=2)
-    most_running: int = option(64, "Requests that are answered at a time.", metavar="N", least=1)
-    most_queued: int = option(64, "Requests that wait; one more is refused.", metavar="N", least=0)
-    request_seconds: float = option(600.0, "Seconds in which a request is answered.", metavar="SECONDS", least=0.1)
+    most_running: int = option(64, "Requests that are answered at a time.", metavar="N", least=1, setting=True)
+    most_queued: int = option(64, "Requests that wait; one more is refused.", metavar="N", least=0, setting=True)
+    request_seconds: float = option(
+        600.0, "Seconds in which a request is answered.", metavar="SECONDS", least=0.1, setting=True
+    )
     drain_seconds: float = option(
-        30.0, "Seconds that requests under way have left when the server is stopped.", metavar="SECONDS", least=0
-    )
+        30.0, "Seconds that requests under way have left when the server is stopped.", metavar="SECONDS", least=0,
+        setting=True,
+    )  # fmt: skip
 
     def check(self) -> None:
         """Raise `PlanError` for a plan and `SwarmError` for a quorum that cannot be read."""

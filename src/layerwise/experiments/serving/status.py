@@ -1,4 +1,4 @@
-"""`layerwise swarm status`: how a swarm that is being served does, as a table."""
+"""`layerwise serve status`: how a swarm that is being served does, as a table."""
 
 from __future__ import annotations
 
@@ -26,14 +26,12 @@ class SwarmStatus(Action):
     The exit code is 1 if the swarm is not ready: no token can be made at this moment.
     """
 
-    VERB: ClassVar = "swarm status"
+    VERB: ClassVar = "serve status"
     EXAMPLES: ClassVar = ("", "http://127.0.0.1:8080 --token-file tokens.txt")
 
     url: str = option("http://127.0.0.1:8000", "Address of the server.", metavar="URL", positional=True)
-    token_file: Path | None = option(
-        None, "Tokens that clients show, one a line; or set LAYERWISE_SWARM_TOKENS.", metavar="PATH"
-    )
-    events: int = option(10, "Events to show.", metavar="N", least=0)
+    token_file: Path | None = option(None, metavar="PATH")
+    events: int = option(10, "Events to show.", metavar="N", least=0, setting=True)
 
     def act(self, reporter: Reporter) -> int:
         """Ask the server, and show what it says."""
@@ -67,7 +65,7 @@ def fetched(address: str, tokens: tuple[str, ...]) -> dict[str, Any]:
     except urllib.error.HTTPError as error:
         raise SwarmError(f"{address} answers {error.code}; give the token of the server (--token-file)") from error
     except (OSError, ValueError) as error:
-        raise SwarmError(f"no swarm answers at {address} ({error}); start one with layerwise swarm serve") from error
+        raise SwarmError(f"no swarm answers at {address} ({error}); start one with layerwise serve") from error
     return content
 
 

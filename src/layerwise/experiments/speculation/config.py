@@ -1,4 +1,4 @@
-"""`layerwise speculate`: what a model gains by drafting with some of its own layers."""
+"""`layerwise time speculation`: what a model gains by drafting with some of its own layers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SpeculativeDecoding(ModelOptions, Experiment):
     an error.
     """
 
-    VERB: ClassVar = "speculate"
+    VERB: ClassVar = "time speculation"
     EXAMPLES: ClassVar = (
         'demo --draft "0-7 9-11"',
         "org/name --search --text texts/",
@@ -38,11 +38,11 @@ class SpeculativeDecoding(ModelOptions, Experiment):
     draft: str | None = option(None, "Plan that drafts.", metavar="PLAN")
     search: bool = option(False, "Search the plan that promises the most tokens per second.")
     tokens: int = option(4, "Tokens of a draft at most.", metavar="N", least=1, most=32)
-    text: Path | None = option(None, "Text file, a folder of them, or hf:DATASET; demo has its own.", metavar="PATH")
-    prompts: int = option(8, "Prompts to generate from.", metavar="N", least=1)
-    context: int = option(64, "Tokens of each prompt, and of the cache that is timed.", metavar="N", least=2)
-    new_tokens: int = option(64, "Tokens to generate after each prompt.", metavar="N", least=2)
-    agreement_tokens: int = option(4096, "Tokens on which agreement is measured.", metavar="N", least=64)
+    text: Path | None = option(None, metavar="PATH")
+    prompts: int = option(8, "Prompts to generate from.", metavar="N", least=1, rare=True)
+    context: int = option(64, metavar="N", least=2)
+    new_tokens: int = option(64, metavar="N", least=2)
+    agreement_tokens: int = option(4096, "Tokens on which agreement is measured.", metavar="N", least=64, setting=True)
 
     def check(self) -> None:
         """Raise `PlanError` for a draft that cannot be read, and `OptionError` without a draft or a search."""

@@ -14,19 +14,12 @@ from layerwise.experiments.provenance import hardware, provenance
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
 from layerwise.experiments.speculation.config import SpeculativeDecoding
-from layerwise.experiments.speculation.rows import (
-    DRAFT,
-    PROMPT,
-    SPECULATION,
-    draft_rows,
-    prompt_rows,
-    speculation_rows,
-    stored_trials,
-)
+from layerwise.experiments.speculation.rows import draft_rows, prompt_rows, speculation_rows, stored_trials
 from layerwise.experiments.speculation.trial import PromptTrial, Ways
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
+from layerwise.results.vocabulary import CHOSEN, SPECULATION, SPECULATION_DRAFT, SPECULATION_PROMPT
 from layerwise.search.drafts import best_first, draft_times, leaving_out
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack
@@ -70,22 +63,22 @@ class PreparedSpeculation(Prepared):
     def measure(self, run: Run, reporter: Reporter) -> None:
         """Choose the draft and continue the prompts that are missing. Raises `MeasureError` for a text that differs."""
         draft = self._chosen(run, reporter)
-        trials = stored_trials(run.store.scores(PROMPT), self.stack.depth, draft)
+        trials = stored_trials(run.store.scores(SPECULATION_PROMPT), self.stack.depth, draft)
         if len(trials) < len(self.prompts):
             ways = Ways(speculative(self.stack, draft, tokens=self.config.tokens), self.config.new_tokens)
             run.store.replace_notes(SPECULATION, [ways.note] if ways.note else [])
             ways.trial(self.prompts[0], 0)  # nothing is timed the first time
             for number in range(len(trials), len(self.prompts)):
                 trials.append(ways.trial(self.prompts[number], number))
-                run.store.replace_scores(PROMPT, prompt_rows(trials))
+                run.store.replace_scores(SPECULATION_PROMPT, prompt_rows(trials))
                 reporter.progress("generating", (number + 1) / len(self.prompts))
         run.store.replace_scores(SPECULATION, speculation_rows(draft, trials))
         _refuse_others(trials)
 
     def _chosen(self, run: Run, reporter: Reporter) -> Plan:
         """The draft: the one that is stored, or that was given, or the best of a search; what is expected is stored."""
-        for row in run.store.scores(DRAFT, metric="chosen"):
-            return Plan.parse(row.subject)
+        for row in run.store.scores(SPECULATION_DRAFT, metric=CHOSEN):
+            return Plan.parse(str(row.plan))
         config, stack = self.config, self.stack
         times = draft_times(stack, config.context, config.tokens)
         plans = [] if config.draft is None else [Plan.parse(config.draft)]
@@ -97,7 +90,7 @@ class PreparedSpeculation(Prepared):
             reporter.log(f"{len(way)} drafts searched; {len(plans)} of them are compared on a second part of the text")
         finalists = best_first(stack, plans, self.parts["select"], times, config.tokens)
         chosen = finalists[0].plan
-        run.store.replace_scores(DRAFT, draft_rows(finalists, chosen, times.rate(chosen, 1.0, 0)))
+        run.store.replace_scores(SPECULATION_DRAFT, draft_rows(finalists, chosen, times.rate(chosen, 1.0, 0)))
         return chosen
 
 

@@ -12,12 +12,13 @@ from torch import Tensor
 from layerwise.errors import LayerwiseError
 from layerwise.experiments.speculation.twin import twin
 from layerwise.measure.cost.pass_time import PassClock
+from layerwise.results.vocabulary import DRAFTED, PLAIN
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.rounding import HALF, rounding
 from layerwise.stack.speculation import LayerPasses, Speculation
 
-PLAIN, DRAFTED, ASSISTED = "generate", "speculative", "assistant"
+ASSISTED = "assistant"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.options.timing import TimingOptions
+from layerwise.experiments.options.run import TimingOptions
 from layerwise.experiments.reporter import Reporter
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(ModelOptions, TimingOptions, Experiment):
-    """Time a model under several plans: milliseconds for a prompt, and for a token behind it.
+    """Time a model under several plans.
 
-    The plans take turns, and each is compared with the first of them, or with the model as trained where one plan is
-    given, within each round. Rounds are stored as they end: the same command resumes an interrupted run, and with more
-    rounds it adds them.
+    A pass over a prompt is timed, and one over a token behind it, in milliseconds. The plans take turns, and each is
+    compared with the first of them, or with the model as trained where one plan is given, within each round. Rounds are
+    stored as they end: the same command resumes an interrupted run, and with more rounds it adds them.
     """
 
     VERB: ClassVar = "time"
@@ -32,9 +32,9 @@ class Timing(ModelOptions, TimingOptions, Experiment):
         'demo --plan "0-3 (4|5|6|7) 8-11" --fused',
     )
 
-    plans: tuple[str, ...] = option((), "A plan to time.", metavar="PLAN", flag="--plan", repeated=True)
+    plans: tuple[str, ...] = option((), "A plan; repeat for more.", metavar="PLAN", flag="--plan", repeated=True)
     fused: bool = option(False, "Time every plan fused, too: projections of one tensor and members of a group as one.")
-    rounds: int = option(20, "Rounds, in each of which every plan is timed once.", metavar="N", least=6)
+    rounds: int = option(20, metavar="N", least=6)
 
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read, and `OptionError` without one."""

@@ -5,13 +5,13 @@ The curve is that of the validation losses that were noted, and the steps to the
 A training that never reaches the target is censored: it counts with all that it spent, so that the mean over seeds is a
 lower bound, which has no interval, and the share of censored trainings stands beside it. One that is below the target
 at its first note counts with the cost of that note, an upper bound, which has no interval either. Rows of measure
-`convergence`, with the task `steps` or `seconds`:
+`convergence`, of an arm, their condition `steps` or `seconds`:
 
-    ARM          cost       the mean over seeds, Student's interval
-    ARM          censored   the share of seeds that never reached the target, where there is one
-    ARM - OTHER  ratio      exp of the mean over seeds of log cost(ARM) - log cost(OTHER), Student's interval on the
-                            logarithms, p, Holm over arms; a bound without an interval where a cost is one
-    target       loss       (task `all`) the loss itself, in nats
+    cost       the mean over seeds, Student's interval
+    censored   the share of seeds that never reached the target, where there is one
+    ratio      against another arm: exp of the mean over seeds of log cost(arm) - log cost(other), Student's interval on
+               the logarithms, p, Holm over arms; a bound without an interval where a cost is one
+    loss       of no arm: the target itself, in nats
 
 The target is the same for all seeds and arms. By default it is the highest of the reference's lowest losses, so that
 every one of its trainings reaches it. The rate of learning comes down towards the end, and all arms have the same
@@ -31,9 +31,9 @@ from layerwise.measure.cost.frontier import CostPoint
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CONVERGENCE, SECONDS, STEPS
 
-CONVERGENCE = "convergence"
-COSTS = ("steps", "seconds")
+COSTS = (STEPS, SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def convergence_rows(curves: Curves, reference: str, target: float | None = None
     if not curves.get(reference):
         return []
     target = common_target(curves[reference]) if target is None else target
-    rows = [Score(CONVERGENCE, "target", "all", "loss", target)]
+    rows = [Score.of(CONVERGENCE, "loss", target)]
     for cost in COSTS:
         spent = {arm: spent_to(of, cost, target) for arm, of in curves.items()}
         known = {arm: of for arm, of in spent.items() if of}
@@ -112,9 +112,9 @@ def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
     """The mean over seeds, and the share that is censored."""
     values, never = [each.cost for each in spent.values()], [each.censored == "never" for each in spent.values()]
     low, high = over_seeds(values) if _are_exact(spent) else (None, None)
-    rows = [Score(CONVERGENCE, arm, cost, "cost", float(np.mean(values)), low, high)]
+    rows = [Score.of(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, condition=cost)]
     if any(never):
-        rows.append(Score(CONVERGENCE, arm, cost, "censored", float(np.mean(never))))
+        rows.append(Score.of(CONVERGENCE, "censored", float(np.mean(never)), arm=arm, condition=cost))
     return rows
 
 
@@ -136,7 +136,12 @@ def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Sc
     adjusted = holm_by_key({arm: each.p for arm, each in logs.items()})
     return [
         replace(
-            ratio_row(CONVERGENCE, f"{arm} - {reference}", cost, "ratio", each), p=each.p, p_adjusted=adjusted.get(arm)
+            ratio_row(CONVERGENCE, "", "all", "ratio", each),
+            p=each.p,
+            p_adjusted=adjusted.get(arm),
+            arm=arm,
+            against=reference,
+            condition=cost,
         )
         for arm, each in logs.items()
     ]

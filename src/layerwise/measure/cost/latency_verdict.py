@@ -19,12 +19,13 @@ paired by document:
 Both are one-sided, by sign flips of whole documents, and Holm's correction runs over both of all plans in all settings:
 in 95 of 100 studies no plan is called beaten or best that is not, as far as the times are right.
 
-Rows of measure `frontier`, of subject the plan, `task` a setting, a semicolon, and a rival:
+Rows of measure `frontier`, of the `plan` in a setting (`condition`):
 
-    above_rival     nats per token that it loses above the rival of `beaten`: interval, one-sided p and Holm's, mde
+    above_rival     nats per token that it loses above the rival of `beaten`, which it is `against`: interval, one-sided
+                    p and Holm's, mde
     above_closest   the same for the rival of `best` whose p is the largest
 
-and, with the setting alone as task, one row of value 1 whose metric is `beaten`, `best` or `not_resolvable`.
+and one row of value 1 whose metric is `beaten`, `best` or `not_resolvable`.
 """
 
 from __future__ import annotations
@@ -40,11 +41,7 @@ from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, StratumLabels
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
-
-FRONTIER = "frontier"
-PARALLEL = "parallel"
-BEATEN, BEST, UNRESOLVED = "beaten", "best", "not_resolvable"
-ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
+from layerwise.results.vocabulary import ABOVE_CLOSEST, ABOVE_RIVAL, BEATEN, BEST, FRONTIER, PARALLEL, UNRESOLVED
 
 MARGIN = 0.02
 """A rival that takes up to so much more of the time counts as taking no more."""
@@ -150,10 +147,10 @@ def _rows(
         )
         for index, (at, rival) in enumerate(pairs):
             point, setting = contests[at].point, contests[at].setting
-            tests[at, rival] = Score(
-                FRONTIER, point.name, f"{setting}; {rival}", ABOVE_RIVAL, float(estimate.value[index]),
-                float(estimate.low[index]), float(estimate.high[index]), float(flips.p[index]), None, float(mde[index]),
-                *counts,
+            tests[at, rival] = Score.of(
+                FRONTIER, ABOVE_RIVAL, float(estimate.value[index]), float(estimate.low[index]),
+                float(estimate.high[index]), float(flips.p[index]), mde=float(mde[index]), documents=counts[0],
+                tokens=counts[1], plan=point.name, condition=str(setting), against=rival,
             )  # fmt: skip
     p: list[float] = []
     shown: list[tuple[Score | None, Score | None]] = []
@@ -174,7 +171,7 @@ def _rows(
         if closest is not None:
             yield replace(closest, metric=ABOVE_CLOSEST, p=p[2 * at + 1], p_adjusted=of_best)
         verdict = BEATEN if of_beaten < ALPHA else BEST if of_best < ALPHA else UNRESOLVED
-        yield Score(FRONTIER, contest.point.name, str(contest.setting), verdict, 1.0)
+        yield Score.of(FRONTIER, verdict, 1.0, plan=contest.point.name, condition=str(contest.setting))
 
 
 def _one_sided(row: Score, sign: int) -> float:

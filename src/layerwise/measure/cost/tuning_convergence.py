@@ -4,15 +4,15 @@ The learning curve of a fine-tuning is read as that of a pretraining is (`layerw
 1 - score in place of the loss: scores made monotone, between two points a line in the logarithm of the cost, and a
 training that never reaches the score counts with all that it spent, as a bound. The score is by default the highest
 that every training of the reference reaches, and the same for all seeds and arms of a task. Rows of measure
-`tuning_convergence`, with the tasks `TASK steps` and `TASK seconds`:
+`tuning_convergence`, of a task, their condition `steps` or `seconds`:
 
-    ARM          cost       the mean over seeds, Student's interval
-    ARM          censored   the share of seeds that never reached the score, where there is one
-    ARM - OTHER  ratio      as in `convergence`: paired by seed, Holm over arms
-    target       score      (task `TASK`) the score itself
+    cost       the mean over seeds, Student's interval
+    censored   the share of seeds that never reached the score, where there is one
+    ratio      as in `convergence`: against another arm, paired by seed, Holm over arms
+    score      of no arm: the score itself
 
-and, of two tasks and more, a `ratio` over all of them (`all steps`, `all seconds`): in each seed the geometric mean of
-the costs over tasks, so that every task counts alike.
+and, of two tasks and more, a `ratio` of the task `all`: in each seed the geometric mean of the costs over tasks, so
+that every task counts alike.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ from layerwise.measure.cost.convergence import (
 )
 from layerwise.measure.cost.cost_to_loss import Censored, Reached
 from layerwise.results.rows import Score
-
-TUNING_CONVERGENCE = "tuning_convergence"
-ALL_TASKS = "all"
+from layerwise.results.vocabulary import TUNING_CONVERGENCE
 
 
 def score_curve(points: Mapping[int, float], step_seconds: float | None = None) -> ValidationCurve:
@@ -59,9 +57,9 @@ def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str, target
         targets[task] = common_target(arms[reference]) if target is None else 1 - target
         for row in convergence_rows(arms, reference, targets[task]):
             if row.metric == "loss":
-                rows.append(Score(TUNING_CONVERGENCE, row.subject, task, "score", 1 - row.value))
+                rows.append(Score.of(TUNING_CONVERGENCE, "score", 1 - row.value, task=task))
             else:
-                rows.append(replace(row, measure=TUNING_CONVERGENCE, task=f"{task} {row.task}"))
+                rows.append(replace(row, measure=TUNING_CONVERGENCE, task=task))
     return [*rows, *_over_tasks(curves, reference, targets)] if len(targets) > 1 else rows
 
 
@@ -77,7 +75,7 @@ def _over_tasks(curves: Mapping[str, Curves], reference: str, targets: Mapping[s
                 spent[arm] = pooled
         if reference in spent:
             for row in ratio_rows(spent, reference, cost):
-                yield replace(row, measure=TUNING_CONVERGENCE, task=f"{ALL_TASKS} {cost}")
+                yield replace(row, measure=TUNING_CONVERGENCE)
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:

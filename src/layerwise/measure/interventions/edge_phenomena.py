@@ -11,19 +11,22 @@ paradigm choose: there the p are corrected over edges and phenomena together (Ho
 nothing, confirms what was chosen: there they are corrected over the chosen ones. Only what is confirmed counts, so that
 in 100 wirings without an effect at most 5 have an edge that does; and only the confirmed effects are free of selection.
 
-Rows of measure `edge_phenomena`, the task `SUITE: PHENOMENON`:
+Rows of measure `edge_phenomena`, the condition the suite, the task the phenomenon, of an edge (a reader, `layer`, and a
+source, `other`) or of the whole wiring:
 
-    3<-0  effect, accuracy    on the half that chooses: nats with interval, p, Holm's p and mde; the share of units that
-                              are right, with less without the edge
-    3<-0  confirmed           of those below .05: the effect on the other half, with interval, p and Holm's p
-    all   margin, right       the whole wiring: mean margin and share of units that are right, over all units
-    all   linguistic          1 for a linguistic feature, 0 for a surface one, where tasks of both kinds are there
+    effect, accuracy    on the half that chooses: nats with interval, p, Holm's p and mde; the share of units that are
+                        right, with less without the edge
+    confirmed           of those below .05: the effect on the other half, with interval, p and Holm's p
+    margin, right       the whole wiring: mean margin and share of units that are right, over all units
+    linguistic          1 for a linguistic feature, 0 for a surface one, where tasks of both kinds are there
 
-and where they are, of the task `SUITE: linguistic - surface`, over all units,
+and where they are, of the task `all`, over all units,
 
-    3<-0  contrast            the mean effect on linguistic features less that on surface ones, each as a share of the
-                              root mean square of the feature's margins; interval, p, Holm over edges
-    all   rank_correlation    of the reader's depth with the mean contrast of its edges: does depth turn to structure?
+    contrast            the mean effect on linguistic features less that on surface ones, each as a share of the root
+                        mean square of the feature's margins; interval, p, Holm over edges
+    rank_correlation    of the reader's depth with the mean contrast of its edges: does depth turn to structure?
+
+Of several models the rows have the `arm` and the `seed` too.
 """
 
 from __future__ import annotations
@@ -31,21 +34,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.rank_correlation import rank_correlation
 from layerwise.measure.stats.statistics import Numbers, holm, holm_by_key
 from layerwise.plan import Edge
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import EDGE_PHENOMENA
 
-EDGE_PHENOMENA = "edge_phenomena"
 LEVEL = 0.05
-CONTRAST_TASK = "linguistic - surface"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +163,9 @@ def estimates(changes: Numbers, paradigms: Sequence[str]) -> Estimates:
     return Estimates(means.mean(axis=0), np.sqrt(variance), freedom)
 
 
-def phenomenon_rows(suite: str, edges: Sequence[str], margins: Sequence[EdgeMargins], label: str = "") -> list[Score]:
-    """The rows of a suite: `edges` are the names of those that were cut, `label` tells the models of a run apart."""
+def phenomenon_rows(suite: str, edges: Sequence[Edge], margins: Sequence[EdgeMargins], depth: int) -> list[Score]:
+    """The rows of a suite: `edges` are those that were cut, of a wiring of so many layers."""
+    columns = [edge_columns(edge, depth) for edge in edges]
     parts = [each.phenomenon.halves() for each in margins]
     chosen = [_part(each, halves[0]) for each, halves in zip(margins, parts, strict=True)]
     confirming = [_part(each, halves[1]) for each, halves in zip(margins, parts, strict=True)]
@@ -170,29 +175,21 @@ def phenomenon_rows(suite: str, edges: Sequence[str], margins: Sequence[EdgeMarg
     confirmed = holm_by_key(fresh)
     rows: list[Score] = []
     for at, each in enumerate(margins):
-        task = task_of(suite, each.phenomenon.name, label)
-        rows += _whole(task, each)
-        rows += _effects(task, edges, each, chosen[at], adjusted[at], parts[at][0], adjusted.size)
+        of = {"condition": suite, "task": each.phenomenon.name}
+        rows += _whole(of, each)
+        named = [of | own for own in columns]
+        rows += _effects(named, each, chosen[at], adjusted[at], parts[at][0], adjusted.size)
         low, high = confirming[at].bounds()
         units = int(parts[at][1].sum())
         rows += [
-            Score(
-                EDGE_PHENOMENA, edges[edge], task, "confirmed", float(confirming[at].value[edge]), float(low[edge]),
-                float(high[edge]), fresh[at, edge], confirmed[at, edge], documents=units,
+            Score.of(
+                EDGE_PHENOMENA, "confirmed", float(confirming[at].value[edge]), float(low[edge]), float(high[edge]),
+                fresh[at, edge], p_adjusted=confirmed[at, edge], documents=units, **named[edge],
             )
             for where, edge in selected
             if where == at
         ]  # fmt: skip
-    return [*rows, *_contrast_rows(suite, edges, margins, label)]
-
-
-def task_of(suite: str, name: str, label: str = "") -> str:
-    """The task of a phenomenon's rows.
-
-    >>> task_of("blimp", "ellipsis"), task_of("blimp", "ellipsis", "elc/0")
-    ('blimp: ellipsis', 'blimp: ellipsis @ elc/0')
-    """
-    return f"{suite}: {name}" + (f" @ {label}" if label else "")
+    return [*rows, *_contrast_rows(suite, edges, columns, margins)]
 
 
 def _part(margins: EdgeMargins, units: NDArray[np.bool_]) -> Estimates:
@@ -205,7 +202,7 @@ def _right(margins: Numbers) -> Numbers:
     return 0.5 + 0.5 * np.sign(margins)
 
 
-def _whole(task: str, margins: EdgeMargins) -> Iterator[Score]:
+def _whole(of: dict[str, Any], margins: EdgeMargins) -> Iterator[Score]:
     names, units = margins.phenomenon.paradigms, len(margins.whole)
     for metric, values in (("margin", margins.whole), ("right", _right(margins.whole))):
         own = estimates(values[None], names)
@@ -213,14 +210,13 @@ def _whole(task: str, margins: EdgeMargins) -> Iterator[Score]:
         bounds = (float(low[0]), float(high[0]))
         if metric == "right":
             bounds = (max(0.0, bounds[0]), min(1.0, bounds[1]))
-        yield Score(EDGE_PHENOMENA, "all", task, metric, float(own.value[0]), *bounds, documents=units)
+        yield Score.of(EDGE_PHENOMENA, metric, float(own.value[0]), *bounds, documents=units, **of)
     if margins.phenomenon.linguistic is not None:
-        yield Score(EDGE_PHENOMENA, "all", task, "linguistic", float(margins.phenomenon.linguistic))
+        yield Score.of(EDGE_PHENOMENA, "linguistic", float(margins.phenomenon.linguistic), **of)
 
 
 def _effects(
-    task: str,
-    edges: Sequence[str],
+    edges: Sequence[dict[str, Any]],
     margins: EdgeMargins,
     chosen: Estimates,
     adjusted: Numbers,
@@ -231,16 +227,18 @@ def _effects(
     right = estimates((_right(margins.whole) - _right(margins.without))[:, units], names)
     p, detectable, count = chosen.p(), chosen.detectable(comparisons), int(units.sum())
     bounds = {"effect": (chosen, *chosen.bounds()), "accuracy": (right, *right.bounds())}
-    for at, edge in enumerate(edges):
+    for at, of in enumerate(edges):
         for metric, (own, low, high) in bounds.items():
             value = (float(own.value[at]), float(low[at]), float(high[at]))
-            row = Score(EDGE_PHENOMENA, edge, task, metric, *value, documents=count)
+            row = Score.of(EDGE_PHENOMENA, metric, *value, documents=count, **of)
             if metric == "effect":
                 row = replace(row, p=float(p[at]), p_adjusted=float(adjusted[at]), mde=float(detectable[at]))
             yield row
 
 
-def _contrast_rows(suite: str, edges: Sequence[str], margins: Sequence[EdgeMargins], label: str) -> Iterator[Score]:
+def _contrast_rows(
+    suite: str, edges: Sequence[Edge], columns: Sequence[dict[str, Any]], margins: Sequence[EdgeMargins]
+) -> Iterator[Score]:
     kinds = {kind: [each for each in margins if each.phenomenon.linguistic is kind] for kind in (True, False)}
     if not all(kinds.values()):
         return
@@ -255,26 +253,26 @@ def _contrast_rows(suite: str, edges: Sequence[str], margins: Sequence[EdgeMargi
             squares += np.square(part) / own.freedom
     freedom = np.divide(np.square(variance), squares, out=np.full(len(edges), 1e6), where=squares > 0)
     contrast = Estimates(value, np.sqrt(variance), freedom)
-    task = task_of(suite, CONTRAST_TASK, label)
     p, (low, high) = contrast.p(), contrast.bounds()
     adjusted = holm(p)
-    for at, edge in enumerate(edges):
-        bounds = (float(low[at]), float(high[at]))
-        yield Score(
-            EDGE_PHENOMENA, edge, task, "contrast", float(value[at]), *bounds, float(p[at]), float(adjusted[at])
-        )
-    yield from _by_depth(task, edges, value)
+    for at, of in enumerate(columns):
+        bounds = (float(low[at]), float(high[at]), float(p[at]))
+        yield Score.of(
+            EDGE_PHENOMENA, "contrast", float(value[at]), *bounds, p_adjusted=float(adjusted[at]), condition=suite, **of
+        )  # fmt: skip
+    yield from _by_depth(suite, edges, value)
 
 
-def _by_depth(task: str, edges: Sequence[str], contrast: Numbers) -> Iterator[Score]:
+def _by_depth(suite: str, edges: Sequence[Edge], contrast: Numbers) -> Iterator[Score]:
     """Does the contrast rise with the depth of the reader?"""
-    readers: dict[str, list[float]] = {}
+    readers: dict[int, list[float]] = {}
     for edge, value in zip(edges, contrast.tolist(), strict=True):
-        readers.setdefault(edge.partition("<-")[0], []).append(value)
+        readers.setdefault(edge.reader, []).append(value)
     means = [float(np.mean(of)) for of in readers.values()]
     agreed = rank_correlation(np.arange(len(means), dtype=float), np.array(means), seed=0)
     if agreed is not None:
-        yield Score(EDGE_PHENOMENA, "all", task, "rank_correlation", agreed.value, agreed.low, agreed.high, agreed.p)
+        bounds = (agreed.low, agreed.high, agreed.p)
+        yield Score.of(EDGE_PHENOMENA, "rank_correlation", agreed.value, *bounds, condition=suite)
 
 
 def confirmed_edges(rows: Iterable[Score]) -> list[Score]:

@@ -9,13 +9,16 @@ Then edges are cut, least effect first, to a budget or until a tolerated rise, i
 Effects of single edges do not add up, so what is left is measured jointly, on examples that did not choose the edges,
 against two nulls: as many edges cut at random, and as many cut by size.
 
-    edges  3<-0, out<-4     weight, effect (interval, p, p corrected over edges)
-    edges  all              rank_correlation of size with effect (interval, permutation p), nll of the whole wiring
-    edges  pruned           edges, kept (their share), difference (nats, interval, p), difference@random (mean of the
+    of an edge              weight, effect (interval, p, p corrected over edges)
+    of the whole wiring     rank_correlation of size with effect (interval, permutation p), nll
+    of the pruned one       edges, kept (their share), difference (nats, interval, p), against `RANDOM` the mean of the
                             draws, the least and the most of n of them, between which another falls in
-                            (n - 1) / (n + 1) cases, 90 % of 20; p: the share of draws that lose no more),
-                            difference@size, less_than_by_size (what the ranking spares; interval, p),
+                            (n - 1) / (n + 1) cases, 90 % of 20 (p: the share of draws that lose no more), against
+                            `SIZE` as many cut by size, less_than_by_size (what the ranking spares; interval, p),
                             live_before, live_after (states a runner holds), unheard (layers that need not run)
+
+An edge is a reader, `layer`, and a source, `other` (see `layerwise.results.vocabulary`). Of several models the rows
+have the `arm` and the `seed` too.
 """
 
 from __future__ import annotations
@@ -35,9 +38,8 @@ from layerwise.measure.stats.rank_correlation import rank_correlation
 from layerwise.measure.stats.statistics import Estimate, Numbers, holm, paired_bootstrap, ratio, sign_flips
 from layerwise.plan import Edge, LayerWeights
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ALPHA, EDGES, OUTPUT, PRUNED, RANDOM, SIZE
 
-EDGE_PRUNING = "edges"
-ALPHA = "alpha"
 DRAWS = 20
 """Random cuts that the chosen one is compared with."""
 
@@ -219,25 +221,30 @@ def _most(
     return low
 
 
-def ranking_rows(ranked: Ranked, whole: Losses, *, task: str = "all", seed: int = 0, depth: int) -> list[Score]:
+def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
+    """The columns of a row that is about an edge of a wiring of so many layers.
+
+    >>> edge_columns(Edge(3, 0), 12), edge_columns(Edge(12, 5), 12)
+    ({'layer': 3, 'other': 0}, {'part': 'output', 'other': 5})
+    """
+    reader = {"part": OUTPUT} if edge.reader == depth else {"layer": edge.reader}
+    return {**reader, "other": edge.source}
+
+
+def ranking_rows(ranked: Ranked, whole: Losses, *, seed: int = 0, depth: int) -> list[Score]:
     """Rows of every edge, and how far size and effect agree about them."""
     rows = []
     units = len(whole.nll)
     for index, edge in enumerate(ranked.edges):
-        name = edge.name(depth)
+        of = edge_columns(edge, depth)
         value, low, high = (float(part[index]) for part in (ranked.effect.value, ranked.effect.low, ranked.effect.high))
         p, adjusted = float(ranked.p[index]), float(ranked.p_adjusted[index])
-        rows.append(Score(EDGE_PRUNING, name, task, "weight", float(ranked.weights[index])))
-        rows.append(Score(EDGE_PRUNING, name, task, "effect", value, low, high, p, adjusted, documents=units))
+        rows.append(Score.of(EDGES, "weight", float(ranked.weights[index]), **of))
+        rows.append(Score.of(EDGES, "effect", value, low, high, p, p_adjusted=adjusted, documents=units, **of))
     agreed = rank_correlation(np.abs(ranked.weights), ranked.effect.value, seed=seed)
     if agreed is not None:
-        rows.append(
-            Score(EDGE_PRUNING, "all", task, "rank_correlation", agreed.value, agreed.low, agreed.high, agreed.p)
-        )
-    return [
-        *rows,
-        Score(EDGE_PRUNING, "all", task, "nll", float(whole.nll.sum() / whole.counted.sum()), documents=units),
-    ]
+        rows.append(Score.of(EDGES, "rank_correlation", agreed.value, agreed.low, agreed.high, agreed.p))
+    return [*rows, Score.of(EDGES, "nll", float(whole.nll.sum() / whole.counted.sum()), documents=units)]
 
 
 def pruned_rows(
@@ -246,7 +253,6 @@ def pruned_rows(
     ranked: Ranked,
     evaluate: LossEvaluation,
     *,
-    task: str = "all",
     seed: int = 0,
     draws: int = DRAWS,
     progress: Callable[[int, int], None] | None = None,
@@ -276,38 +282,40 @@ def pruned_rows(
         for drawn in (chance.permutation(len(ranked.edges)) for _ in range(draws))
     ]
     rows = [
-        Score(EDGE_PRUNING, "pruned", task, metric, float(value))
+        Score.of(EDGES, metric, float(value), condition=PRUNED)
         for metric, value in {
             "edges": len(pruned), "kept": len(pruned) / len(wiring), "live_before": wiring.live_states(),
             "live_after": pruned.live_states(), "unheard": len(pruned.unheard()),
         }.items()
     ]  # fmt: skip
-    differences = {"difference": mine, "difference@size": sized, "less_than_by_size": sized - mine}
+    differences: dict[tuple[str, str | None], Numbers] = {
+        ("difference", None): mine, ("difference", SIZE): sized, ("less_than_by_size", None): sized - mine,
+    }  # fmt: skip
     intervals = paired_bootstrap(np.stack(list(differences.values())), base.counted, seed=seed)
     p = sign_flips(np.stack(list(differences.values())), seed=seed).p
     rows += [
-        Score(
-            EDGE_PRUNING, "pruned", task, metric, float(intervals.value[index]), float(intervals.low[index]),
-            float(intervals.high[index]), float(p[index]), documents=len(mine),
+        Score.of(
+            EDGES, metric, float(intervals.value[index]), float(intervals.low[index]), float(intervals.high[index]),
+            float(p[index]), condition=PRUNED, against=against, documents=len(mine),
         )
-        for index, metric in enumerate(differences)
+        for index, (metric, against) in enumerate(differences)
     ]  # fmt: skip
-    return [*rows, _random_row(ratio(np.stack(random), base.counted), float(intervals.value[0]), task)]
+    return [*rows, _random_row(ratio(np.stack(random), base.counted), float(intervals.value[0]))]
 
 
-def _random_row(losses: Numbers, mine: float, task: str) -> Score:
+def _random_row(losses: Numbers, mine: float) -> Score:
     low, high = float(losses.min()), float(losses.max())
     p = (1 + int((losses <= mine).sum())) / (1 + len(losses))
-    return Score(EDGE_PRUNING, "pruned", task, "difference@random", float(losses.mean()), low, high, p)
+    return Score.of(EDGES, "difference", float(losses.mean()), low, high, p, condition=PRUNED, against=RANDOM)
 
 
-def alpha_rows(subject: str, edges: LayerWeights) -> list[Score]:
-    """Rows of measure `alpha`: task the reader (`0`, ..., `out`), metric the source, value the effective weight.
+def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
+    """Rows of measure `alpha`, of every edge its effective `weight`.
 
     Every pair that can be is there, also those that are not read, with weight 0.
     """
     return [
-        Score(ALPHA, subject, edges.reader_name(reader), str(source), weight)
+        Score.of(ALPHA, "weight", weight, arm=arm, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
         for reader, row in enumerate(edges.matrix())
         for source, weight in enumerate(row[: reader + 1])
     ]

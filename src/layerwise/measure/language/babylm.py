@@ -9,7 +9,7 @@
 
 A part of which files are missing is a mean over those that are there, and says how many they are; where a whole part is
 missing there is no aggregate. The rows of a part count its examples, of an arm those of the model with the fewest, so
-that a score of a few of them is not taken for one of all. Rows of measure `babylm`, for each model and for each arm
+that a score of a few of them is not taken for one of all. Rows of measure `babylm`, for each seed and for each arm
 (the mean over its models, with Student's interval over seeds): task `blimp`, `glue` and `msgs` with the metrics `part`
 and `files`, and task `all` with the metric `aggregate`. MSGS of our own and minimal pairs of our own are no part of it.
 """
@@ -22,8 +22,8 @@ import numpy as np
 
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BABYLM, PARADIGM
 
-BABYLM = "babylm"
 WEIGHTS = {"blimp": 0.5, "glue": 0.3, "msgs": 0.2}
 FILES = {"blimp": 17, "glue": 11, "msgs": 11}
 """How many files each part has where it is whole."""
@@ -38,7 +38,16 @@ MSGS = (
 )  # fmt: skip
 """The features of the controls, then the pairs of features of the ambiguous tasks."""
 
-_PARADIGM = "paradigm:"
+MSGS_TASKS = {
+    f"{kind} {name.replace('relative_position', feature)}": name
+    for name in MSGS
+    for kind in ("control", "ambiguous")
+    for feature in ("relative_position", "relative_token_position")
+}
+"""The tasks of MSGS by the names that files give them, with the name that each counts under."""
+
+Model = tuple[str, int]
+"""An arm and its seed."""
 
 
 def aggregate(parts: Mapping[str, float]) -> float:
@@ -51,38 +60,38 @@ def aggregate(parts: Mapping[str, float]) -> float:
 
 
 def babylm_rows(rows: Iterable[Score], phenomena: Mapping[str, str]) -> list[Score]:
-    """The rows of the aggregate, of those of the models (`ARM/SEED`); `phenomena` maps BLiMP's paradigms to theirs.
+    """The rows of the aggregate, of those of single models; `phenomena` maps BLiMP's paradigms to theirs.
 
     None of a model without a row of BLiMP, the supplement, GLUE or MSGS.
     """
-    files: dict[str, dict[str, dict[str, list[tuple[float, int]]]]] = {}
+    files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:
-        arm, _, seed = row.subject.rpartition("/")
-        counted = _file(row, phenomena) if arm and seed.isdigit() else None
+        if row.arm is None or row.seed is None or row.other is not None or row.against is not None:
+            continue
+        counted = _file(row, phenomena)
         if counted is not None:
             part, file = counted
-            cells = files.setdefault(row.subject, {}).setdefault(part, {}).setdefault(file, [])
+            cells = files.setdefault((row.arm, row.seed), {}).setdefault(part, {}).setdefault(file, [])
             cells.append((row.value, row.documents or 1))
-    results = [row for subject, parts in files.items() for row in _of_model(subject, parts)]
+    results = [row for model, parts in files.items() for row in _of_model(model, parts)]
     return [*results, *_of_arms(results)]
 
 
 def _file(row: Score, phenomena: Mapping[str, str]) -> tuple[str, str] | None:
     """Which file of which part a row is a score of; `None` where it is of none."""
-    if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.task.startswith(_PARADIGM):
-        name = row.task.removeprefix(_PARADIGM)
-        file = f"supplement {name}" if row.measure == "supplement" else phenomena.get(name)
+    if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.condition == PARADIGM:
+        file = f"supplement {row.task}" if row.measure == "supplement" else phenomena.get(row.task)
         return None if file is None else ("blimp", MERGED.get(file, file))
     if row.measure == "glue":
         name = row.task.casefold().replace("_", "-").replace("mismatched", "mm").replace("sst-2", "sst2")
         return ("glue", name) if name in GLUE and row.metric == GLUE_METRICS.get(name, "accuracy") else None
     if row.measure == "msgs" and row.metric == "mcc":
-        name = row.task.partition(" ")[2].replace("relative_token_position", "relative_position")
-        return ("msgs", name) if name in MSGS else None
+        return ("msgs", MSGS_TASKS[row.task]) if row.task in MSGS_TASKS else None
     return None
 
 
-def _of_model(subject: str, parts: Mapping[str, Mapping[str, list[tuple[float, int]]]]) -> list[Score]:
+def _of_model(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float, int]]]]) -> list[Score]:
+    arm, seed = model
     rows = []
     points = {}
     for part in WEIGHTS:
@@ -90,21 +99,21 @@ def _of_model(subject: str, parts: Mapping[str, Mapping[str, list[tuple[float, i
             means = [np.average([value for value, _ in of], weights=[n for _, n in of]) for of in parts[part].values()]
             points[part] = 100 * float(np.mean(means))
             examples = sum(n for of in parts[part].values() for _, n in of)
-            rows.append(Score(BABYLM, subject, part, "part", points[part], documents=examples))
-            rows.append(Score(BABYLM, subject, part, "files", float(len(means))))
+            rows.append(Score.of(BABYLM, "part", points[part], task=part, arm=arm, seed=seed, documents=examples))
+            rows.append(Score.of(BABYLM, "files", float(len(means)), task=part, arm=arm, seed=seed))
     if set(points) == set(WEIGHTS):
-        rows.append(Score(BABYLM, subject, "all", "aggregate", aggregate(points)))
+        rows.append(Score.of(BABYLM, "aggregate", aggregate(points), arm=arm, seed=seed))
     return rows
 
 
 def _of_arms(rows: Iterable[Score]) -> list[Score]:
     arms: dict[tuple[str, str, str], list[Score]] = {}
     for row in rows:
-        arms.setdefault((row.subject.rpartition("/")[0], row.task, row.metric), []).append(row)
+        arms.setdefault((str(row.arm), row.task, row.metric), []).append(row)
     means = []
     for (arm, task, metric), models in arms.items():
         values = [row.value for row in models]
         low, high = over_seeds(values) if metric != "files" else (None, None)
         fewest = min((row.documents for row in models if row.documents is not None), default=None)
-        means.append(Score(BABYLM, arm, task, metric, float(np.mean(values)), low, high, documents=fewest))
+        means.append(Score.of(BABYLM, metric, float(np.mean(values)), low, high, task=task, arm=arm, documents=fewest))
     return means

@@ -13,7 +13,8 @@ the share of words that hold no unknown token, `whole_words` the share that are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +28,10 @@ from layerwise.measure.language.pseudo_likelihood import BATCH_TOKENS, SentenceS
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import PARADIGM, PHENOMENON
 from layerwise.stack.memory import release_freed
 
 CHANCE = 0.5
-ALL, PHENOMENON, PARADIGM = "all", "phenomenon:", "paradigm:"
 TIES, SKIPPED = "ties", "skipped"
 
 Preferences = NDArray[np.float64]
@@ -107,7 +108,8 @@ def evaluate_pairs(
     tokenizer: PreTrainedTokenizerBase,
     pairs: PairSet,
     *,
-    subject: str,
+    arm: str,
+    seed: int | None = None,
     temperature: float = 1.0,
     batch_tokens: int = BATCH_TOKENS,
     too_long: TooLong = "refuse",
@@ -115,13 +117,13 @@ def evaluate_pairs(
     keep: Callable[[ParadigmResult], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> list[Score]:
-    """The rows of `model` on `pairs` under `subject`: accuracies, chance, coverage, temperature.
+    """The rows of `model`, that of an arm with a seed, on `pairs`: accuracies, chance, coverage, temperature.
 
     `done` holds the verdicts of paradigms that are not judged again, `keep` is given each new one as it is made, and
     `progress` the paradigm in work and the share of all that is done. See the module for the metrics.
 
     >>> from layerwise.data.suites.generated_pairs import generated_pairs  # doctest: +SKIP
-    >>> evaluate_pairs(model, tokenizer, generated_pairs(), subject="elc/0")[0].metric      # doctest: +SKIP
+    >>> evaluate_pairs(model, tokenizer, generated_pairs(), arm="elc", seed=0)[0].metric    # doctest: +SKIP
     'accuracy'
     """
     scorer = SentenceScorer.of(model, tokenizer)
@@ -151,40 +153,39 @@ def evaluate_pairs(
     known = coverage(tokenizer, pairs)
     measured = {"chance": CHANCE, "temperature": temperature, **known}
     return [
-        *accuracy_rows(pairs.suite, subject, [results[name] for name in paradigms]),
-        *(Score(pairs.suite, subject, ALL, metric, value) for metric, value in measured.items()),
+        *accuracy_rows(pairs.suite, arm, seed, [results[name] for name in paradigms]),
+        *(Score.of(pairs.suite, metric, value, arm=arm, seed=seed) for metric, value in measured.items()),
     ]
 
 
-def accuracy_rows(suite: str, subject: str, verdicts: Sequence[ParadigmResult]) -> list[Score]:
+def accuracy_rows(suite: str, arm: str, seed: int | None, verdicts: Sequence[ParadigmResult]) -> list[Score]:
     """Accuracy over all paradigms, then of each phenomenon, then of each paradigm, with intervals and pairs."""
+    model = {"arm": arm, "seed": seed}
     phenomena: dict[str, list[ParadigmResult]] = {}
     for each in verdicts:
         phenomena.setdefault(each.phenomenon, []).append(each)
-    groups = [(ALL, list(verdicts)), *((f"{PHENOMENON}{name}", members) for name, members in phenomena.items())]
-    rows = [_accuracy(suite, subject, task, members) for task, members in groups]
-    return [*rows, *(row for each in verdicts for row in paradigm_rows(suite, subject, each))]
+    rows = [_accuracy(suite, list(verdicts), **model)]
+    for name, members in phenomena.items():
+        rows.append(_accuracy(suite, members, task=name, condition=PHENOMENON, **model))
+    return [*rows, *(row for each in verdicts for row in paradigm_rows(suite, arm, seed, each))]
 
 
-def paradigm_rows(suite: str, subject: str, result: ParadigmResult) -> list[Score]:
+def paradigm_rows(suite: str, arm: str, seed: int | None, result: ParadigmResult) -> list[Score]:
     """The rows of one paradigm: its accuracy, the share of ties and, where there are any, the pairs skipped.
 
     `stored_result` reads them back, so what is in a run's store need not be judged again.
     """
-    task, pairs = f"{PARADIGM}{result.paradigm}", result.pairs
-    rows = [
-        _accuracy(suite, subject, task, [result]),
-        Score(suite, subject, task, TIES, result.tied / pairs, documents=pairs),
-    ]
+    of: dict[str, Any] = {"task": result.paradigm, "condition": PARADIGM, "arm": arm, "seed": seed}
+    pairs = result.pairs
+    rows = [_accuracy(suite, [result], **of), Score.of(suite, TIES, result.tied / pairs, documents=pairs, **of)]
     if result.skipped:
-        rows.append(Score(suite, subject, task, SKIPPED, float(result.skipped)))
+        rows.append(Score.of(suite, SKIPPED, float(result.skipped), **of))
     return rows
 
 
 def stored_result(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> ParadigmResult | None:
-    """The verdict on `pairs`, those of one paradigm, in the rows of one subject; `None` where it is not there."""
-    task = f"{PARADIGM}{pairs[0].paradigm}"
-    by_metric = {row.metric: row for row in rows if row.task == task}
+    """The verdict on `pairs`, those of one paradigm, in the rows of one model; `None` where it is not there."""
+    by_metric = {row.metric: row for row in rows if (row.condition, row.task) == (PARADIGM, pairs[0].paradigm)}
     accuracy, ties = by_metric.get("accuracy"), by_metric.get(TIES)
     if accuracy is None or ties is None or accuracy.documents is None:
         return None
@@ -195,10 +196,10 @@ def stored_result(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> Paradi
     return ParadigmResult(pairs[0].paradigm, pairs[0].phenomenon, right, tied, wrong, skipped)
 
 
-def _accuracy(suite: str, subject: str, task: str, members: Sequence[ParadigmResult]) -> Score:
+def _accuracy(suite: str, members: Sequence[ParadigmResult], **of: Any) -> Score:
     value = float(np.mean([each.accuracy for each in members]))
     low, high = interval(members)
-    return Score(suite, subject, task, "accuracy", value, low, high, documents=sum(each.pairs for each in members))
+    return Score.of(suite, "accuracy", value, low, high, documents=sum(each.pairs for each in members), **of)
 
 
 def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
@@ -218,27 +219,26 @@ def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
 
 
 def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
-    """The rows of each arm from those of its seeds (`ARM/SEED`): the mean, with its interval over seeds and pairs.
+    """The rows of each arm from those of its seeds: the mean, with its interval over seeds and pairs.
 
     An arm of one seed has that seed's interval. A row that some seed of the arm lacks is left out.
     """
-    arms: dict[str, dict[str, dict[tuple[str, str], Score]]] = {}
+    arms: dict[str, dict[int, dict[tuple[str, str | None, str], Score]]] = {}
     for row in rows:
-        arm, slash, _ = row.subject.partition("/")
-        if slash and row.measure == suite:
-            arms.setdefault(arm, {}).setdefault(row.subject, {})[row.task, row.metric] = row
+        if row.arm is not None and row.seed is not None and row.measure == suite:
+            arms.setdefault(row.arm, {}).setdefault(row.seed, {})[row.task, row.condition, row.metric] = row
     return [
-        _mean(suite, arm, [by_seed[key] for by_seed in seeds.values()])
-        for arm, seeds in arms.items()
+        _mean([by_seed[key] for by_seed in seeds.values()])
+        for seeds in arms.values()
         for key in next(iter(seeds.values()))
         if all(key in by_seed for by_seed in seeds.values())
     ]
 
 
-def _mean(suite: str, arm: str, rows: Sequence[Score]) -> Score:
+def _mean(rows: Sequence[Score]) -> Score:
     first, values = rows[0], [row.value for row in rows]
     low, high = over_seeds(values, first.metric, [(row.low, row.high) for row in rows])
-    return Score(suite, arm, first.task, first.metric, float(np.mean(values)), low, high, documents=first.documents)
+    return replace(first, seed=None, value=float(np.mean(values)), low=low, high=high)
 
 
 def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:

@@ -20,12 +20,11 @@ from statistics import fmean
 import numpy as np
 
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ALL, NORMALISED
 
-ALL = "all"
-"""The task of rows over several tasks."""
+MEAN, MEDIAN = "mean", "median"
+"""The metrics over several tasks, of the task `ALL`."""
 
-MEAN, NORMALISED = "mean", "normalised"
-CHANCE = "@chance"
 DRAWS = 4000
 
 
@@ -37,13 +36,13 @@ class ChanceScale:
     trained: float
 
     def of(self, row: Score) -> Score:
-        """The row on this scale, as `normalised_<metric>`; its interval is scaled with it."""
+        """The row on this scale, with the condition `NORMALISED`; its interval is scaled with it."""
         value, low, high = (
             None if each is None else (each - self.chance) / (self.trained - self.chance)
             for each in (row.value, row.low, row.high)
         )
         assert value is not None, "a row has a value"
-        return replace(row, metric=f"{NORMALISED}_{row.metric}", value=value, low=low, high=high)
+        return replace(row, condition=NORMALISED, value=value, low=low, high=high)
 
 
 def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
@@ -53,7 +52,7 @@ def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
 
 
 def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
-    """The plain mean of rows of one subject, one a task, as one row of the task `ALL`."""
+    """The plain mean of rows of one model, one a task, as one row of the task `ALL`."""
     value = fmean(row.value for row in rows)
     bounds = [
         (row.value - row.low, row.high - row.value) for row in rows if row.low is not None and row.high is not None
@@ -66,7 +65,7 @@ def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def median_over_tasks(rows: Sequence[Score], metric: str, *, seed: int = 0) -> Score:
-    """The median of rows of one subject, one a task, as one row of the task `ALL`."""
+    """The median of rows of one model, one a task, as one row of the task `ALL`."""
     values = np.array([row.value for row in rows])
     value = float(np.median(values))
     low = high = None
@@ -79,26 +78,28 @@ def median_over_tasks(rows: Sequence[Score], metric: str, *, seed: int = 0) -> S
 
 
 def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> list[Score]:
-    """The mean over the tasks of one subject and what chance gives it; `scores` and `chances` are by task.
+    """The mean over the tasks of one model and what chance gives it; `scores` and `chances` are by task.
 
     A single task has no mean.
     """
     if len(scores) < 2:
         return []
     rows, guesses = list(scores.values()), [replace(row, low=None, high=None) for row in chances.values()]
-    return [mean_over_tasks(rows, MEAN), mean_over_tasks(guesses, MEAN + CHANCE)]
+    return [mean_over_tasks(rows, MEAN), mean_over_tasks(guesses, MEAN)]
 
 
 def normalised_rows(scores: Mapping[str, Score], scales: Mapping[str, ChanceScale]) -> list[Score]:
-    """The scores of one subject on the scales of their tasks, and where there are several their mean and median."""
+    """The scores of one model on the scales of their tasks, and where there are several their mean and median."""
     rows = [scales[task].of(row) for task, row in scores.items() if task in scales]
     if len(rows) < 2:
         return rows
-    over = mean_over_tasks(rows, f"{NORMALISED}_mean"), median_over_tasks(rows, f"{NORMALISED}_median")
+    over = mean_over_tasks(rows, MEAN), median_over_tasks(rows, MEDIAN)
     return [*rows, *over]
 
 
 def _over(rows: Sequence[Score], metric: str, value: float, low: float | None, high: float | None) -> Score:
     documents = sum(row.documents or 0 for row in rows) or None
-    first = rows[0]
-    return Score(first.measure, first.subject, ALL, metric, value, low, high, documents=documents)
+    return replace(
+        rows[0], task=ALL, metric=metric, value=value, low=low, high=high, p=None, p_adjusted=None, mde=None,
+        documents=documents, tokens=None,
+    )  # fmt: skip

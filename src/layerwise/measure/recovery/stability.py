@@ -11,11 +11,11 @@ than `FEWEST` notes are not judged. A rise that lasts is one spike: it ends when
 
 Rows of measure `stability`, of models and of their arms:
 
-    ARM/SEED  spikes, highest    their number, and the largest r in nats
-    ARM       spiked             the share of trainings with a spike, Wilson's interval
-    ARM       spread             the standard deviation of the held-out loss over seeds, chi-squared interval
-    ARM       spread_ratio       that to the backbone's, by the F distribution; p two-sided, Holm over arms
-    ARM       gradient_norm      the mean over seeds of the median norm that was noted, where one was
+    spikes, highest    of each seed: their number, and the largest r in nats
+    spiked             of an arm: the share of trainings with a spike, Wilson's interval
+    spread             the standard deviation of the held-out loss over seeds, chi-squared interval
+    spread_ratio       that to the backbone's, by the F distribution; p two-sided, Holm over arms
+    gradient_norm      the mean over seeds of the median norm that was noted, where one was
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from scipy import special, stats
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import holm_by_key, wilson
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import MASKED_LM, STABILITY, TRAINING
 
-STABILITY = "stability"
 BEFORE = 5
 """Notes whose median a note is compared with."""
 
@@ -68,33 +68,33 @@ def spikes(losses: ArrayLike) -> tuple[int, float] | None:
 
 
 def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
-    """The rows of stability, of those of measures `training` and `masked_lm` of the models (`ARM/SEED`)."""
-    rows = [row for row in rows if "/" in row.subject]
-    curves: dict[str, dict[int, float]] = {}
+    """The rows of stability, of those of measures `training` and `masked_lm` of single models."""
+    rows = [row for row in rows if row.arm is not None and row.seed is not None]
+    curves: dict[tuple[str, int], dict[float, float]] = {}
     for row in rows:
-        if (row.measure, row.metric) == ("training", "train_loss") and row.task.startswith("step "):
-            curves.setdefault(row.subject, {})[int(row.task.removeprefix("step "))] = row.value
+        if (row.measure, row.metric) == (TRAINING, "train_loss") and row.amount is not None:
+            curves.setdefault((str(row.arm), int(row.seed or 0)), {})[row.amount] = row.value
     results: list[Score] = []
     spiked: dict[str, list[bool]] = {}
-    for subject, curve in curves.items():
+    for (arm, seed), curve in curves.items():
         judged = spikes([curve[step] for step in sorted(curve)])
         if judged is not None:
-            spiked.setdefault(subject.rpartition("/")[0], []).append(judged[0] > 0)
-            results.append(Score(STABILITY, subject, "all", "spikes", float(judged[0])))
-            results.append(Score(STABILITY, subject, "all", "highest", judged[1]))
+            spiked.setdefault(arm, []).append(judged[0] > 0)
+            results.append(Score.of(STABILITY, "spikes", float(judged[0]), arm=arm, seed=seed))
+            results.append(Score.of(STABILITY, "highest", judged[1], arm=arm, seed=seed))
     for arm, flags in spiked.items():
         share = wilson([sum(flags)], len(flags))
         value, low, high = (float(part[0]) for part in (share.value, share.low, share.high))
-        results.append(Score(STABILITY, arm, "all", "spiked", value, low, high))
-    losses = _by_arm(row for row in rows if (row.measure, row.metric) == ("masked_lm", "nll"))
-    norms = _by_arm(row for row in rows if (row.measure, row.metric) == ("training", "gradient_norm"))
+        results.append(Score.of(STABILITY, "spiked", value, low, high, arm=arm))
+    losses = _by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll"))
+    norms = _by_arm(row for row in rows if (row.measure, row.metric) == (TRAINING, "gradient_norm"))
     return [*results, *_spreads(losses, backbone), *_means(norms)]
 
 
 def _by_arm(rows: Iterable[Score]) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for row in rows:
-        values.setdefault(row.subject.rpartition("/")[0], []).append(row.value)
+        values.setdefault(str(row.arm), []).append(row.value)
     return values
 
 
@@ -105,13 +105,15 @@ def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score
     for arm, values in several.items():
         freedom, spread = len(values) - 1, float(np.std(values, ddof=1))
         low, high = (spread * float(np.sqrt(freedom / special.chdtri(freedom, part))) for part in (0.025, 0.975))
-        rows.append(Score(STABILITY, arm, "all", "spread", spread, low, high))
+        rows.append(Score.of(STABILITY, "spread", spread, low, high, arm=arm))
     base = several.get(backbone)
     if base is None or np.std(base) == 0:
         return rows
     ratios = {arm: _ratio(values, base) for arm, values in several.items() if arm != backbone}
     adjusted = holm_by_key({arm: p for arm, (*_, p) in ratios.items()})
-    return rows + [Score(STABILITY, arm, "all", "spread_ratio", *each, adjusted[arm]) for arm, each in ratios.items()]
+    return rows + [
+        Score.of(STABILITY, "spread_ratio", *each, p_adjusted=adjusted[arm], arm=arm) for arm, each in ratios.items()
+    ]
 
 
 def _ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float, float, float]:
@@ -127,5 +129,5 @@ def _means(norms: Mapping[str, Sequence[float]]) -> list[Score]:
     rows = []
     for arm, values in norms.items():
         low, high = over_seeds(values)
-        rows.append(Score(STABILITY, arm, "all", "gradient_norm", float(np.mean(values)), low, high))
+        rows.append(Score.of(STABILITY, "gradient_norm", float(np.mean(values)), low, high, arm=arm))
     return rows

@@ -38,11 +38,17 @@ from scipy.stats import rankdata
 
 from layerwise.errors import MeasureError
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import (
+    ALPHA,
+    BEYOND_DISTANCE,
+    BEYOND_START,
+    SEED_AGREEMENT,
+    SHUFFLED,
+)
 
 Numbers = NDArray[np.float64]
 Label = Literal["surface", "linguistic"]
 
-SEED_AGREEMENT = "seed_agreement"
 FEWEST = 3
 """Sources a row must have: two can only agree or not."""
 
@@ -130,24 +136,24 @@ def posited_groups(depth: int) -> tuple[Label | None, ...]:
 def seed_agreement_scores(
     arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> list[Score]:
-    """Rows of measure `seed_agreement` of one arm: each statistic, and `@shuffled` with the mean and the band of its
+    """Rows of measure `seed_agreement` of one arm: each statistic, and against `SHUFFLED` the mean and the band of its
     null.
 
-    Tasks `seeds` and (with `initial`) `seeds beyond the start` have metric `correlation`; `grouping` and `grouping
-    beyond distance` have `contrast`. What the weights are too few for (one seed, a shallow stack) has no row.
+    The metric `correlation` is of seeds, with `initial` also `BEYOND_START`; `contrast` is of the grouping, as it is
+    and `BEYOND_DISTANCE`. What the weights are too few for (one seed, a shallow stack) has no row.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     labels = posited_groups(weights.shape[2] - 1)
     rows: list[Score] = []
     if len(weights) > 1 and weights.shape[1] >= FEWEST:
-        rows += _rows(arm, "seeds", "correlation", seed_agreement(weights, draws=draws, seed=seed))
+        rows += _rows(arm, None, "correlation", seed_agreement(weights, draws=draws, seed=seed))
         if initial is not None:
             moved = seed_agreement(weights, initial=initial, draws=draws, seed=seed)
-            rows += _rows(arm, "seeds beyond the start", "correlation", moved)
+            rows += _rows(arm, BEYOND_START, "correlation", moved)
     if {"surface", "linguistic"} <= set(labels):
-        rows += _rows(arm, "grouping", "contrast", group_agreement(weights, labels, draws=draws, seed=seed))
+        rows += _rows(arm, None, "contrast", group_agreement(weights, labels, draws=draws, seed=seed))
         beyond = group_agreement(weights, labels, beyond_distance=True, draws=draws, seed=seed)
-        rows += _rows(arm, "grouping beyond distance", "contrast", beyond)
+        rows += _rows(arm, BEYOND_DISTANCE, "contrast", beyond)
     return rows
 
 
@@ -156,20 +162,20 @@ def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
 
     Raises `MeasureError` for an arm without such rows, and for seeds of different shapes.
     """
-    cells: dict[str, dict[tuple[str, int], float]] = {}
+    cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
-        if score.measure == "alpha" and score.subject.rpartition("/")[0] == arm:
-            cells.setdefault(score.subject, {})[score.task, int(score.metric)] = score.value
+        if (score.measure, score.arm) == (ALPHA, arm) and score.seed is not None and score.other is not None:
+            cells.setdefault(score.seed, {})[score.layer, score.other] = score.value
     if not cells:
-        raise MeasureError(f"no layer weights of an arm {arm!r}: rows of measure alpha have other subjects")
+        raise MeasureError(f"no layer weights of an arm {arm!r}: rows of measure alpha are of other arms")
     if len({frozenset(of) for of in cells.values()}) > 1:
         raise MeasureError(f"the seeds of {arm!r} have layer weights of different shapes; compare one wiring at a time")
     readers = {reader for of in cells.values() for reader, _ in of}
-    depth = 1 + max((int(reader) for reader in readers if reader != "out"), default=-1)
-    weights = np.zeros((len(cells), depth + ("out" in readers), depth + 1))
+    depth = 1 + max((reader for reader in readers if reader is not None), default=-1)
+    weights = np.zeros((len(cells), depth + (None in readers), depth + 1))
     for at, of in enumerate(cells.values()):
         for (reader, source), value in of.items():
-            weights[at, depth if reader == "out" else int(reader), source] = value
+            weights[at, depth if reader is None else reader, source] = value
     return weights
 
 
@@ -276,8 +282,9 @@ def _judged(observed: float, null: Numbers) -> SeedAgreement:
     return SeedAgreement(observed, float(null.mean()), float(low), float(high), (1 + reached) / (1 + len(null)))
 
 
-def _rows(arm: str, task: str, metric: str, agreement: SeedAgreement) -> list[Score]:
+def _rows(arm: str, condition: str | None, metric: str, agreement: SeedAgreement) -> list[Score]:
+    chance = (agreement.chance, agreement.low, agreement.high)
     return [
-        Score(SEED_AGREEMENT, arm, task, metric, agreement.value, p=agreement.p),
-        Score(SEED_AGREEMENT, arm, task, f"{metric}@shuffled", agreement.chance, agreement.low, agreement.high),
+        Score.of(SEED_AGREEMENT, metric, agreement.value, p=agreement.p, arm=arm, condition=condition),
+        Score.of(SEED_AGREEMENT, metric, *chance, arm=arm, condition=condition, against=SHUFFLED),
     ]

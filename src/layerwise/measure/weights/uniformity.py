@@ -7,7 +7,7 @@ row alpha of n sources is the weight that would have to be moved to make it unif
 
 and what counts is 0.05, one twentieth of the weight (`MARGIN`), stated beforehand: no trained row is uniform to the
 last digit, so "uniform" is an equivalence and "not uniform" takes more than noise. Of each arm there are rows of
-measure `uniformity`, by reader, and for `all` the mean over readers of two sources or more:
+measure `uniformity`, by reader (`layer`, or the output), and of no reader the mean over those of two sources or more:
 
     distance    the mean over seeds, Student's interval, the one-sided p against at most `MARGIN`, Holm over readers
     start       the distance before the first step
@@ -20,16 +20,20 @@ Weights of any sign (denseformer) are no shares and have no rows.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import OUTPUT, UNIFORMITY
 
-UNIFORMITY = "uniformity"
 MARGIN = 0.05
-ALL = "all"
+
+Reader = tuple[int | None, str | None]
+"""The columns `layer` and `part` of a reader; both are empty for the mean over readers."""
 
 
 def distances(weights: ArrayLike) -> Numbers:
@@ -59,13 +63,15 @@ def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Sco
     if not readers:
         return []
     own, start, entropy = distances(weights)[:, 1:], distances(first)[1:], _entropies(weights)[:, 1:]
-    columns = {str(reader) if reader < depth else "out": at for at, reader in enumerate(readers)}
+    columns: dict[Reader, int] = {
+        (reader, None) if reader < depth else (None, OUTPUT): at for at, reader in enumerate(readers)
+    }
     rows = _rows(arm, {name: (own[:, at], float(start[at]), entropy[:, at]) for name, at in columns.items()})
     means = np.round(own.mean(axis=1), 12), round(float(start.mean()), 12), entropy.mean(axis=1)
-    return rows + _rows(arm, {ALL: means})
+    return rows + _rows(arm, {(None, None): means})
 
 
-def _rows(arm: str, values: dict[str, tuple[Numbers, float, Numbers]]) -> list[Score]:
+def _rows(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> list[Score]:
     """The rows of several readers, whose p are corrected together."""
     tests = {
         name: (_above(own, MARGIN), _above(own, start, two_sided=True)) for name, (own, start, _) in values.items()
@@ -76,11 +82,12 @@ def _rows(arm: str, values: dict[str, tuple[Numbers, float, Numbers]]) -> list[S
         (_, low, high, p), (gap, below, above, moved) = tests[name]
         distance = float(own.mean())
         low = None if low is None else max(0.0, low)
+        of: dict[str, Any] = {"arm": arm, "layer": name[0], "part": name[1]}
         rows += [
-            Score(UNIFORMITY, arm, name, "distance", distance, low, high, p, adjusted[0].get(name)),
-            Score(UNIFORMITY, arm, name, "start", start),
-            Score(UNIFORMITY, arm, name, "learned", gap, below, above, moved, adjusted[1].get(name)),
-            Score(UNIFORMITY, arm, name, "entropy", float(entropy.mean())),
+            Score.of(UNIFORMITY, "distance", distance, low, high, p, p_adjusted=adjusted[0].get(name), **of),
+            Score.of(UNIFORMITY, "start", start, **of),
+            Score.of(UNIFORMITY, "learned", gap, below, above, moved, p_adjusted=adjusted[1].get(name), **of),
+            Score.of(UNIFORMITY, "entropy", float(entropy.mean()), **of),
         ]
     return rows
 

@@ -37,7 +37,7 @@ class Fact:
     In a template of a claim it is written by a word: `{cost:+}` with its sign, `{cost:%}` in hundredths, `{cost:=}`
     without its interval (each of these may be combined), `{cost:factor}` as the ratio of which it is the logarithm,
     `{cost:count layer}` as a number of layers, `{cost:tokens}` as the tokens behind it; and what power it had:
-    `{cost:seen nats}` what would be found, `{cost:told nats}` what would be told from the bound, `{cost:needed}` and
+    `{cost:seen nats}` what would be found, `{cost:beside nats}` what would be told from the bound, `{cost:needed}` and
     `{cost:more}` how much more text, or seeds and images, would decide.
     """
 
@@ -85,7 +85,7 @@ _WRITTEN: Mapping[str, Callable[[Fact, str], str]] = {
     "tokens": lambda fact, _: on_tokens([fact.score]),
     "seen": lambda fact, unit: seen(fact.score, fact.margin, unit),
     "seen%": lambda fact, unit: seen(fact.score, fact.margin, unit, scale=100),
-    "told": lambda fact, unit: beside_bound(fact.score, fact.bound or 0.0, unit),
+    "beside": lambda fact, unit: beside_bound(fact.score, fact.bound or 0.0, unit),
     "needed": _needed,
     "undecided": _undecided,
     "more": lambda fact, what: more(fact.score, fact.margin, what or "the seeds and images"),
@@ -96,13 +96,13 @@ _WRITTEN: Mapping[str, Callable[[Fact, str], str]] = {
 class Several:
     """Facts that are read together, by name: `together` of them, all by default, are what a run would have to find.
 
-    In a template they are a list: each by `said`, a template of the fact and its name, after `lead` if there are any;
+    In a template they are a list: each by `item`, a template of the fact and its name, after `lead` if there are any;
     `{orders:at below}` lists the names of those that lie there.
     The words of a fact about power are those of the one that is known least well.
     """
 
     facts: Mapping[str, Fact]
-    said: str = "{0}"
+    item: str = "{0}"
     lead: str = ""
     together: int | None = None
 
@@ -125,7 +125,7 @@ class Several:
     def __format__(self, spec: str) -> str:
         how = spec.partition(" ")[0]
         if not how:
-            words = listed([self.said.format(fact, name) for name, fact in self.facts.items()])
+            words = listed([self.item.format(fact, name) for name, fact in self.facts.items()])
             return f"{self.lead}{words}" if words else ""
         if how == "at":
             return listed(self.at(*spec.split()[1:]))
@@ -165,7 +165,7 @@ class Read:
     optional: bool = False
     of: str = ""
     known: bool = False
-    said: str = "{0}"
+    item: str = "{0}"
     lead: str = ""
     together: int | None = None
 
@@ -175,10 +175,10 @@ class Read:
             return Fact(rows[self.metric], self.margin, self.bound) if self.metric in rows else None
         if not self.optional and not set(self.metric.values()) <= set(rows):
             return None
-        found = {name: Fact(rows[metric], self.margin, self.bound)
+        facts = {name: Fact(rows[metric], self.margin, self.bound)
                  for name, metric in self.metric.items()
                  if metric in rows and (not self.known or span(rows[metric]))}  # fmt: skip
-        return Several(found, self.said, self.lead, self.together)
+        return Several(facts, self.item, self.lead, self.together)
 
 
 def group(*metrics: str, margin: float = ALIKE, optional: bool = False, together: int | None = None) -> Read:
@@ -186,10 +186,10 @@ def group(*metrics: str, margin: float = ALIKE, optional: bool = False, together
     return Read({metric: metric for metric in metrics}, margin, optional=optional, together=together)
 
 
-def nulls(metric: str, margin: float = ALIKE, bound: float | None = None, *, said: str = "", lead: str = "") -> Read:
+def nulls(metric: str, margin: float = ALIKE, bound: float | None = None, *, item: str = "", lead: str = "") -> Read:
     """The same metric of every null that has an interval: rows `<metric>@<arm>`."""
     by_name = {called: f"{metric}@{arm}" for arm, called in NULLS.items()}
-    return Read(by_name, margin, bound, optional=True, known=True, said=said, lead=lead)
+    return Read(by_name, margin, bound, optional=True, known=True, item=item, lead=lead)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import CONTRAST, Fact, Facts, Several, clipped, contrast_rows, scaled
 from layerwise.report.evidence import Evidence
+from layerwise.report.kinds.pretraining import by_arm, seeds
 from layerwise.report.page.wording import counted
-from layerwise.report.pretraining.lookup import BACKBONE, SEED_AGREEMENT, STUDY
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import (
+    ALL,
+    BACKBONE,
+    BEYOND_START,
+    LAYER_WEIGHTS,
+    MASKED_LM,
+    PAIRS,
+    SECONDS,
+    SEED_AGREEMENT,
+    SHUFFLED,
+    STUDY,
+    TOKENS,
+)
 
 MASS, LIKE = 0.05, 0.2
-PAIRS, CHANCE, ARM = "pairs", 0.5, "elc"
-BEYOND = "seeds beyond the start"
+CHANCE, HELD = 0.5, "elc-frozen"
 WIDENED = 1.25
 """How much wider than the band of permuted sources the interval is.
 
@@ -24,36 +38,40 @@ NORMAL = (1.960 + 0.842) / 1.960
 
 def _skill(evidence: Evidence, arm: str) -> Fact | None:
     """How often an arm is right on minimal pairs, beside chance, over seeds."""
-    score = evidence.pretraining.by_arm(PAIRS, "accuracy").get(arm)
+    score = by_arm(evidence.data.rows.where(measure=PAIRS, metric="accuracy", task=ALL)).one(arm=arm)
     return None if score is None else Fact(score, 0.0, CHANCE)
 
 
-def gain(
-    evidence: Evidence, against_ltg: str, against_held: str, better: int, margin: float, written: str
-) -> Facts | None:
+def gain(evidence: Evidence, task: str, terms: str, better: int, margin: float, written: str) -> Facts | None:
     """What elc gains on its backbone, and on weights that keep their start: above zero is better.
 
-    The tasks of the study are `against_ltg` and `against_held`, `better` is the sign of a gain, and `written` how the
-    second is written.
+    The backbone is compared on `terms`, the weights that are held at equal tokens. `better` is the sign of a gain, and
+    `written` how the second is written.
     """
-    rows = evidence.pretraining
-    score = rows.score(STUDY, "difference", "elc - ltg", against_ltg)
+    rows = evidence.data.rows.where(measure=STUDY, metric="difference", task=task, arm=LAYER_WEIGHTS)
+    score = rows.one(against=BACKBONE, condition=terms)
     if score is None:
         return None
-    held = rows.score(STUDY, "difference", "elc - elc-frozen", against_held)
+    held = rows.one(against=HELD, condition=TOKENS)
     learned = {"": Fact(scaled(held, better), margin)} if held is not None and span(held) is not None else {}
     return {
         "gain": Fact(scaled(score, better), margin),
         "learned": Several(learned, f"{{0:{written}}}", ", on frozen weights "),
-        "seeds": counted(min(len(rows.seeds.get(arm, ())) for arm in (ARM, BACKBONE)), "seed"),
+        "seeds": counted(min(len(seeds(evidence.data, arm)) for arm in (LAYER_WEIGHTS, BACKBONE)), "seed"),
         "skill": _skill(evidence, BACKBONE),
     }
+
+
+worth = partial(gain, task=MASKED_LM, terms=SECONDS, better=-1, margin=0.01, written="+")
+"""In nats a masked token: on the backbone after the same seconds, on held weights after the same steps."""
+grammar = partial(gain, task=PAIRS, terms=TOKENS, better=1, margin=0.005, written="+%")
+"""In the share of minimal pairs, after the same steps."""
 
 
 def pattern(evidence: Evidence) -> Facts | None:
     """What the embedding and the layer before carry more than equal shares, and more than at the start."""
     tasks = evidence.diagnosis.tasks(CONTRAST, "learned")
-    arm = ARM if ARM in tasks else next(iter(tasks), ARM)
+    arm = LAYER_WEIGHTS if LAYER_WEIGHTS in tasks else next(iter(tasks), LAYER_WEIGHTS)
     rows = contrast_rows(evidence, "pattern", arm)
     if "learned" not in rows:
         return None
@@ -64,25 +82,25 @@ def pattern(evidence: Evidence) -> Facts | None:
 
 def alike(evidence: Evidence) -> Facts | None:
     """How alike the weights of trainings are above chance, as they are and beyond the start that they share."""
-    rows = evidence.pretraining
-    arms = rows.subjects(SEED_AGREEMENT, "correlation", BEYOND)
-    arm = ARM if ARM in arms else next(iter(arms), ARM)
-    beyond, raw = (_above_chance(evidence, arm, task) for task in (BEYOND, "seeds"))
+    rows = evidence.data.rows.where(measure=SEED_AGREEMENT, metric="correlation", condition=BEYOND_START)
+    arms = rows.axis("arm")
+    arm = LAYER_WEIGHTS if LAYER_WEIGHTS in arms else next(iter(arms), LAYER_WEIGHTS)
+    beyond, raw = (_above_chance(evidence, arm, condition) for condition in (BEYOND_START, None))
     if beyond is None or raw is None:
         return None
     return {
         "arm": arm,
         "beyond": Fact(beyond, LIKE),
         "raw": Fact(raw, LIKE),
-        "seeds": counted(len(rows.seeds.get(arm, ())), "seed"),
+        "seeds": counted(len(seeds(evidence.data, arm)), "seed"),
         "skill": _skill(evidence, arm),
     }
 
 
-def _above_chance(evidence: Evidence, arm: str, task: str) -> Score | None:
+def _above_chance(evidence: Evidence, arm: str, condition: str | None) -> Score | None:
     """The agreement above chance, with the width of the band that permuted sources give, widened."""
-    rows = evidence.pretraining
-    score, null = (rows.score(SEED_AGREEMENT, metric, arm, task) for metric in ("correlation", "correlation@shuffled"))
+    rows = evidence.data.rows.where(measure=SEED_AGREEMENT, metric="correlation", arm=arm, condition=condition)
+    score, null = rows.one(against=None), rows.one(against=SHUFFLED)
     band = span(null)
     if score is None or band is None:
         return None

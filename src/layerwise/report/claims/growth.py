@@ -7,7 +7,9 @@ lies below the figure as a whole does not show it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import Fact, Facts, short_of
@@ -68,10 +70,10 @@ def ratio_of_losses(run: GrowthScores, arm: str) -> Measured | None:
 
 def saving_of_time(run: GrowthScores, arm: str) -> Measured | None:
     """The share of uniform's time that as many steps of the arm do not take."""
-    time = row(run, arm, "tokens", TIME_SAVED)
-    if time is None:
+    less = row(run, arm, "tokens", TIME_SAVED)
+    if less is None:
         return None
-    return f"As many steps of {arm} take {percents(time)} % less time than uniform's.", _bounds(time)
+    return f"As many steps of {arm} take {percents(less)} % less time than uniform's.", _bounds(less)
 
 
 def _bounds(score: Score) -> Bounds | None:
@@ -106,3 +108,8 @@ def beyond_pairs(run: GrowthScores) -> Score | None:
     """
     own, null = run.of_arm(HELD_OUT, "nll", UNIFORM, TEST), run.null
     return None if own is None or null is None or span(own) is None else short_of(own, null.value)
+
+
+cost = partial(headline, measured=saving, figure=CHEAPER, least=CHEAPER / 2)
+loss = partial(headline, measured=ratio_of_losses, figure=LOWER, least=math.sqrt(LOWER))
+time = partial(headline, measured=saving_of_time, figure=FASTER, least=FASTER / 2)

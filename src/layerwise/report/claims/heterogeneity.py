@@ -114,7 +114,7 @@ def universal_oscillation(evidence: Evidence) -> Facts | None:
     """The same of every type of tensors, their intervals widened to hold together."""
     rows = evidence.diagnosis
     tasks = [task for task in rows.tasks("deltas", "correlation") if task != WHOLE]
-    scores = {task: score for task in tasks if (score := _last_at_lag_one(rows, task)) is not None}
+    scores = {task: score for task in tasks if (score := _at_lag_one(rows, task)) is not None}
     if len(scores) < 2:
         return None
     raw = [row.value for task in scores if (row := rows.score("deltas", "1", "correlation", task)) is not None]
@@ -128,11 +128,6 @@ def universal_oscillation(evidence: Evidence) -> Facts | None:
     }
 
 
-def _last_at_lag_one(rows: DiagnosisScores, task: str) -> Score | None:
-    found = [row for name in LAG if (row := rows.score("deltas", "1", name, task)) is not None]
-    return found[-1] if found else None
-
-
 def _wider(score: Score, factor: float) -> Score:
     bounds = span(score)
     return score if bounds is None else replace(score, low=bounds.widened(factor).low, high=bounds.widened(factor).high)
@@ -142,7 +137,7 @@ def accumulation(evidence: Evidence) -> Facts | None:
     """The share of the joint cost of predicted layers that single costs do not add up to, of the largest spread set."""
     spread = [task for task in accumulated(evidence.diagnosis) if task.startswith("set:")]
     task = max(spread, key=_kind_and_size, default="")
-    noise = Read({"": "share_of_noise"}, optional=True, said="{0:+} is left", lead=OF_NOISE)
+    noise = Read({"": "share_of_noise"}, optional=True, item="{0:+} is left", lead=OF_NOISE)
     reads = {metric: Read(metric, SHARE) for metric in ("joint", "singles", "share", "layers")}
     facts = Contrasts(ACCUMULATION, {**reads, "noise": noise}, task)(evidence) if task else None
     if facts is None:
@@ -303,8 +298,8 @@ def recovery(evidence: Evidence) -> Facts | None:
     task = PUBLISHED_DAMAGE if PUBLISHED_DAMAGE in tasks else tasks[0]
     equal = EQUAL_DAMAGE in rows.tasks("recovery", "spearman")
     among, metric = (EQUAL_DAMAGE, "spearman") if equal else (task, "spearman_given_damage")
-    asked = {"published": ("spearman_published", task), "among": (metric, among)}
-    scores = {name: rows.score("recovery", "ablation", *of) for name, of in asked.items()}
+    columns = {"published": ("spearman_published", task), "among": (metric, among)}
+    scores = {name: rows.score("recovery", "ablation", *of) for name, of in columns.items()}
     facts = {name: Fact(score, RECOVERS) for name, score in scores.items() if score is not None}
     count = rows.score("recovery", "ablation", "layers", among)
     layers = int(count.value) if count else 0

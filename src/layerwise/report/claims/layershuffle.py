@@ -84,7 +84,7 @@ def switching_off(evidence: Evidence) -> Facts | None:
     others = rivals.facts if isinstance(rivals, Several) else {}
     beside = listed([f"{name} {Fact(clipped(fact.score))}" for name, fact in others.items()])
     p, mde = relation.p, relation.mde
-    told = "" if mde is None else f"{tidy(RELATED - mde)} or {tidy(RELATED + mde)} from {RELATED:g}."
+    sides = "" if mde is None else f"{tidy(RELATED - mde)} or {tidy(RELATED + mde)} from {RELATED:g}."
     return {
         "relation": Fact(relation, RELATED, RELATED),
         "own": Fact(own, 0.0),
@@ -94,6 +94,6 @@ def switching_off(evidence: Evidence) -> Facts | None:
         "shuffled": "" if p is None else f" (p {probability(p)} against shuffled positions)",
         "beside": f"; {beside}" if beside else "",
         "shuffled_apart": p is not None and p < LEVEL,
-        "power": f"Of 100 such runs 80 would distinguish {told}" if told else "",
+        "power": f"Of 100 such runs 80 would distinguish {sides}" if sides else "",
         "skill": IN_RANDOM_ORDER.fact(contrast_rows(evidence, "position_informed")),
     }

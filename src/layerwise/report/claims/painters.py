@@ -81,14 +81,14 @@ def _zones(evidence: Evidence) -> tuple[dict[str, object], PlanZones | None] | N
 
 def three_zones(evidence: Evidence) -> Facts | None:
     """How many zones the depth has, and what the least border is worth."""
-    found = _zones(evidence)
-    if found is None:
+    zones = _zones(evidence)
+    if zones is None:
         return None
     rows = contrast_rows(evidence, "three_zones")
     count = int(rows["zones"].value)
     least = {"": Fact(rows["least"], BORDER)} if "least" in rows else {}
     return {
-        **found[0],
+        **zones[0],
         "zones": counted(count, "zone"),
         "least": Several(least, "{0:+} of cosine", ", whose least border is worth "),
         "one": count == 1,
@@ -99,10 +99,10 @@ def three_zones(evidence: Evidence) -> Facts | None:
 
 def one_ending(evidence: Evidence) -> Facts | None:
     """How many layers come after the middle zone, and what every border is worth."""
-    found = _zones(evidence)
-    if found is None or found[1] is None:
+    zones = _zones(evidence)
+    if zones is None or zones[1] is None:
         return None
-    facts, own = found[0], found[1]
+    facts, own = zones[0], zones[1]
     borders = {str(number): Fact(score, BORDER) for number, score in enumerate(own.contrasts)}
     worth = "".join(f" {border:+}" for border in borders.values())
     return {

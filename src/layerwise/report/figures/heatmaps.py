@@ -61,12 +61,6 @@ def strategy_map(evidence: Evidence, family: str, task: str) -> Figure:
     return _effects(cells, across, (names, ""), max(300, 90 + 17 * len(names)))
 
 
-def edge_map(cells: Cells, edges: Sequence[str], phenomena: Sequence[str]) -> Figure:
-    """What cutting each edge does to each phenomenon: edges across, phenomena upwards; orange is lost by the cut."""
-    names = [escape(label(name)) for name in phenomena]
-    return _effects(cells, (list(edges), "edge: reader <- source"), (names, ""), max(240, 110 + 22 * len(names)))
-
-
 def _effects(cells: Cells, x: tuple[list[str], str], y: tuple[list[str], str], height: int) -> Figure:
     """The colour is the signed square root of the effect, so that small effects are distinguished; its scale is in
     nats.

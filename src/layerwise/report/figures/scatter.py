@@ -1,8 +1,7 @@
-"""Points in a plane: two scores of each layer, of each edge or of each phase, or the layout of a layer's outputs."""
+"""Points in a plane: two scores of each layer or of each phase, or the layout of a layer's outputs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
@@ -10,13 +9,10 @@ from typing import Any
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import diagonal, filled, framed, interval, limits, series_style, whiskers
 from layerwise.report.growth.lookup import PhaseSteps
-from layerwise.report.page.number_format import fixed, tidy
+from layerwise.report.page.number_format import fixed
 from layerwise.report.page.palette import depth_colour, faded, light
-from layerwise.report.page.wiring import EMBEDDING
-from layerwise.report.pretraining.layer_weights import source_name
 from layerwise.results.rows import Score
 
-EDGE = re.compile(r"(?P<reader>\d+|out)<-(?P<source>\d+)")
 MARGIN = {"l": 48, "r": 16, "t": 14, "b": 40}
 CROWDED = 1_000
 """From so many dots on they are smaller."""
@@ -62,25 +58,6 @@ def layer_scatter(
     ends = limits(bound for score in x for bound in (score.value, score.low, score.high)) or (0.0, 1.0)
     traces = [diagonal(*ends, "equal"), dots] if equal and layers else [dots]
     return framed(height, traces, x={"title": titles[0], "zeroline": True}, y={"title": titles[1]}, margin=MARGIN)
-
-
-def edge_scatter(weights: Mapping[str, Score], effects: Mapping[str, Score], *, depth: int) -> Figure:
-    """The size of each weight against what cutting its edge alone costs; a dot has the colour of the layer it reads.
-
-    Both maps are keyed by edge, `reader<-source`; an edge that could not be cut has no effect and no dot.
-    """
-    edges = {edge: match for edge in effects if edge in weights and (match := EDGE.fullmatch(edge))}
-    sources = [int(match["source"]) for match in edges.values()]
-    dots = scatter(
-        x=[abs(weights[edge].value) for edge in edges],
-        y=[effects[edge].value for edge in edges],
-        error_y=_muted([effects[edge] for edge in edges]),
-        mode="markers",
-        marker=_dots([EMBEDDING if source == 0 else depth_colour(source - 1, depth) for source in sources]),
-        text=[_edge(match, weights[edge], effects[edge]) for edge, match in edges.items()],
-    )
-    x, y = {"title": "size of the weight"}, {"title": "nats lost by cutting it alone"}
-    return framed(400, [dots], x=x, y=y, margin=MARGIN)
 
 
 def layout_scatter(across: Points, upwards: Points, *, depth: int, by_layer: bool = False) -> Figure:
@@ -156,9 +133,3 @@ def _dots(colours: list[str], **more: Any) -> dict[str, Any]:
 
 def _muted(scores: Sequence[Score]) -> dict[str, Any]:
     return whiskers(scores, faded(light("muted"), 0.45), thickness=1.2)
-
-
-def _edge(match: re.Match[str], weight: Score, effect: Score) -> str:
-    reader = "the output" if match["reader"] == "out" else f"layer {match['reader']}"
-    reads = f"<b>{reader} reads {source_name(int(match['source']))}</b>"
-    return f"{reads}<br>weight {tidy(weight.value)}<br>{interval(effect, signed=True)} nats"

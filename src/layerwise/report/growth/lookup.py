@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from layerwise.report.arms import in_reading_order, split_seed
+from layerwise.report.arms import as_subject, in_reading_order, split_seed
 from layerwise.report.interval import bounded
 from layerwise.results.rows import Score
 
@@ -81,7 +81,9 @@ class GrowthScores:
     def of(cls, scores: Iterable[Score], level: float = 0.05) -> GrowthScores:
         """Look the rows up once; a run of another kind has no measures."""
         known = (TRAINING, IMPORTANCE, NULL, EPOCHS, *OWN)
-        finite = [bounded(score) for score in scores if score.measure in known and math.isfinite(score.value)]
+        finite = [
+            as_subject(bounded(score)) for score in scores if score.measure in known and math.isfinite(score.value)
+        ]
         measures = tuple(dict.fromkeys(score.measure for score in finite))
         if not set(measures) & set(OWN):  # the training of another kind of run
             return cls((), (), {}, (), level, {}, {})

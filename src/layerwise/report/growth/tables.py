@@ -8,9 +8,9 @@ from statistics import fmean
 from layerwise.report.growth.learning_rates import tunings
 from layerwise.report.growth.lookup import DIFFERENCE, GROWTH, HELD_OUT, TERMS, TEST, TRAINING, UNIFORM, GrowthScores
 from layerwise.report.growth.training_cost import step_shares
+from layerwise.report.kinds.pretraining import LOSS
 from layerwise.report.page.number_format import between, fixed, probability, tidy
 from layerwise.report.page.table import Table
-from layerwise.report.pretraining.tables import in_nats
 from layerwise.results.rows import Score
 from layerwise.schedule.layer_text import write_layers
 
@@ -47,7 +47,7 @@ def arm_rows(run: GrowthScores, terms: Sequence[str] = tuple(TERMS), *, lengths:
         scores = [run.against(arm, terms=name) for name in compared]
         if loss is not None or any(scores):
             shown = ("–" if s is None else between(s.value, s.low, s.high, signed=True) for s in scores)
-            body.append((arm, str(len(run.seeds.get(arm, ())) or "–"), in_nats(loss), *shown))
+            body.append((arm, str(len(run.seeds.get(arm, ())) or "–"), LOSS.text(loss), *shown))
     return Table(("arm", "seeds", "held-out loss (nats)", *(f"Δ {TERMS[name]}" for name in compared)), tuple(body))
 
 
@@ -100,7 +100,7 @@ def phase_rows(run: GrowthScores) -> Table:
 def rate_rows(run: GrowthScores) -> Table:
     """A row for each learning rate that was tried."""
     body = tuple(
-        (tuning.arm, f"{rate:g}", in_nats(score), "chosen" if rate == tuning.chosen else "")
+        (tuning.arm, f"{rate:g}", LOSS.text(score), "chosen" if rate == tuning.chosen else "")
         for tuning in tunings(run)
         for rate, score in tuning.losses.items()
     )

@@ -21,15 +21,15 @@ class Dots(Mark):
 
     Rows in which the column `faint` is not empty are single seeds or draws, shown as faint dots behind the others; with
     `swarm` each row of the figure is a swarm of all its draws with their median, and the rows without are its mark.
-    `chance` gives the value of chance by row of the figure. `from_zero` keeps zero on the axis. `rows_named` fixes
-    which rows the figure has; `allowed` is a grey band through all of them.
+    Rows that are `against` the value `chance` are a short dotted line in their row of the figure. `from_zero` keeps
+    zero on the axis. `rows_named` fixes which rows the figure has; `allowed` is a grey band through all of them.
     """
 
     y: str = "task"
     faint: str = "seed"
     swarm: bool = False
     mark: str = ""
-    chance: Callable[[ReportData], Mapping[str, float]] | None = None
+    chance: str = ""
     from_zero: bool = False
     allowed: tuple[float, float] | None = None
     row_words: Callable[[Any], str] = str
@@ -37,6 +37,8 @@ class Dots(Mark):
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The dots of the rows, on the axis that `show` fixes, or of all of them."""
+        levels = rows.where(against=self.chance) if self.chance else Rows()
+        rows = rows.where(against=None) if self.chance else rows
         whole, single = rows.where(**{self.faint: None}), rows.where(**{self.faint: PRESENT})
         if self.swarm:
             return self._swarms(whole, single, slots)
@@ -53,7 +55,7 @@ class Dots(Mark):
         return dot_plot.dots(
             arms, across=self.show.axis, reference=self.show.reference, from_zero=self.from_zero,
             signed=self.show.signed, span=self.show.span, allowed=self.allowed,
-            chance=None if self.chance is None else self.chance(data),
+            chance={self._row(row): self.show.shown(row).value for row in levels},
             rows=None if self.rows_named is None else self.rows_named(data),
         )  # fmt: skip
 

@@ -12,10 +12,12 @@ from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import LEGEND, diagonal, framed, limits, series_style, whiskers
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.palette import depth_colour, faded, light
+from layerwise.report.page.wiring import EMBEDDING
 from layerwise.report.show import NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
+MOST_TICKS = 24
 CROWDED = 1_000
 """From so many points on they are smaller."""
 
@@ -43,9 +45,10 @@ class Scatter(Mark):
     """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
 
     `show_across` is the quantity across, `show` that upwards. Points are coloured by their series, or by depth where
-    `point` is a layer, which also numbers them (`numbered`). `equal` draws the line on which both agree. `styles` says
-    of a series how it is drawn, and `named` names the series above the figure. `bare` draws no axes, for a layout whose
-    coordinates have no unit. There is no picture where all points share one position across.
+    `point` is a layer, which also numbers them (`numbered`); a point without a depth is grey. `equal` draws the line on
+    which both agree. `styles` says of a series how it is drawn, and `named` names the series above the figure. `bare`
+    draws no axes, for a layout whose coordinates have no unit. There is no picture where all points share one position
+    across.
     """
 
     point: str = "layer"
@@ -84,8 +87,10 @@ class Scatter(Mark):
         if len(spread) < 2:
             return None
         ends = limits(bounds) or (0.0, 1.0)
+        whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
         bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
-        x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, **({"type": "log"} if self.log else {})}
+        x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
+        x |= {"type": "log"} if self.log else {}
         return framed(
             self.height or 380, [*([diagonal(*ends, "equal")] if self.equal else []), *traces],
             x=bare if self.bare else x,
@@ -113,8 +118,8 @@ class Scatter(Mark):
         colour, _, symbol = series_style(slots.get(str(group), 0))
         pale = faded(light("muted"), 0.45)
         colours: Any = pale if style.faint else colour
-        if not self.series and all(depth is not None for depth in depths):
-            colours = [depth_colour(depth or 0, data.depth) for depth in depths]
+        if not self.series and any(depth is not None for depth in depths):
+            colours = [EMBEDDING if depth is None else depth_colour(depth, data.depth) for depth in depths]
         symbol = style.symbol or symbol
         hollow = [self.hollow(ys[key]) for key in keys]
         mode = "markers" + ("+text" if self.numbered else "") + ("+lines" if style.line else "")

@@ -12,23 +12,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from layerwise.report.claims.chapter import claims
 from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
-from layerwise.report.frontier.chapter import FRONTIERS
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
-from layerwise.report.kinds.healing import HEALING_KIND
-from layerwise.report.kinds.timing import TIMING
+from layerwise.report.kinds import KINDS
+from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
-from layerwise.report.pretraining.chapters import EVALUATED, PRETRAINED, STUDIED, WIRED
-from layerwise.report.rehearsal.chapter import REHEARSED
 from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
-from layerwise.report.routing.chapter import ROUTING
-from layerwise.report.search.chapter import SEARCHED
-from layerwise.report.speculation.chapter import SPECULATED
+from layerwise.report.robustness.chapters.training import training
 from layerwise.report.sweep.chapters import SWEEP
 from layerwise.report.writers.html import chapter
 from layerwise.report.writers.text import markdown_parts
@@ -36,24 +32,28 @@ from layerwise.report.writers.text import markdown_parts
 
 def group_of(kind: Kind) -> ChapterGroup:
     """A kind that is data, in the form of those that are not yet."""
-    writers = tuple(partial(_chapter, kind, at) for at in range(len(kind.sections)))
+    first, *rest = (partial(_chapter, kind, at) for at in range(len(kind.sections)))
     return ChapterGroup(
-        kind.name, writers, (lambda evidence: markdown_parts(kind, evidence.data),),
-        present=lambda evidence: kind.is_of(evidence.data),
-        tiles=lambda evidence: tuple(kind.tiles(evidence.data)),
-        unfinished=lambda evidence: kind.unfinished(evidence.data),
+        kind.name, (first, *((claims,) if kind.claims else ()), *rest),
+        (lambda evidence: markdown_parts(kind, evidence.run),),
+        present=lambda evidence: kind.is_of(evidence.run),
+        tiles=lambda evidence: tuple(kind.tiles(evidence.run)),
+        unfinished=lambda evidence: kind.unfinished(evidence.run),
         counts=kind.counts,
-        opening=lambda evidence: kind.answer(evidence.data),
+        opening=lambda evidence: kind.answer(evidence.run),
     )  # fmt: skip
 
 
 def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
-    return chapter(kind, kind.sections[at], evidence.data)
+    return chapter(kind, kind.sections[at], evidence.run)
 
+
+PRETRAINED = group_of(PRETRAINING)
+PRETRAINED = replace(PRETRAINED, chapters=(*PRETRAINED.chapters, training))
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN, STUDIED, PRETRAINED, EVALUATED, WIRED, REHEARSED, SEARCHED, ROUTING,
-    group_of(HEALING_KIND), SPECULATED, FRONTIERS, group_of(TIMING),
+    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN,
+    *(PRETRAINED if kind is PRETRAINING else group_of(kind) for kind in KINDS),
 )  # fmt: skip
 
 
@@ -70,7 +70,11 @@ def written(evidence: Evidence) -> list[Chapter]:
     writers: dict[Writer, None] = {}
     for group in present_groups(evidence):
         writers |= dict.fromkeys(group.chapters)
-    chapters = [write(evidence).noted(evidence.data.notes) for write in writers]
+    by_anchor: dict[str, Chapter] = {}
+    for write in writers:
+        own = write(evidence).noted(evidence.data.notes)
+        by_anchor.setdefault(own.anchor, own)
+    chapters = list(by_anchor.values())
     kept = [chapter for chapter in chapters if not chapter.is_empty] or chapters[:1]
     absent = [chapter for chapter in chapters if chapter not in kept]
     return [*kept, _with_absent(provenance(evidence).noted(evidence.data.notes), absent)]

@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from layerwise.report.arms import ARMS
 from layerwise.report.evidence import Evidence
+from layerwise.report.kinds.evaluation import EVALUATION
+from layerwise.report.kinds.layer_weights_study import STUDY_KIND
+from layerwise.report.kinds.pretraining import PRETRAINING, arms
+from layerwise.report.kinds.wiring import WIRING
 from layerwise.report.page.chapter import Chapter, Missing, lead
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.number_format import percent, tidy
@@ -45,6 +49,7 @@ GROWTH_METHOD = (
     " below the lowest thing that learns there is no input gradient.",
     "Seconds are the median step of each phase times its steps; validating and saving are left out.",
 )
+PRETRAINED_KINDS = (STUDY_KIND, PRETRAINING, EVALUATION, WIRING)
 PRETRAINED_METHOD = (
     "An arm is one wiring of one architecture; with several seeds its interval is Student's t over the seeds.",
     "One seed has an interval over held-out documents, over pairs drawn again within each paradigm, or over examples.",
@@ -128,8 +133,8 @@ def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, st
     """How the intervals of this kind of run are made, and its words: its own arms first."""
     if evidence.growth.measures:
         return GROWTH_METHOD, (*_arms(evidence.growth.arms), *GROWTH_GLOSSARY)
-    if evidence.pretraining.measures:
-        return PRETRAINED_METHOD, (*_arms(evidence.pretraining.arms), *PRETRAINED_GLOSSARY)
+    if any(kind.is_of(evidence.data) for kind in PRETRAINED_KINDS):
+        return PRETRAINED_METHOD, (*_arms(arms(evidence.data)), *PRETRAINED_GLOSSARY)
     if evidence.robustness.measures:
         return ROBUST_METHOD, (*_arms(evidence.robustness.arms), *ROBUST_GLOSSARY)
     return (METHOD[0], RESAMPLED[evidence.units], *METHOD[1:]), GLOSSARY

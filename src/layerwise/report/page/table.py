@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from layerwise.report.page.markup import Safe, element, join, measured
 from layerwise.report.page.plain_markdown import escaped
@@ -12,16 +13,27 @@ GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
+class Tone:
+    """The colour of a cell on the page: its class, how strong it is (0 to 1), and what the pointer shows."""
+
+    name: str
+    strength: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """The headings and the cells; the columns from `numeric_from` on hold numbers.
 
     Those of `code` hold text to be copied, such as plans: on the page one click selects a cell whole.
+    `tones` are the colours of cells, by row and column: with any, the table is a picture.
     """
 
     head: tuple[str, ...]
     body: tuple[tuple[str, ...], ...]
     numeric_from: int = 1
     code: tuple[int, ...] = ()
+    tones: Mapping[tuple[int, int], Tone] = field(default_factory=dict)
 
     def html(self) -> Safe:
         """The table on the page; of a number the interval is set smaller."""
@@ -31,15 +43,21 @@ class Table:
             element(
                 "tr",
                 element("th", self._text(0, row[0]), scope="row"),
-                *(
-                    element("td", measured(text) if kind == "number" else self._text(at, text), class_=kind)
-                    for at, (text, kind) in enumerate(zip(row[1:], kinds[1:], strict=True), start=1)
-                ),
+                *(self._cell(line, at, text, kinds[at]) for at, text in enumerate(row) if at),
             )
-            for row in self.body
+            for line, row in enumerate(self.body)
         ]
-        table = element("table", element("thead", element("tr", *head)), element("tbody", join(body)))
-        return element("div", table, class_="scroll stacked", tabindex="0")
+        look = {"class_": "toned"} if self.tones else {}
+        table = element("table", element("thead", element("tr", *head)), element("tbody", join(body)), **look)
+        return element("div", table, class_="scroll bare" if self.tones else "scroll stacked", tabindex="0")
+
+    def _cell(self, line: int, column: int, text: str, kind: str) -> Safe:
+        shown, tone = measured(text) if kind == "number" else self._text(column, text), self.tones.get((line, column))
+        if tone is None:
+            return element("td", shown, class_=kind)
+        return element(
+            "td", shown, class_=f"{kind} {tone.name}", style=f"--left:{tone.strength:.3f}", title=tone.title
+        )  # fmt: skip
 
     def _text(self, column: int, text: str) -> str:
         return element("code", text, style="user-select: all") if column in self.code and text else text

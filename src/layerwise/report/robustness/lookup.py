@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from layerwise.report.arms import in_reading_order, split_seed
+from layerwise.report.arms import as_subject, in_reading_order, split_seed
 from layerwise.report.interval import bounded
 from layerwise.report.quantity import ACCURACY, LOSS, NATS_ABOVE, POINTS, Quantity
 from layerwise.results.rows import Score
@@ -73,7 +73,9 @@ class RobustnessScores:
         """Look the rows up once; the depth is the one that they state unless it is given."""
         by_subject: dict[tuple[str, str, str], dict[str, Score]] = defaultdict(dict)
         by_task: dict[tuple[str, str, str], dict[str, Score]] = defaultdict(dict)
-        finite = [bounded(score) for score in scores if score.measure in MEASURES and math.isfinite(score.value)]
+        finite = [
+            as_subject(bounded(score)) for score in scores if score.measure in MEASURES and math.isfinite(score.value)
+        ]
         for score in finite:
             by_subject[score.measure, score.metric, score.task][score.subject] = score
             by_task[score.measure, score.metric, score.subject][score.task] = score

@@ -26,8 +26,8 @@ def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
     heading = Heading(section.anchor, section.title, section.short)
     if not section.present(data):
         return heading.missing(section.missing)
-    writer = _Writer(prose(kind.name), section.anchor, data)
-    for part in section.parts:
+    writer = _Writer(prose(section.prose or kind.name), section.anchor, data)
+    for part in section.parts_of(data):
         writer.write(part)
     return heading.chapter(writer.body, writer.pictures)
 
@@ -56,12 +56,14 @@ class _Writer:
         statements = list(part.facts(self.data))
         findings = [each for each in statements if isinstance(each, Finding)]
         sentences = [each for each in statements if not isinstance(each, Finding)]
-        if statements and part.title:
-            self.body.append(element("h3", part.title))
-        if findings:
-            self.body.append(answers(findings))
+        shown = [answers(findings)] if findings else []
         if sentences:
-            self.body.append(element("ul", *(element("li", text) for text in sentences), class_="fates"))
+            shown.append(element("ul", *(element("li", text) for text in sentences), class_="fates"))
+        if shown and part.folded:
+            self.body.append(folded(part.title, *shown, *self._note(part.note)))
+        elif shown:
+            heading = [element("h3", part.title)] if part.title else []
+            self.body += [*heading, *shown, *self._note(part.note)]
 
     def _tables(self, part: Pivot | Tabled) -> None:
         if not part.page:
@@ -100,7 +102,14 @@ class _Writer:
             self.body += self._note(mark.note) if own else ()
 
     def _cards(self, pictures: list[Picture], *, wide: bool) -> None:
-        """A card each; several stand side by side, and where they share choices the first leads them."""
+        """A card each; several stand side by side, and where they share choices the first leads them.
+
+        A first one that alone has choices stands above the others.
+        """
+        if len(pictures) > 1 and pictures[0].choices and not any(picture.choices for picture in pictures[1:]):
+            self._cards(pictures[:1], wide=wide)
+            self._cards(pictures[1:], wide=False)
+            return
         if len(pictures) > 1 and len({picture.choices for picture in pictures}) == 1 and pictures[0].choices:
             pictures = followed(pictures)
         self.pictures += pictures

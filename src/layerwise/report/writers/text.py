@@ -13,9 +13,7 @@ from layerwise.report.page.plain_markdown import answered, bullets
 def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
     """The findings as lists and the tables under their titles, a list or a table at a time."""
     for section in kind.sections:
-        if not section.present(data):
-            continue
-        for part in section.parts:
+        for part in section.parts_of(data):
             if isinstance(part, Says):
                 yield _listed(part, data)
             elif isinstance(part, Pivot | Tabled):
@@ -28,8 +26,7 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     """The tables and sentences that a terminal shows, then the answer, then what to do next."""
     written: list[str] = []
     for section in kind.sections:
-        if section.present(data):
-            written += (line for part in section.parts for line in _lines(part, data))
+        written += (line for part in section.parts_of(data) for line in _lines(part, data))
     yield from written
     answer = kind.answer(data)
     if answer and not any(answer.startswith(line.removeprefix("- ")) for line in written):

@@ -1,14 +1,15 @@
 """The plans that a router chooses among: for each number of layers a few that are good, and good at different prompts.
 
 All of them keep the layers before `prefix`, whose state the router reads. From the trained order layers are left out
-one at a time, and single layers and short runs are repeated; of the plans of one cost those stay that are best: first
-the one with the greatest mean score, then each time the one whose addition raises the mean of the best score by most.
+one at a time, single layers and short runs are repeated, and neighbours change places; of the plans of one cost those
+stay that are best: first the one with the greatest mean score, then each time the one whose addition raises the mean of
+the best score by most.
 The questions that choose candidates serve no other purpose: what is best of many on them was so by luck in part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -32,17 +33,28 @@ def candidate_plans(
 ) -> tuple[Plan, ...]:
     """The trained order, the plans `given`, and at most `width` plans of each cost; the cheapest first.
 
-    `moves` are `drop`, `repeat` or both.
+    `moves` are some of `drop`, `repeat` and `reorder`. With the last the best plans of a cost compete with those in
+    which two of their neighbours change places: prompts that need the same layers may need them in other orders.
     """
+
+    def best(plans: Iterable[Plan]) -> list[Plan]:
+        scores = measured([plan for plan in dict.fromkeys(plans) if _allowed(plan, depth, prefix)])
+        kept = _best(scores, width)
+        if "reorder" not in moves:
+            return kept
+        orders = dict.fromkeys(other for plan in kept for other in neighbours(plan, ("reorder",), depth))
+        new = [plan for plan in orders if plan not in scores and _allowed(plan, depth, prefix)]
+        return _best({**scores, **measured(new)}, width)
+
     whole = Plan.identity(depth)
     kept = {whole, *given}
     if "repeat" in moves:
-        repeated = [plan for plan in neighbours(whole, ("repeat",), depth) if _allowed(plan, depth, prefix)]
-        kept.update(_best(measured(repeated), width))
+        kept.update(best(neighbours(whole, ("repeat",), depth)))
+    if "reorder" in moves:
+        kept.update(best([whole]))
     parents = [whole]
     while "drop" in moves and parents:
-        children = dict.fromkeys(child for parent in parents for child in cheaper(parent, ("drop",)))
-        parents = _best(measured([child for child in children if _allowed(child, depth, prefix)]), width)
+        parents = best(child for parent in parents for child in cheaper(parent, ("drop",)))
         kept.update(parents)
     return tuple(sorted(kept, key=lambda plan: (plan.cost().evaluations, str(plan))))
 

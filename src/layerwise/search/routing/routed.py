@@ -38,7 +38,7 @@ class RoutedStack:
         if width != len(self.router.weights):
             raise ModelError(
                 f"the router reads {len(self.router.weights)} features and {self.stack.source.name} has {width}: it "
-                "was fitted to another model; run layerwise route on this one"
+                "was fitted to another model; run layerwise search route on this one"
             )
 
     def plan_of(self, prompt: str) -> Plan:

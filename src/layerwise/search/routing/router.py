@@ -83,7 +83,7 @@ class PlanRouter:
                 f"{path} is no router of layerwise ({error}); give the router.safetensors of a run of route"
             ) from error
         except OSError as error:
-            raise DataError(f"there is no router at {path} ({error}); layerwise route writes one") from error
+            raise DataError(f"there is no router at {path} ({error}); layerwise search route writes one") from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)

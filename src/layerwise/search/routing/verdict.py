@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
@@ -61,9 +61,11 @@ class RoutingCriterion:
         return p is not None and p < self.alpha
 
 
-def gain_rows(measure: str, task: str, metric: str, gains: Mapping[str, Numbers], inflation: float) -> list[Score]:
+def gain_rows(
+    measure: str, metric: str, gains: Mapping[str, Numbers], inflation: float, **columns: Any
+) -> list[Score]:  # fmt: skip
     """A row for each arm: the router's mean gain over it with interval, p and mde, its standard error times
-    `inflation`.
+    `inflation`. `columns` say of which questions it is.
     """
     values = np.stack(list(gains.values()))
     questions = values.shape[1]
@@ -75,9 +77,9 @@ def gain_rows(measure: str, task: str, metric: str, gains: Mapping[str, Numbers]
     p = np.where(errors > 0, tails, np.where(estimate.value == 0, 1.0, 0.0))
     mde = minimum_detectable_effect(errors, questions)
     return [
-        Score(
-            measure, arm, task, metric, float(value), float(value - reach[row]), float(value + reach[row]),
-            p=float(p[row]), mde=float(mde[row]), documents=questions,
+        Score.of(
+            measure, metric, float(value), float(value - reach[row]), float(value + reach[row]), float(p[row]),
+            mde=float(mde[row]), documents=questions, arm=arm, **columns,
         )
         for row, (arm, value) in enumerate(zip(gains, estimate.value, strict=True))
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from layerwise.report.claims.chapter import claims
 from layerwise.report.evidence import Evidence
+from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.report.page.group import ChapterGroup, arm_tiles, incomplete
 from layerwise.report.robustness.chapters.inside import inside
 from layerwise.report.robustness.chapters.merging import merging
@@ -55,7 +56,7 @@ TRAINED = ChapterGroup(
     (training, *_TESTED),
     (robustness_markdown,),
     present=lambda evidence: (
-        evidence.robustness.only_trained and not evidence.pretraining.is_pretrained and not evidence.growth.measures
+        evidence.robustness.only_trained and not is_pretrained(evidence.data) and not evidence.growth.measures
     ),
     tiles=_tiles,
     unfinished=_unfinished,

@@ -6,6 +6,7 @@ from layerwise.report.arms import arm_slots
 from layerwise.report.evidence import Evidence
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.learning import LearningCurve, learning
+from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note
 from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.robustness.chapters.absence import absent
@@ -27,7 +28,7 @@ def training(evidence: Evidence) -> Chapter:
     pictures = (_picture(curves),) if curves else ()
     slots = {curve.name: curve.slot for drawn in curves.values() for curve in drawn}
     body = (
-        lead("Loss by step." if evidence.pretraining.measures else f"Loss by step. {SELECTED}"),
+        lead("Loss by step." if is_pretrained(evidence.data) else f"Loss by step. {SELECTED}"),
         *(part for picture in pictures for part in (picture.controls(), legend(slots, (picture.name,)))),
         *(card(None, picture.html()) for picture in pictures),
         note(

@@ -1,0 +1,231 @@
+"""A routing: a plan for each prompt beside fixed plans at the same mean layers, and which prompts get which plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from layerwise.report.data import ReportData
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section
+from layerwise.report.marks import Scatter, Style
+from layerwise.report.page.group import STOPPED
+from layerwise.report.page.number_format import probability, tidy
+from layerwise.report.show import ABSENT, COUNT, NUMBER, PERCENT, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import (
+    MILLISECONDS,
+    ROUTE,
+    ROUTE_CURVE,
+    ROUTE_PLAN,
+    ROUTE_SEED,
+    ROUTE_SHARE,
+    ROUTE_TIME,
+    ROUTE_VERDICT,
+    ROUTER,
+)
+
+ARMS: Mapping[str, str] = {
+    ROUTER: "router", "fixed": "best fixed plans", "permuted": "its plans, dealt out at random",
+    "permuted_in_task": "the same within each task", "hindsight": "best fixed plans in hindsight",
+    "random": "every candidate alike", "oracle": "oracle", "oracle_of_noise": "oracle of noise",
+}  # fmt: skip
+"""The arms in reading order, as they are called."""
+
+SCORES: Mapping[str, str] = {"accuracy": "accuracy", "nats": "nats a question"}
+DECISIONS: Mapping[str, str] = {
+    "above": "above the best fixed plan", "equivalent": "alike within the margin", "below": "below the best fixed plan",
+    "unresolved": "not resolvable",
+}  # fmt: skip
+CANDIDATE, JUDGED = "one plan for all", "judged here"
+SLOTS = {ROUTER: 1, "fixed": 0, "permuted": 3, "oracle": 2, "oracle_of_noise": 5, CANDIDATE: 5, JUDGED: 1}
+DOTTED = Style(line=True, dash="dot", bounds=False, size=7)
+STYLES = {
+    CANDIDATE: Style(faint=True, symbol="circle"), ROUTER: Style(line=True, size=7),
+    "fixed": Style(line=True, bounds=False, size=7), "permuted": DOTTED, "oracle": DOTTED, "oracle_of_noise": DOTTED,
+    JUDGED: Style(symbol="star", size=15, bounds=False),
+}  # fmt: skip
+"""How the arms of the picture are drawn, the first ones below the others."""
+
+GAIN = Show(signed=True)
+LAYERS = Show(axis="mean layers", decimals=2, bounds=False)
+SHOWN = 0.005
+"""A smaller share of prompts leaves a plan out of the table."""
+
+
+def verdicts(data: ReportData) -> Rows:
+    """The decision of each task set, and of each pair of sets."""
+    return data.rows.where(measure=ROUTE_VERDICT, arm=ROUTER)
+
+
+def objective(data: ReportData) -> str:
+    """The score that is judged."""
+    return str(next(iter(data.rows.where(measure=ROUTE_VERDICT, metric="margin").axis("condition")), "accuracy"))
+
+
+def drawn(data: ReportData) -> Iterator[Score]:
+    """Score and mean layers of the candidates, of every arm at every budget, and of the router where it is judged."""
+    candidates, curves, judged = (data.rows.where(measure=name) for name in (ROUTE_PLAN, ROUTE_CURVE, ROUTE))
+    kinds = [kind for kind in dict.fromkeys((objective(data), *SCORES)) if curves.where(arm=ROUTER, metric=kind)]
+    for kind in kinds:
+        for task in candidates.axis("task"):
+            layers = curves.where(arm=ROUTER, task=task, metric=f"{kind}_layers").along("amount")
+            named = {
+                CANDIDATE: (candidates.where(task=task, metric=kind), candidates.where(task=task, metric="layers")),
+                **{arm: (curves.where(arm=arm, task=task, metric=kind), layers.values()) for arm in ARMS},
+                JUDGED: tuple(
+                    judged.where(arm=ROUTER, task=task, condition=None, metric=metric)
+                    for metric in (kind, f"{kind}_layers")
+                ),
+            }  # fmt: skip
+            for arm in STYLES:
+                for rows, metric in zip(named[arm], ("score", "layers"), strict=True):
+                    for row in rows:
+                        plan = row.plan or f"budget {row.amount or 0:g}"
+                        yield replace(row, metric=metric, arm=arm, condition=SCORES[kind], plan=plan)
+
+
+def findings(data: ReportData) -> Iterator[str]:
+    """The verdict on each task set and each pair of sets, and what the router takes."""
+    metric, run = objective(data), data.rows.where(measure=ROUTE)
+    for row in verdicts(data):
+        where = _where(row)
+        own = run.where(task=row.task, condition=row.condition)
+        layers, permuted = (
+            own.one(arm=ROUTER, metric=f"{metric}_layers"),
+            own.one(arm="permuted", metric=f"{metric}_gain"),
+        )
+        text = f"{where}: {_decision(row)}. {GAIN.text(row)} {SCORES[metric]}"
+        text += "" if layers is None else f" at {LAYERS.text(layers)} mean layers"
+        text += f" (p {probability(row.p_adjusted)}; it would have seen {tidy(row.mde or 0.0)})"
+        if permuted is not None:
+            text += f"; over its own plans dealt out at random {GAIN.text(permuted)}"
+        yield f"{text}."
+    time = data.rows.where(measure=ROUTE_TIME)
+    router, layer, own_layers = (time.one(metric=name) for name in (MILLISECONDS, "layer_ms", "layers"))
+    if verdicts(data) and router is not None and layer is not None and own_layers is not None:
+        yield (
+            f"Choosing takes {NUMBER.text(router)} ms, which is {LAYERS.text(own_layers)} layers of {layer.value:.3f} "
+            "ms; it counts as layers."
+        )
+    margin = data.rows.value(measure=ROUTE_VERDICT, metric="margin")
+    if verdicts(data) and margin is not None:
+        yield f"Alike means that the interval lies within {margin:g} on both sides."
+
+
+def _where(row: Score) -> str:
+    return row.task if row.condition is None else f"Fitted to {row.condition}, asked {row.task}"
+
+
+def _decision(row: Score) -> str:
+    """The decision in words; a gain over fixed plans alone is no more than that."""
+    if row.metric == "unresolved" and row.low is not None and row.low > 0:
+        return "above the best fixed plan, but not distinguished from its own plans dealt out at random"
+    return DECISIONS[row.metric]
+
+
+def decided(data: ReportData) -> Iterator[Score]:
+    """The verdicts, each with the set that the router was fitted to."""
+    return (replace(row, condition=row.condition or row.task) for row in verdicts(data))
+
+
+def beside(data: ReportData) -> Iterator[Score]:
+    """Of each task set and pair of sets every arm: its score, the mean layers, and the router's gain over it."""
+    metric, run = objective(data), data.rows.where(measure=ROUTE)
+    sets = dict.fromkeys(row.task for row in data.rows.where(measure=ROUTE_PLAN))
+    fits = dict.fromkeys([*((None, task) for task in sets), *((row.condition, row.task) for row in verdicts(data))])
+    for fitted, task in fits:
+        own = run.where(task=task, condition=fitted)
+        name = task if fitted is None else f"{fitted} to {task}"
+        layers = own.where(arm=ROUTER, metric=f"{metric}_layers")
+        for arm in ARMS:
+            rows = own.where(arm=arm, metric=(metric, f"{metric}_gain"))
+            shared = layers if arm != "random" and rows else ()
+            yield from (replace(row, arm=arm, task=name) for row in (*rows, *shared))
+
+
+def shares(data: ReportData) -> Rows:
+    """The candidates that some prompts get: layers, score, and the share of the prompts of each task."""
+    given, plans = data.rows.where(measure=ROUTE_SHARE), data.rows.where(measure=ROUTE_PLAN)
+    kept = {(row.task, row.plan) for row in given if row.value >= SHOWN}
+    rows = Rows(row for row in (*plans, *given) if (row.task, row.plan) in kept)
+    return rows.where(metric=("layers", objective(data), "share"))
+
+
+def _verdict_cell(rows: Rows) -> str:
+    return DECISIONS[rows[0].metric]
+
+
+def _p_cell(rows: Rows) -> str:
+    gains = rows.where(metric=tuple(f"{kind}_gain" for kind in SCORES))
+    return probability(gains[0].p) if gains else ABSENT
+
+
+def _answer(data: ReportData) -> str:
+    score = SCORES[objective(data)]
+    return " ".join(f"{_where(row)}: {_decision(row)}, {GAIN.text(row)} {score}." for row in verdicts(data))
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    limit = data.rows.value(measure=ROUTE_VERDICT, metric="limit")
+    yield ABSENT if limit is None else f"{limit:g}", "mean layers at most"
+    yield f"{len(data.rows.where(measure=ROUTE_PLAN).axis('plan')):,}", "candidates"
+
+
+def _words(value: object) -> str:
+    return ARMS.get(str(value), str(value))
+
+
+ROUTING_KIND = Kind(
+    name="routing",
+    measures=(ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT),
+    answer=_answer,
+    tiles=_tiles,
+    unfinished=lambda data: None if verdicts(data) else f"no verdict was given yet: {STOPPED}",
+    sections=(
+        Section(
+            anchor=ROUTE, title="A plan for each prompt, or one for all", short="Routing",
+            needs=lambda data: bool(verdicts(data)), missing="No router was tested: layerwise route does.",
+            parts=(
+                Scatter(
+                    name="route-curve", title="Score against mean layers", derive=drawn, point="plan", series="arm",
+                    across={"metric": "layers"}, upwards={"metric": "score"}, words=_words, at="{}", named=True,
+                    choices={"Task set": "task", "Score": "condition"}, styles=STYLES, show=NUMBER, show_across=LAYERS,
+                    slots=lambda arms: {arm: SLOTS[arm] for arm in arms}, height=460, note="curve",
+                    by_choice={name: {"show": NUMBER.but(axis=name)} for name in SCORES.values()},
+                ),
+                Says(findings),
+                Pivot(
+                    title="Verdicts", derive=decided, rows={"fitted to": "condition", "asked": "task"}, terminal=False,
+                    columns=(
+                        Column("gain over fixed plans", tuple(DECISIONS), GAIN),
+                        Column("adjusted p", text=lambda rows: probability(rows[0].p_adjusted)),
+                        Column("would have seen", text=lambda rows: tidy(rows[0].mde or 0.0)),
+                        Column("verdict", text=_verdict_cell),
+                    ),
+                    note="verdicts",
+                ),
+                Pivot(
+                    derive=beside, split="task", rows={"arm": "arm"}, words=_words,
+                    columns=(
+                        Column("mean layers", tuple(f"{kind}_layers" for kind in SCORES), LAYERS),
+                        *(Column(name, kind) for kind, name in SCORES.items()),
+                        Column("router above it", tuple(f"{kind}_gain" for kind in SCORES), GAIN),
+                        Column("p", text=_p_cell),
+                    ),
+                ),
+            ),
+        ),
+        Section(
+            anchor=ROUTE_SHARE, title="Which prompts get which plan", short="Plans",
+            needs=lambda data: bool(verdicts(data)), missing="No prompt was routed.",
+            parts=(
+                Pivot(
+                    derive=shares, split="task", rows={"plan": "plan"}, across="condition",
+                    show=PERCENT.but(decimals=1), terminal=False,
+                    columns=(Column("layers", "layers", COUNT), *(Column(name, kind) for kind, name in SCORES.items())),
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip

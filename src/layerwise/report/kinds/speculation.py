@@ -1,0 +1,113 @@
+"""Speculative decoding: what a draft was expected to gain, and what it gained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerwise.report.data import ReportData
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section
+from layerwise.report.marks import Dots
+from layerwise.report.page.group import STOPPED
+from layerwise.report.show import COUNT, PERCENT, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    CHOSEN,
+    DRAFTED,
+    PLAIN,
+    SPECULATION,
+    SPECULATION_DRAFT,
+    TOKENS_PER_SECOND,
+)
+
+SHARE = PERCENT.but(decimals=1)
+TIMES = Show(decimals=2)
+RATE = Show(axis="tokens per second", decimals=1, bounds=False)
+
+
+def findings(data: ReportData) -> Iterator[str]:
+    """What was counted and timed with the chosen draft, and what was expected of it."""
+    drafts, run = data.rows.where(measure=SPECULATION_DRAFT), data.rows.where(measure=SPECULATION)
+    (draft,) = drafts.where(metric=CHOSEN).axis("plan")
+    if run:
+        yield from _generated(run, draft)
+    expected = drafts.where(plan=draft)
+    agreement, length, rate = (expected.value(metric=name) for name in ("agreement", "length", TOKENS_PER_SECOND))
+    yield (
+        f"draft {draft}: the whole model's arg-max at {SHARE.number(agreement)} of the tokens; expected: drafts of "
+        f"{COUNT.number(length)}, {TIMES.number(expected.value(metric='bound'))} x in layer passes, "
+        f"{RATE.number(rate)} tokens/s, plain decoding {RATE.number(drafts.value(condition=PLAIN))}."
+    )
+
+
+def _generated(run: Rows, draft: str) -> Iterator[str]:
+    for way, ratio in run.where(metric="ratio").along("condition").items():
+        yield f"{DRAFTED} with {draft} is {TIMES.text(ratio)} x as fast as {way}{_verdict(ratio)}."
+    bound, kept = (run.one(metric=name) for name in ("bound", "acceptance"))
+    if bound is not None:
+        layers = COUNT.number(run.value(metric="layer_passes"))
+        yield f"layer passes: {layers}, {TIMES.text(bound)} x fewer than plain decoding."
+    rates = run.where(metric=TOKENS_PER_SECOND).along("condition")
+    yield "tokens/s: " + ", ".join(f"{RATE.text(row)} {way}" for way, row in rates.items()) + "."
+    tokens, rounds, passes = (COUNT.number(run.value(metric=name)) for name in ("tokens", "rounds", "draft_passes"))
+    yield (
+        f"generated: {tokens} tokens behind the first ones, in {rounds} rounds with {passes} draft passes"
+        + ("." if kept is None else f", of which {SHARE.text(kept)} were kept.")
+    )
+    equal, tie, other = (run.value(metric=name) or 0.0 for name in ("equal", "tie", "other"))
+    yield f"equal to generate: {equal:g} of {equal + tie + other:g} texts, {tie:g} up to a tie."
+
+
+def _verdict(ratio: Score) -> str:
+    """Whether drafting is faster, where the interval says so."""
+    if ratio.low is None or ratio.high is None:
+        return ""
+    return ": faster" if ratio.low > 1.0 else ": slower" if ratio.high < 1.0 else ": no difference is resolvable"
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    bound = data.rows.one(measure=SPECULATION, metric="bound")
+    if bound is not None:
+        yield f"{TIMES.text(bound)} x", "fewer layer passes"
+
+
+def _drafts(data: ReportData) -> Rows:
+    return data.rows.where(measure=SPECULATION_DRAFT, plan=PRESENT)
+
+
+def _following(data: ReportData) -> Iterator[str]:
+    """Another draft is searched for where this one is not faster."""
+    ratio = data.rows.one(measure=SPECULATION, metric="ratio", condition=PLAIN)
+    if ratio is not None and (ratio.low is None or ratio.low <= 1.0) and len(_drafts(data).axis("plan")) == 1:
+        yield f"Search for a better draft: layerwise speculate {data.manifest.get('model', 'MODEL')} --search"
+
+
+SPECULATION_KIND = Kind(
+    name=SPECULATION,
+    measures=(SPECULATION_DRAFT,),
+    answer=lambda data: next(findings(data), ""),
+    tiles=_tiles,
+    unfinished=lambda data: None if data.rows.where(measure=SPECULATION) else f"Nothing was generated yet: {STOPPED}",
+    following=_following,
+    sections=(
+        Section(
+            anchor=SPECULATION, title="What drafts gain", short="Drafts", needs={"measure": SPECULATION_DRAFT},
+            missing="No draft was tried: layerwise speculate does.",
+            parts=(
+                Dots(
+                    name="speculation-rates", title="Tokens per second", y="condition", show=RATE, from_zero=True,
+                    where={"measure": SPECULATION, "metric": TOKENS_PER_SECOND}, words=str, note="rates",
+                ),
+                Says(findings),
+                Pivot(
+                    title="Drafts that were compared", derive=_drafts, rows={"draft": "plan"}, folded=True,
+                    terminal=False,
+                    columns=(
+                        Column("agreement", "agreement", SHARE), Column("tokens of a draft", "length", COUNT),
+                        Column("x in layer passes", "bound", TIMES), Column("tokens/s", TOKENS_PER_SECOND, RATE),
+                    ),
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -1,1 +1,0 @@
-"""Speculative decoding: what a draft was expected to gain, and what it gained."""

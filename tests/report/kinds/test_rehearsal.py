@@ -1,0 +1,64 @@
+"""A rehearsal: no difference beyond its interval, what was refused, what guessing scores; and a simulation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from layerwise.report import ReportData
+from layerwise.report.kinds.rehearsal import REHEARSAL_KIND, SIMULATION_KIND, findings
+from layerwise.report.marks import Mark
+from layerwise.results.rows import Score
+from tools.golden.outputs import stored
+
+RUN = stored("rehearsal-images")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"), [(0.05, 0.15, "above"), (-0.15, -0.05, "below"), (-0.01, 0.15, "")]
+)  # fmt: skip
+def test_an_arm_differs_from_the_baseline_only_where_the_interval_says_so(low: float, high: float, words: str) -> None:
+    rows = (
+        replace(row, value=(low + high) / 2, low=low, high=high) if row.metric == "accuracy_above" else row
+        for row in RUN.scores
+    )
+    changed = replace(RUN, scores=tuple(rows))
+    assert (f"layershuffle {words} it (2 replicas, 1 dead)" in REHEARSAL_KIND.answer(changed)) is bool(words)
+    sentence = next(text for text in findings(changed) if "against baseline" in text)
+    assert ("not resolvable in 3 draws" in sentence.partition(";")[2]) is not bool(words)
+
+
+def test_where_all_requests_were_refused_the_sentence_says_so() -> None:
+    left = replace(RUN, scores=tuple(row for row in RUN.scores if row.amount not in (1, 2)))
+    assert "baseline, 3 of 3 nodes dead, 2 replicas: every request was refused." in findings(left)
+
+
+def test_what_guessing_scores_is_drawn_at_every_level() -> None:
+    mark = REHEARSAL_KIND.sections[0].parts_of(RUN)[0]
+    assert isinstance(mark, Mark)
+    quality = next(mark.pictures(RUN))
+    (guessed,) = (trace for trace in quality.variants[0, 0].traces if trace["name"] == "always the commonest class")
+    assert (guessed["x"], guessed["y"]) == ([0.0, 1.0, 2.0], [10.0, 10.0, 10.0])
+
+
+def simulated() -> ReportData:
+    numbers = {"throughput": 9.0, "p50": 0.02, "router busy": 0.5, "router limit": 12.0}
+    rows = (
+        Score.of("simulation", metric, value, amount=at) for at in (10.0, 100.0) for metric, value in numbers.items()
+    )
+    return ReportData({"model": "demo"}, (), tuple(rows))
+
+
+def test_a_simulation_has_a_picture_for_each_quantity() -> None:
+    marks = (part for part in SIMULATION_KIND.sections[0].parts_of(simulated()) if isinstance(part, Mark))
+    drawn = {
+        (picture.alternative, trace["name"]): trace["y"]
+        for mark in marks
+        for picture in mark.pictures(simulated())
+        for trace in picture.variants[()].traces
+    }
+    assert drawn == {
+        ("tokens a second", "measured"): [9.0, 9.0], ("tokens a second", "router"): [12.0, 12.0],
+        ("milliseconds a token", "half"): [20.0, 20.0], ("share of the time busy (%)", "router"): [50.0, 50.0],
+    }  # fmt: skip

@@ -1,0 +1,54 @@
+"""A search: no arm is called worse or better than its rows say, and every plan can be copied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from layerwise.report import render, terminal_lines
+from layerwise.report.kinds.search import SEARCH_KIND, findings
+from tools.golden.outputs import stored
+
+RUN = stored("search-planted")
+
+
+@pytest.mark.parametrize(("sign", "word", "chosen"), [(1, "worse", "better than"), (-1, "better", "worse than")])
+def test_an_arm_is_what_its_difference_and_its_p_say(sign: int, word: str, chosen: str) -> None:
+    rows = (replace(row, value=sign * row.value) if row.metric == "above_chosen" else row for row in RUN.scores)
+    turned = replace(RUN, scores=tuple(rows))
+    text = "\n".join(findings(turned))
+    assert f"above the chosen plan, {word} (corrected p 0.010)" in text
+    assert "above the chosen plan, not resolvable below 0.0700 nats (corrected p 0.60)" in text
+    assert SEARCH_KIND.answer(turned).endswith(
+        f"It is not distinguished from least skip effect; {chosen} Block Influence, random sets."
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "words"), [(0.05, "the search flattered it"), (-0.05, "no winner's curse is resolvable")]
+)
+def test_a_winners_curse_is_named_only_where_the_interval_says_so(low: float, words: str) -> None:
+    rows = (replace(row, low=low) if row.metric == "gap" else row for row in RUN.scores)
+    assert f"{words}." in "\n".join(findings(replace(RUN, scores=tuple(rows))))
+
+
+def test_plans_are_selected_by_a_click_and_the_chosen_one_stands_in_a_command() -> None:
+    assert 'user-select: all">0-2 5</code>' in render(RUN)
+    assert 'Heal it: layerwise heal tiny --plan "0-2 5"' in terminal_lines(SEARCH_KIND, RUN)
+
+
+def test_a_search_that_was_stopped_says_so() -> None:
+    left = replace(RUN, scores=tuple(RUN.rows.where(measure="latency")))
+    assert "no plan was chosen yet" in render(left)
+    assert list(findings(left)) == []
+
+
+def test_a_plan_over_several_models_is_saved_with_all_of_them_and_not_healed() -> None:
+    def following(plan: str) -> list[str]:
+        rows = (replace(row, plan=plan) if row.metric == "chosen" else row for row in RUN.scores)
+        manifest = {**RUN.manifest, "experiment": {"source": ["other"]}}
+        return [str(each) for each in SEARCH_KIND.following(replace(RUN, scores=tuple(rows), manifest=manifest))]
+
+    assert following("0 b:1") == ['Save it: layerwise save tiny other --plan "0 b:1" --output FOLDER']
+    assert following("0 1")[0] == 'Heal it: layerwise heal tiny --plan "0 1"'
