@@ -40,6 +40,8 @@ def summary(data: pages.ReportData) -> str:
         written = [] if is_pretrained(data) else list(pages.robustness_lines(evidence.robustness))
         for kind in own:  # an answer that another kind has given already is not repeated
             written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
+        if any(kind.claims for kind in own):
+            written += [f"- {line}" for line in pages.claim_lines(data)]
         return "\n".join(written)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])

@@ -16,15 +16,14 @@ from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.data import ReportData
-from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
 from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.page.number_format import verdict
 from layerwise.report.robustness.lookup import RobustnessScores
 from layerwise.report.robustness.lookup import depth_of as stated_depth
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.results.selection import PRESENT
+from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.units import resampling_unit
-from layerwise.results.vocabulary import FINE_TUNED
+from layerwise.results.vocabulary import DIAGNOSED, FINE_TUNED, ORDER
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -40,7 +39,7 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis,
+    first family that listed it), `tasks` every task with effects, "all" first, `rows` all finite rows by their columns,
     `robustness` those of a robustness run and `growth` those of a growth run. `run` holds all rows and plans as they
     are; the plans of `data` are those of a sweep: the pruned models of a diagnosis, and the plans of fine-tunings, are
     left to their own chapters.
@@ -52,7 +51,7 @@ class Evidence:
     tasks: tuple[str, ...]
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
-    diagnosis: DiagnosisScores = field(repr=False)
+    rows: Rows = field(repr=False)
     robustness: RobustnessScores = field(repr=False)
     growth: GrowthScores = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
@@ -83,11 +82,11 @@ class Evidence:
             records.setdefault(record.plan, record)
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
-        diagnosis = DiagnosisScores.of(data.scores, depth, data.level)
+        rows = Rows(row for row in data.scores if math.isfinite(row.value))
         robustness = RobustnessScores.of(data.scores, depth, data.level)
         schedules = _schedules(records)
         return cls(
-            run, data, depth, tasks, records, schedules, diagnosis, robustness, growth, effects
+            run, data, depth, tasks, records, schedules, rows, robustness, growth, effects
         )  # fmt: skip
 
     @property
@@ -113,7 +112,7 @@ class Evidence:
     @property
     def is_diagnosis(self) -> bool:
         """Whether the run diagnosed anything: it has rows of such a measure, or asked whether order matters."""
-        return bool(self.diagnosis.measures) or ORDER in self.families
+        return bool(self.rows.where(measure=DIAGNOSED)) or ORDER in self.families
 
     @property
     def units(self) -> str:
@@ -176,4 +175,4 @@ def _depth(data: ReportData) -> int:
         return stated
     plans = _schedules(record.plan for record in data.plans).values()
     planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
-    return max(planned, depth_of(data.scores), stated_depth(data.scores))
+    return max(planned, 1 + max(data.rows.axis("layer"), default=-1), stated_depth(data.scores))

@@ -80,7 +80,7 @@ class PreparedDiagnosis(Prepared):
 
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The variants of the model that the unfinished parts run."""
-        finished = set() if run is None else {row.subject for row in run.store.scores(FINISHED)}
+        finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
         stored = 0 if run is None else run.store.count_losses()
         return diagnosis_works(self.config, self.stack, self._texts, finished, stored)
 

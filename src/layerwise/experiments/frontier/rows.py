@@ -44,7 +44,8 @@ def point_rows(
     keys = dict.fromkeys(each.point.losses for each in points if each.point.losses != whole)
     arms = [ArmLosses(key, DELTA, {"plan": key}) for key in keys]
     compared = differences(FRONTIER, rows, whole, arms, seed=seed, by_task=False)
-    deltas: dict[str | None, Score] = {row.plan: replace(row, plan=None, task=REPORT) for row in compared if row.against is None}
+    measured = (row for row in compared if row.against is None)
+    deltas: dict[str | None, Score] = {row.plan: replace(row, plan=None, task=REPORT) for row in measured}
     tokens = sum(row.tokens for row in rows if row.plan == whole)
     deltas[whole] = Score.of(FRONTIER, DELTA, 0.0, 0.0, 0.0, task=REPORT, tokens=tokens)
     made = []

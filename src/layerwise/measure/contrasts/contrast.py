@@ -27,8 +27,8 @@ from scipy.special import stdtrit
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels, expanded_levels, resampled_ratios
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CONTRAST as CONTRAST
 
-CONTRAST = "contrast"
 RESAMPLES = 2_000
 POWER = 0.8
 

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 
 from layerwise.report.claims.chapter import claims
-from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import KINDS
+from layerwise.report.kinds.diagnosis import DIAGNOSIS
 from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
@@ -52,8 +52,8 @@ PRETRAINED = group_of(PRETRAINING)
 PRETRAINED = replace(PRETRAINED, chapters=(*PRETRAINED.chapters, training))
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN,
-    *(PRETRAINED if kind is PRETRAINING else group_of(kind) for kind in KINDS),
+    SWEEP, group_of(DIAGNOSIS), ROBUSTNESS, TRAINED, GROWN,
+    *(PRETRAINED if kind is PRETRAINING else group_of(kind) for kind in KINDS if kind is not DIAGNOSIS),
 )  # fmt: skip
 
 
