@@ -294,7 +294,7 @@ DIAGNOSIS = Kind(
     claims=True,
     sections=(
         Section(
-            anchor="layers",
+            anchor="verdicts",
             title="What each layer is worth",
             short="Layers",
             missing="No layer was left out in this run, so none has a verdict (ablation).",
