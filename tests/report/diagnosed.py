@@ -13,18 +13,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 from layerwise.plan import Plan
 from layerwise.report import ReportData
 from layerwise.results.rows import PlanRecord, Score
 
 TASKS = ("all", "text", "arithmetic")
-TYPES = ("all", "self_attn.q_proj.weight", "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.down_proj.weight")
+TYPES = (None, "self_attn.q_proj.weight", "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.down_proj.weight")
+HALVES = {None: 1.0, "attn": 0.35, "mlp": 0.6}
 INTERVENTIONS = {"skip": 1.0, "mean_ablate": 0.8, "neighbour_copy": 1.6, "neighbour_average": 1.9, "random": 4.0}
 STRATEGIES = ("scale", "noise", "low_rank", "interpolate", "copy", "predict")
 SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1, 1.25)
-DAMAGES = ("noise_50/layer", "equal_damage/layer", "reinitialise/model")
+DAMAGES = (("noise_50", "layer"), ("equal_damage", "layer"), ("reinitialise", "model"))
 RANKINGS = (
     "skip", "mean_ablate", "block_influence", "gate_sensitivity", "gate_gradient", "taylor", "recovery", "random_score",
 )  # fmt: skip
@@ -65,7 +67,7 @@ def diagnosis(depth: int = 12, tasks: tuple[str, ...] = TASKS, seed: int = 0) ->
 
 def resumable(data: ReportData, *finished: str) -> ReportData:
     """The same run as its folder would hold it when only these parts were complete."""
-    done = tuple(row("part", part, "done", 1.0) for part in finished)
+    done = tuple(row("part", "done", 1.0, condition=part) for part in finished)
     return replace(data, scores=(*data.scores, *done))
 
 
@@ -93,33 +95,37 @@ def worth(layer: int, depth: int) -> float:
     return 2.2 * math.exp(-1.3 * layer) + 0.5 * (layer / (depth - 1)) ** 5 + 0.06
 
 
-def row(measure: str, subject: str, metric: str, value: float, half: float | None = None, **more: object) -> Score:
-    """A score with an interval of `half` to either side; `task` is "all" unless given."""
-    bounds = {} if half is None else {"low": value - half, "high": value + half}
-    return Score(measure, subject, metric=metric, value=value, **{"task": "all", **bounds, **more})  # type: ignore[arg-type]
+def row(measure: str, metric: str, value: float, half: float | None = None, **more: object) -> Score:
+    """A score with an interval of `half` to either side; `more` are its other columns."""
+    bounds = () if half is None else (value - half, value + half)
+    return replace(Score.of(measure, metric, value, *bounds), **more)  # type: ignore[arg-type]
+
+
+def contrast(claim: str, metric: str, value: float, half: float | None = None, **more: object) -> Score:
+    """A row that decides a claim."""
+    return row("contrast", metric, value, half, subject=claim, **more)
 
 
 def _ablation(depth: int, tasks: tuple[str, ...], draw: random.Random) -> Iterator[Score]:
     for task in tasks:
         for layer in range(depth):
-            for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
+            for part, share in HALVES.items():
                 for name, factor in INTERVENTIONS.items():
                     ends = name == "neighbour_average" and layer in {0, depth - 1}
                     if not ends and (not part or name in {"skip", "mean_ablate"}):
-                        yield from _effect("ablation", f"{layer}{part}", task, name, share * factor, layer, depth, draw)
+                        about = {"layer": layer, "part": part, "task": task}
+                        yield from _effect(name, share * factor, depth, draw, about)
 
 
-def _effect(
-    measure: str, subject: str, task: str, metric: str, factor: float, layer: int, depth: int, draw: random.Random
-) -> Iterator[Score]:
+def _effect(metric: str, factor: float, depth: int, draw: random.Random, about: dict[str, Any]) -> Iterator[Score]:
     extra = 0.3 * max(0.0, factor - 1.0)
-    value = worth(layer, depth) * factor * (1.5 if task == "arithmetic" else 1.0) + extra
+    value = worth(about["layer"], depth) * factor * (1.5 if about["task"] == "arithmetic" else 1.0) + extra
     half = 0.012 + 0.06 * abs(value)
     value += draw.gauss(0.0, half / 4)
     p = math.erfc(abs(value) / (half / 1.96) / math.sqrt(2.0))
-    shared = {"task": task, "documents": 40, "tokens": TOKENS}
-    yield row(measure, subject, metric, value, half, p=p, p_adjusted=min(1.0, depth * p), mde=1.4 * half, **shared)
-    yield row(measure, subject, f"{metric}@no_effect", 0.0, 0.02, **shared)
+    shared = {"documents": 40, "tokens": TOKENS, **about}
+    yield row("ablation", metric, value, half, p=p, p_adjusted=min(1.0, depth * p), mde=1.4 * half, **shared)
+    yield row("ablation", metric, 0.0, 0.02, against="no_effect", **shared)
 
 
 def _verdicts(depth: int) -> Iterator[Score]:
@@ -129,72 +135,73 @@ def _verdicts(depth: int) -> Iterator[Score]:
         spent = 900 if abs(value) > 0.5 else 2500 if value else TOKENS
         p = 0.6 if name == "no_effect" else 0.0004
         more = {"p_adjusted": p, "mde": 0.021, "documents": 20}
-        yield row("verdict", str(layer), name, value, 0.015, tokens=TOKENS // 2, **more)
-        yield row("racing", str(layer), name, value, 0.03, tokens=spent, **more)
+        yield row("verdict", name, value, 0.015, layer=layer, tokens=TOKENS // 2, **more)
+        yield row("racing", name, value, 0.03, layer=layer, tokens=spent, **more)
     for metric, value in {"evaluations": 5200.0, "evaluations_full": 26800.0, "share": 0.194, "looks": 5.0}.items():
-        yield row("racing", "race", metric, value)
+        yield row("racing", metric, value)
 
 
 def _deltas(depth: int) -> Iterator[Score]:
-    for number, task in enumerate(TYPES):
+    for number, part in enumerate(TYPES):
         for lag in range(1, 6):
             expected = -0.5 if lag == 1 else 0.0
             value = expected + 0.002 * math.cos(7.0 * lag + number)
-            yield row("deltas", str(lag), "correlation", value, 0.006, task=task)
-            yield row("deltas", str(lag), "correlation@independent", expected, task=task)
-            yield row("deltas", str(lag), "correlation@shuffled", expected, 0.02, task=task)
-            yield row("deltas", str(lag), "correlation@random_twin", expected, 0.01, task=task)
-            yield row("deltas", str(lag), "autocovariance", 0.0004 * math.sin(lag + number), 0.0005, task=task)
-        yield row("deltas", "1", "no_lag_structure", 0.001, 0.006, task=task)
+            about = {"amount": lag, "part": part}
+            yield row("deltas", "correlation", value, 0.006, **about)
+            yield row("deltas", "correlation", expected, against="independent", **about)
+            yield row("deltas", "correlation", expected, 0.02, against="shuffled", **about)
+            yield row("deltas", "correlation", expected, 0.01, against="random_twin", **about)
+            yield row("deltas", "autocovariance", 0.0004 * math.sin(lag + number), 0.0005, **about)
+        yield row("deltas", "no_lag_structure", 0.001, 0.006, amount=1, part=part)
 
 
 def _predictability(depth: int, draw: random.Random) -> Iterator[Score]:
     measure = "predictability"
-    for number, task in enumerate(TYPES):
-        yield row(measure, "all", "in_sample_r2", 0.7 + 0.05 * number, 0.02, task=task)
-        yield row(measure, "all", "in_sample_r2@p_over_n", 0.68 + 0.05 * number, task=task)
+    for number, part in enumerate(TYPES):
+        yield row(measure, "in_sample_r2", 0.7 + 0.05 * number, 0.02, part=part)
+        yield row(measure, "in_sample_r2", 0.68 + 0.05 * number, part=part, against="p_over_n")
         for metric, value in {"heldout_rows_r2": 0.03, "heldout_layers_r2": -0.04 - 0.3 * number}.items():
-            yield row(measure, "all", metric, value, 0.02, task=task)
+            yield row(measure, metric, value, 0.02, part=part)
             for null in ("random_twin", "permuted_units", "shuffled_layers"):
-                yield row(measure, "all", f"{metric}@{null}", -0.05, 0.03, task=task)
-        yield row(measure, "all", "norm_r2", 0.4 + 0.1 * number, 0.1, task=task)
-        yield row(measure, "all", "norm_r2@shuffled_layers", 0.0, 0.35, task=task)
+                yield row(measure, metric, -0.05, 0.03, part=part, against=null)
+        yield row(measure, "norm_r2", 0.4 + 0.1 * number, 0.1, part=part)
+        yield row(measure, "norm_r2", 0.0, 0.35, part=part, against="shuffled_layers")
         for layer in range(depth - 1):
-            pair = f"{layer},{layer + 1}"
+            about = {"layer": layer, "other": layer + 1, "part": part}
             for metric, base in {"subspace": 0.2, "subspace_units": 0.1, "docs": 0.3}.items():
                 value = base + 0.15 * math.sin(math.pi * layer / depth) + draw.gauss(0, 0.01)
-                yield row(measure, pair, metric, value, 0.02, task=task)
-                yield row(measure, pair, f"{metric}@random_twin", 0.12, 0.01, task=task)
+                yield row(measure, metric, value, 0.02, **about)
+                yield row(measure, metric, 0.12, 0.01, against="random_twin", **about)
+    cost, random_error = "predicted_weight_loss", {"against": "same_norm_random", "tokens": TOKENS}
     for layer in range(depth):
-        cost = 0.4 * abs(worth(layer, depth)) + 0.05
-        yield row(measure, str(layer), "predicted_weight_loss", cost, 0.03, tokens=TOKENS)
-        yield row(measure, str(layer), "predicted_weight_loss@same_norm_random", 1.1 * cost, 0.08, tokens=TOKENS)
+        value = 0.4 * abs(worth(layer, depth)) + 0.05
+        yield row(measure, cost, value, 0.03, layer=layer, tokens=TOKENS)
+        yield row(measure, cost, 1.1 * value, 0.08, layer=layer, **random_error)
     for size in (2, 4, 8):
-        yield row(measure, f"set:{size}", "predicted_weight_loss", 0.3 * size**1.5, 0.1, tokens=TOKENS)
-        yield row(
-            measure, f"set:{size}", "predicted_weight_loss@same_norm_random", 0.32 * size**1.5, 0.3, tokens=TOKENS
-        )
+        yield row(measure, cost, 0.3 * size**1.5, 0.1, condition="set", amount=size, tokens=TOKENS)
+        yield row(measure, cost, 0.32 * size**1.5, 0.3, condition="set", amount=size, **random_error)
 
 
 def _recovery(depth: int, draw: random.Random) -> Iterator[Score]:
-    for number, task in enumerate(DAMAGES):
+    for number, (kind, scope) in enumerate(DAMAGES):
+        treatment = {"condition": kind, "arm": scope}
         for layer in range(0, depth, 2):
-            damage = 0.3 if task.startswith("equal") else 1.5 * abs(worth(layer, depth)) + 0.1
+            damage = 0.3 if kind == "equal_damage" else 1.5 * abs(worth(layer, depth)) + 0.1
             area = 6.0 * damage + abs(draw.gauss(0.0, 0.4))
             steps = min(40.0, 12.0 * damage + 2.0)
-            shared = {"task": task, "tokens": TOKENS}
-            yield row("recovery", str(layer), "initial_damage", damage, 0.1, **shared)
-            yield row("recovery", str(layer), "area", area, 0.5 + number, **shared)
-            yield row("recovery", str(layer), "steps", steps, 3.0, **shared)
-            yield row("recovery", str(layer), "censored", 1.0 if steps == 40.0 else 0.0, **shared)
-            yield row("recovery", str(layer), "area@twin", 0.0, 0.4, **shared)
-            yield row("recovery", str(layer), "area:seed0", area, **shared)
-        yield row("recovery", "ablation", "layers", float(len(range(0, depth, 2))), task=task)
-        yield row("recovery", "ablation", "spearman_published", 0.91, 0.06, task=task)
-        equal = task.startswith("equal")
+            shared = {"layer": layer, "tokens": TOKENS, **treatment}
+            yield row("recovery", "initial_damage", damage, 0.1, **shared)
+            yield row("recovery", "area", area, 0.5 + number, **shared)
+            yield row("recovery", "steps", steps, 3.0, **shared)
+            yield row("recovery", "censored", 1.0 if steps == 40.0 else 0.0, **shared)
+            yield row("recovery", "area", 0.0, 0.4, against="twin", **shared)
+            yield row("recovery", "area", area, seed=0, **shared)
+        yield row("recovery", "layers", float(len(range(0, depth, 2))), **treatment)
+        yield row("recovery", "spearman_published", 0.91, 0.06, **treatment)
+        equal = kind == "equal_damage"
         for metric, value in {"spearman": 0.05 if equal else 0.91, "spearman_given_damage": 0.08}.items():
-            yield row("recovery", "ablation", metric, value, 0.3 if equal else None, task=task, p=0.2)
-            yield row("recovery", "ablation", f"{metric}@shuffled_layers", 0.0, 0.8, task=task)
+            yield row("recovery", metric, value, 0.3 if equal else None, p=0.2, **treatment)
+            yield row("recovery", metric, 0.0, 0.8, against="shuffled_layers", **treatment)
 
 
 def _manipulation(depth: int, draw: random.Random) -> Iterator[Score]:
@@ -203,22 +210,21 @@ def _manipulation(depth: int, draw: random.Random) -> Iterator[Score]:
         for number, strategy in enumerate(STRATEGIES):
             for size in SIZES:
                 cost = fragile * (1.0 + 0.1 * number) * size**2 * 3.0
-                yield from _changed(f"{layer}", f"{strategy}:{size:g}", cost, draw)
-        for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
+                yield from _changed(cost, draw, layer=layer, condition=strategy, amount=size)
+        for part, share in HALVES.items():
             for alpha in ALPHAS:
-                yield from _changed(
-                    f"{layer}{part}", f"gate:{alpha:g}", worth(layer, depth) * share * (1 - alpha) ** 2, draw
-                )
+                cost = worth(layer, depth) * share * (1 - alpha) ** 2
+                yield from _changed(cost, draw, layer=layer, part=part, condition="gate", amount=alpha)
 
 
-def _changed(subject: str, metric: str, cost: float, draw: random.Random) -> Iterator[Score]:
+def _changed(cost: float, draw: random.Random, **about: object) -> Iterator[Score]:
     half = 0.02 + 0.05 * abs(cost)
-    yield row("manipulation", subject, metric, cost + draw.gauss(0.0, half / 4), half, tokens=TOKENS)
-    yield row("manipulation", subject, f"{metric}@no_effect", 0.0, 0.02, tokens=TOKENS)
+    yield row("manipulation", "delta_nll", cost + draw.gauss(0.0, half / 4), half, tokens=TOKENS, **about)
+    yield row("manipulation", "delta_nll", 0.0, 0.02, tokens=TOKENS, against="no_effect", **about)
 
 
 def _structure(depth: int, draw: random.Random) -> Iterator[Score]:
-    for number, task in enumerate(TYPES):
+    for number, part in enumerate(TYPES):
         for layer in range(depth):
             depth_share = layer / (depth - 1)
             values = {
@@ -228,34 +234,34 @@ def _structure(depth: int, draw: random.Random) -> Iterator[Score]:
                 "outlier_ratio": 0.002 + 0.001 * depth_share,
             }
             for metric, value in values.items():
-                yield row("structure", str(layer), metric, value * (1 + draw.gauss(0, 0.01)), task=task)
-                yield row(
-                    "structure", str(layer), f"{metric}@random_twin", values[metric] * 0.8, 0.02 * value, task=task
-                )
+                yield row("structure", metric, value * (1 + draw.gauss(0, 0.01)), layer=layer, part=part)
+                twin = {"layer": layer, "part": part, "against": "random_twin"}
+                yield row("structure", metric, value * 0.8, 0.02 * value, **twin)
     for layer in range(depth):
-        for part, share in (("", 1.0), (".attn", 0.4), (".mlp", 0.7)):
-            yield row("structure", f"{layer}{part}", "output_ratio", share * (0.2 + 0.8 * math.exp(-layer)), 0.02)
-        yield row("structure", str(layer), "sink_strength@uniform", 0.05)
-        yield row("structure", str(layer), "sink_strength", 0.8 * math.sin(math.pi * (layer + 0.5) / depth), 0.03)
+        for part, share in ((None, 1.0), ("attn", 0.4), ("mlp", 0.7)):
+            added = share * (0.2 + 0.8 * math.exp(-layer))
+            yield row("structure", "output_ratio", added, 0.02, layer=layer, part=part)
+        yield row("structure", "sink_strength", 0.05, layer=layer, against="uniform")
+        yield row("structure", "sink_strength", 0.8 * math.sin(math.pi * (layer + 0.5) / depth), 0.03, layer=layer)
 
 
 def _proxies(depth: int, draw: random.Random) -> Iterator[Score]:
     for layer in range(depth):
         ends = abs(2.0 * (layer + 0.5) / depth - 1.0)
-        yield row("proxies", str(layer), "block_influence", 0.08 + 0.3 * ends**2, 0.015, tokens=TOKENS)
-        yield row("proxies", str(layer), "block_influence@random_twin", 0.1 + 0.02 * ends, 0.01, tokens=TOKENS)
-        for part, share in (("", 1.0), (".attn", 0.35), (".mlp", 0.6)):
+        about = {"layer": layer, "tokens": TOKENS}
+        yield row("proxies", "block_influence", 0.08 + 0.3 * ends**2, 0.015, **about)
+        yield row("proxies", "block_influence", 0.1 + 0.02 * ends, 0.01, against="random_twin", **about)
+        for part, share in HALVES.items():
             value = 0.8 * share * worth(layer, depth) + draw.gauss(0, 0.01)
-            yield row("proxies", f"{layer}{part}", "gate_gradient", value, 0.04, tokens=TOKENS)
-            yield row("proxies", f"{layer}{part}", "gate_sensitivity", abs(value) + 0.1, 0.04, tokens=TOKENS)
-        yield row("proxies", str(layer), "taylor", 30.0 * abs(worth(layer, depth)) + 4.0, 1.0, tokens=TOKENS)
+            yield row("proxies", "gate_gradient", value, 0.04, part=part, **about)
+            yield row("proxies", "gate_sensitivity", abs(value) + 0.1, 0.04, part=part, **about)
+        yield row("proxies", "taylor", 30.0 * abs(worth(layer, depth)) + 4.0, 1.0, **about)
         for length in range(1, depth - layer + 1):
-            yield row(
-                "proxies", f"{layer},{length}", "angular_distance", min(0.5, 0.06 * length**0.8 + 0.05 * ends), 0.01
-            )
+            angle = min(0.5, 0.06 * length**0.8 + 0.05 * ends)
+            yield row("proxies", "angular_distance", angle, 0.01, layer=layer, amount=length)
     for state in range(depth + 1):
-        yield row("proxies", str(state), "logit_lens", 1.2 + 8.0 * (1 - state / depth) ** 1.5, 0.1, tokens=TOKENS)
-    yield row("run", "proxies", "cost_ratio", 1.14)
+        yield row("proxies", "logit_lens", 1.2 + 8.0 * (1 - state / depth) ** 1.5, 0.1, amount=state, tokens=TOKENS)
+    yield row("run", "cost_ratio", 1.14, condition="proxies")
 
 
 def _agreement() -> Iterator[Score]:
@@ -264,7 +270,7 @@ def _agreement() -> Iterator[Score]:
         apart = RANKINGS.index(right) - RANKINGS.index(left)
         value = 0.0 if chance else 0.95 - 0.25 * apart
         for metric, factor in (("spearman", 1.0), ("kendall", 0.75)):
-            yield row("agreement", f"{left},{right}", metric, factor * value, 0.5 if chance else 0.2)
+            yield row("agreement", metric, factor * value, 0.5 if chance else 0.2, arm=left, against=right)
 
 
 def _moves(depth: int) -> dict[str, tuple[str, int | None]]:
@@ -290,20 +296,20 @@ def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
     for plan, (strategy, _) in _moves(depth).items():
         for task in tasks:
             value = costs[task] * (0.6 if strategy == "skip" and task == "arithmetic" else 1.0)
-            yield row("effect", plan, "delta_nll", value, 0.1, task=task, tokens=TOKENS)
-            yield row("effect", plan, "nll", 1.2 + value, task=task)
+            yield row("effect", "delta_nll", value, 0.1, subject=plan, task=task, tokens=TOKENS)
+            yield row("effect", "nll", 1.2 + value, subject=plan, task=task)
             if task == "arithmetic":
-                yield row("effect", plan, "exact_match", 0.3, 0.05, task=task)
+                yield row("effect", "exact_match", 0.3, 0.05, subject=plan, task=task)
 
 
 def _of_layers_states_and_order() -> Iterator[Score]:
     """What the claims are decided by: no core, a middle that turns the state less, order that weighs on arithmetic."""
-    yield row("contrast", "core", "skip_excess", -0.9, 0.1, task="1-4", mde=0.14, tokens=TOKENS)
-    yield row("contrast", "middle", "log_ratio", -1.1, 0.1, mde=0.14, tokens=TOKENS)
-    yield row("contrast", "middle", "beyond_twins", -1.0, 0.2, mde=0.3, tokens=TOKENS)
+    yield contrast("core", "skip_excess", -0.9, 0.1, layer=1, other=4, mde=0.14, tokens=TOKENS)
+    yield contrast("middle", "log_ratio", -1.1, 0.1, mde=0.14, tokens=TOKENS)
+    yield contrast("middle", "beyond_twins", -1.0, 0.2, mde=0.3, tokens=TOKENS)
     tasks = "arithmetic | text"
-    yield row("contrast", "order_by_task", "order_less", 1.4, 0.2, task=tasks, mde=0.3, tokens=TOKENS)
-    yield row("contrast", "order_by_task", "log_ratio", 0.51, 0.1, task=tasks, mde=0.15, tokens=TOKENS)
+    yield contrast("order_by_task", "order_less", 1.4, 0.2, task=tasks, mde=0.3, tokens=TOKENS)
+    yield contrast("order_by_task", "log_ratio", 0.51, 0.1, task=tasks, mde=0.15, tokens=TOKENS)
 
 
 def _pruning(depth: int) -> Iterator[Score]:
@@ -311,7 +317,8 @@ def _pruning(depth: int) -> Iterator[Score]:
     for count in range(1, depth // 2 + 1):
         for name, factor in factors.items():
             value = factor * 4.0 * (count / depth) ** 1.6
-            yield row("pruning", name, f"drop:{count}", value, 0.5 * value if name == "random" else 0.05, tokens=TOKENS)
+            half = 0.5 * value if name == "random" else 0.05
+            yield row("pruning", "delta_nll", value, half, arm=name, amount=count, tokens=TOKENS)
 
 
 def _contrasts(depth: int) -> Iterator[Score]:
@@ -321,36 +328,39 @@ def _contrasts(depth: int) -> Iterator[Score]:
         "joint_collapse": {"joint": (6.8, 0.3), "beyond_singles": (0.5, 0.05), "beyond_noise": (-0.07, 0.05)},
         "importance_range": {"range": (1.3, 0.1), "published": (3.4, 0.8)},
         "redundant_sets": {"joint": (0.5, 0.05), "spared": (0.3, 0.1)},
-        "agreement": {"together": (0.85, 0.1), "apart": (0.7, 0.2), "apart@shuffled_layers": (0.0, 0.25)},
-        "scaling": {f"equal:{name}": (0.001 * at, 0.004) for at, name in enumerate(STRATEGIES[1:])}
-        | {f"unequal:{name}": (0.5 + at, 0.2) for at, name in enumerate(STRATEGIES[1:])},
+        "agreement": {"together": (0.85, 0.1), "apart": (0.7, 0.2)},
     }
     for claim, metrics in values.items():
         for metric, (value, half) in metrics.items():
-            yield row("contrast", claim, metric, value, half, **shared)
+            yield contrast(claim, metric, value, half, **shared)
     for claim, count in (("joint_collapse", 4), ("redundant_sets", 3), ("agreement", depth)):
-        yield row("contrast", claim, "layers", float(count))
-    yield row("contrast", "redundant_sets", "singles", 0.16)
+        yield contrast(claim, "layers", float(count))
+    yield contrast("redundant_sets", "singles", 0.16)
+    yield contrast("agreement", "apart", 0.0, 0.25, against="shuffled_layers", **shared)
+    for at, name in enumerate(STRATEGIES[1:]):
+        yield contrast("scaling", "equal", 0.001 * at, 0.004, condition=name, **shared)
+        yield contrast("scaling", "unequal", 0.5 + at, 0.2, condition=name, **shared)
     yield from _changed_together(shared)
 
 
 def _changed_together(shared: dict[str, object]) -> Iterator[Score]:
     """Predicted layers cost twice together what they cost one by one; a manipulated set is as mild in every way."""
-    sets = {"set:4": (6.8, 3.4, 0.5), "adjacent:4": (7.4, 4.1, 0.45), "inner": (9.1, 14.2, -0.56)}
-    moved = {"scale:0.1": (0.04, 0.03, 0.25), "noise:0.1": (0.05, 0.04, 0.2), "noise:1": (7.2, 3.0, 0.58)}
-    for claim, tasks in (("error_accumulation", sets), ("joint_manipulation", moved)):
-        for task, (joint, singles, share) in tasks.items():
+    sets = {("set", 4.0): (6.8, 3.4, 0.5), ("adjacent", 4.0): (7.4, 4.1, 0.45), ("inner", 10.0): (9.1, 14.2, -0.56)}
+    moved = {("scale", 0.1): (0.04, 0.03, 0.25), ("noise", 0.1): (0.05, 0.04, 0.2), ("noise", 1.0): (7.2, 3.0, 0.58)}
+    for claim, changes in (("error_accumulation", sets), ("joint_manipulation", moved)):
+        for (kind, size), (joint, singles, share) in changes.items():
             values = {"joint": joint, "singles": singles, "excess": joint - singles, "share": share}
             for metric, value in values.items():
-                yield row("contrast", claim, metric, value, 0.03, task=task, **shared)
-    for task in sets:
-        yield row("contrast", "error_accumulation", "share_of_noise", 0.4, 0.03, task=task, **shared)
-        yield row("contrast", "error_accumulation", "layers", 4.0, task=task)
-    yield row("contrast", "joint_manipulation", "equal:noise", 0.01, 0.02, **shared)
-    yield row("contrast", "joint_manipulation", "unequal:noise", 7.1, 0.4, **shared)
-    yield row("contrast", "joint_manipulation", "layers", 2.0)
+                yield contrast(claim, metric, value, 0.03, condition=kind, amount=size, **shared)
+    for kind, size in sets:
+        about = {"condition": kind, "amount": size}
+        yield contrast("error_accumulation", "share_of_noise", 0.4, 0.03, **about, **shared)
+        yield contrast("error_accumulation", "layers", 4.0, **about)
+    yield contrast("joint_manipulation", "equal", 0.01, 0.02, condition="noise", **shared)
+    yield contrast("joint_manipulation", "unequal", 7.1, 0.4, condition="noise", **shared)
+    yield contrast("joint_manipulation", "layers", 2.0)
     for layer in (3, 4):
-        yield row("contrast", "joint_manipulation", str(layer), 0.02, task="members")
+        yield contrast("joint_manipulation", "member", 0.02, layer=layer)
 
 
 def _pruned(depth: int) -> tuple[PlanRecord, ...]:

@@ -56,7 +56,7 @@ def run(
     code = 0
     for stage in stages:
         if stage.name:
-            write(errors if quiet else output, f"\n{stage.name}", style="bold")
+            write(output, f"\n{stage.name}", style="bold")
         if dry_run and (waiting := stage.waits_for()):
             write(output, f"not forecast: it reads the run of {' and '.join(waiting)}, which is not there yet")
             continue

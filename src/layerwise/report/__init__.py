@@ -17,6 +17,7 @@ derived      numbers that follow from the rows
 All kinds share these:
 
 data         ReportData, the rows of a run
+trained      models that a run trained: arms, seeds, suites, rows by arm
 show         how a number is written
 marks        the pictures: lines, dots, heat, bars, scatter
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from layerwise.plan import Plan
 from layerwise.report.interval import bounded
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ROBUSTNESS
+from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, RACING, ROBUSTNESS, SKIPPING, VERDICT
 
 
 @dataclass(frozen=True)
@@ -62,3 +62,18 @@ class ReportData:
             except PlanError:  # a row of a foreign store: it stays in the table and has no picture
                 continue
         return parsed
+
+
+def skipped(rows: Rows) -> dict[int, Score]:
+    """What skipping each layer costs on the whole text."""
+    return _by_layer(rows.where(measure=ABLATION, metric=SKIPPING, task=ALL, part=None, against=None))
+
+
+def concluded(rows: Rows) -> dict[int, Score]:
+    """What each layer is: the confirmed verdict where there is one, else the verdict of the race."""
+    return _by_layer(row for measure in (RACING, VERDICT) for row in rows.where(measure=measure, metric=DECISIONS))
+
+
+def _by_layer(rows: Iterable[Score]) -> dict[int, Score]:
+    by_layer = {row.layer: row for row in rows if row.layer is not None and math.isfinite(row.value)}
+    return dict(sorted(by_layer.items()))

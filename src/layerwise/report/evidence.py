@@ -16,12 +16,11 @@ from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.data import ReportData
-from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
 from layerwise.report.page.number_format import verdict
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.results.selection import PRESENT
+from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.units import resampling_unit
-from layerwise.results.vocabulary import FINE_TUNED
+from layerwise.results.vocabulary import DIAGNOSED, FINE_TUNED, ORDER
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -37,9 +36,9 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis,
-    and `growth` those of a growth run. `run` holds all rows and plans as they are; the plans of `data` are those of a
-    sweep: the pruned models of a diagnosis, and the plans of fine-tunings, are left to their own chapters.
+    first family that listed it), `tasks` every task with effects, "all" first, `rows` all finite rows by their columns.
+    `run` holds all rows and plans as they are; the plans of `data` are those of a sweep: the pruned models of a
+    diagnosis, and the plans of fine-tunings, are left to their own chapters.
     """
 
     run: ReportData
@@ -48,7 +47,7 @@ class Evidence:
     tasks: tuple[str, ...]
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
-    diagnosis: DiagnosisScores = field(repr=False)
+    rows: Rows = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
@@ -76,9 +75,9 @@ class Evidence:
             records.setdefault(record.plan, record)
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
-        diagnosis = DiagnosisScores.of(data.scores, depth, data.level)
+        rows = Rows(row for row in data.scores if math.isfinite(row.value))
         schedules = _schedules(records)
-        return cls(run, data, depth, tasks, records, schedules, diagnosis, effects)
+        return cls(run, data, depth, tasks, records, schedules, rows, effects)
 
     @property
     def named_tasks(self) -> tuple[str, ...]:
@@ -103,7 +102,7 @@ class Evidence:
     @property
     def is_diagnosis(self) -> bool:
         """Whether the run diagnosed anything: it has rows of such a measure, or asked whether order matters."""
-        return bool(self.diagnosis.measures) or ORDER in self.families
+        return bool(self.rows.where(measure=DIAGNOSED)) or ORDER in self.families
 
     @property
     def units(self) -> str:
@@ -164,4 +163,4 @@ def _depth(data: ReportData) -> int:
     stated = data.manifest.get("depth")
     if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
         return stated
-    return max(data.depth, depth_of(data.scores))
+    return data.depth

@@ -128,7 +128,7 @@ def perplexity(score: Score) -> tuple[float | None, float | None]:
         return None, None
     if (score.measure, score.metric) == ("effect", "nll"):
         return math.exp(score.value), None
-    if (score.measure, score.metric.partition("@")[0]) in DIFFERENCES:
+    if (score.measure, score.metric) in DIFFERENCES:
         return None, 100 * math.expm1(score.value)
     return None, None
 

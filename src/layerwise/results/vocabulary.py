@@ -13,6 +13,39 @@ from layerwise.results.rows import Score
 ALL = "all"
 """The task that is the whole text."""
 
+# Nulls: what a value is compared with, in the column `against`
+
+NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT = (
+    "no_effect", "random_twin", "shuffled", "shuffled_layers", "permuted_units", "independent",
+)  # fmt: skip
+SAME_NORM_RANDOM, P_OVER_N, TWIN, UNIFORM_GUESS = "same_norm_random", "p_over_n", "twin", "uniform"
+
+# Contrasts: their subject is the claim that they decide; effects of plans
+
+CONTRAST, EFFECT = "contrast", "effect"
+
+# A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
+
+ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT, PRUNING = (
+    "ablation", "verdict", "racing", "deltas", "predictability", "recovery", "manipulation", "structure", "proxies",
+    "agreement", "pruning",
+)  # fmt: skip
+DIAGNOSED = (
+    ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT, PRUNING,
+)  # fmt: skip
+"""The measures of a diagnosis, in the order of the report."""
+DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
+"""The metrics of verdicts and of a race: what was concluded about a layer."""
+MARGIN = "margin"
+"""The metric of the row of verdicts that holds the smallest effect that counts."""
+ORDER = "order"
+"""The family of the plans by which a diagnosis asks whether order matters; their rows are effects, as in a sweep."""
+SKIPPING, DELTA_NLL, GATE, LOGIT_LENS = "skip", "delta_nll", "gate", "logit_lens"
+RANDOM_SCORE = "random_score"
+"""What a ranking is compared with, in `against`, where the band of random rankings is meant."""
+DEEPEST_KEEP_LAST = "deepest_keep_last"
+"""The arm of pruning that drops the deepest layers but the last; that of random sets is `RANDOM`."""
+
 # Trainings: by `arm` and `seed`; the `amount` of a loss is its step
 
 TRAINING = "training"

@@ -40,11 +40,11 @@ def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -
     plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
     if not plans:
         return []
-    arms = [ArmLosses(plan, plan, DELTA) for plan in plans]
+    arms = [ArmLosses(plan, DELTA, {"plan": plan}) for plan in plans]
     scores = [
-        replace(score, subject="", task=task, plan=score.subject)
+        replace(score, task=task)
         for score in differences(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
-        if score.metric == DELTA
+        if score.against is None
     ]
     return [*scores, *_again(rows, str(whole), plans, task)]
 
@@ -96,21 +96,19 @@ def against_arms(
     names = {name: str(plan) for name, plan in arms.items() if plan != chosen}
     draws = [str(plan) for plan in random if plan != chosen]
     rows += _mean_rows(rows, draws)
-    compared = [ArmLosses(plan, name, ABOVE_CHOSEN) for name, plan in names.items()]
-    if draws:
-        compared.append(ArmLosses(_MEAN_OF_RANDOM, RANDOM, ABOVE_CHOSEN))
+    compared = [*((plan, name) for name, plan in names.items()), *([(_MEAN_OF_RANDOM, RANDOM)] if draws else [])]
     # Arms may share a plan, and a comparison names each of its plans once.
     groups: dict[str, list[str]] = defaultdict(list)
-    for arm in compared:
-        groups[arm.key].append(arm.subject)
-    firsts = [ArmLosses(key, subjects[0], ABOVE_CHOSEN) for key, subjects in groups.items()]
+    for key, name in compared:
+        groups[key].append(name)
+    firsts = [ArmLosses(key, ABOVE_CHOSEN, {"arm": sharing[0]}) for key, sharing in groups.items()]
     scores = [
-        replace(score, subject="", task=task, arm=subject)
+        replace(score, task=task, arm=name)
         for score in differences(SEARCH, rows, str(chosen), firsts, seed=seed, by_task=False)
-        if score.metric == ABOVE_CHOSEN
-        for subjects in groups.values()
-        if subjects[0] == score.subject
-        for subject in subjects
+        if score.against is None
+        for sharing in groups.values()
+        if sharing[0] == score.arm
+        for name in sharing
     ]
     if draws:
         total: dict[str, float] = defaultdict(float)

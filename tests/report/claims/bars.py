@@ -8,7 +8,7 @@ its other rows stay as they are, so that no bar can move by more than `NEAR` and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from scipy.stats import norm
@@ -53,9 +53,11 @@ def wider(tests: int) -> float:
     return float(norm.ppf(1 - 0.025 / tests) / norm.ppf(0.975))
 
 
-def planted(key: str, rows: Rows, task: str = "all", measure: str = "contrast") -> tuple[Score, ...]:
-    """The rows of a claim."""
-    return tuple(_row(measure, key, task, metric, ends) for metric, ends in rows.items())
+def planted(
+    key: str, rows: Rows, task: str = "all", measure: str = "contrast", **columns: object
+) -> tuple[Score, ...]:  # fmt: skip
+    """The rows of a claim, or of a measure; `columns` are those that all of them have."""
+    return tuple(replace(_row(measure, key, task, metric, ends), **columns) for metric, ends in rows.items())  # type: ignore[arg-type]
 
 
 def _row(measure: str, subject: str, task: str, metric: str, ends: Ends | float) -> Score:

@@ -65,7 +65,7 @@ def test_tokens_stand_beside_losses() -> None:
 
 
 def test_values_that_are_not_finite_are_not_measured() -> None:
-    broken = [row("deltas", "1", "correlation", float("nan"), 0.1)]
+    broken = [row("deltas", "correlation", float("nan"), 0.1, amount=1)]
     assert verdict("Weights oscillate", broken) == "not measured"
 
 

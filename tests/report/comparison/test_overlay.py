@@ -11,6 +11,7 @@ from layerwise.report import Compared, overlaid
 from layerwise.report.comparison.overlay import (
     LEAVE_OUT,
     PANELS,
+    SKIPPED,
     SWAP,
     CurveMeasure,
     at_half,
@@ -23,6 +24,7 @@ from layerwise.report.comparison.tables import half_rows
 from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.curves import curves
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT
 from report import synthetic
 from report.comparison.several import DEPTHS, diagnoses, named, sweeps
 
@@ -64,7 +66,7 @@ def test_every_layer_has_the_effect_of_its_own_plan(panel: str) -> None:
 def test_the_layers_of_a_diagnosis_are_those_of_its_ablation() -> None:
     compared = Compared.of(diagnoses())
     for line, run in zip(layer_lines(compared, LEAVE_OUT, "all"), compared.runs, strict=True):
-        assert list(line.rows.values()) == list(run.evidence.diagnosis.layers("ablation", "skip").values())
+        assert list(line.rows.values()) == list(run.evidence.rows.where(**SKIPPED, task="all", layer=PRESENT))
         assert (min(line.rows), max(line.rows)) == (0.0, 100.0)
 
 

@@ -14,7 +14,8 @@ from layerwise.report import ReportData, render
 from layerwise.report.finding import Finding
 from layerwise.report.kinds import KINDS
 from layerwise.report.kinds import pretraining as page
-from layerwise.report.kinds.pretraining import arms, by_arm, seeds, weight_table
+from layerwise.report.kinds.pretraining import weight_table
+from layerwise.report.trained import arms, by_arm, seeds, suites
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import ALPHA, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
@@ -43,7 +44,7 @@ def loss(value: float, arm: str, seed: int | None = None, half: float | None = N
 def test_arms_stand_in_reading_order_with_their_seeds(data: ReportData) -> None:
     assert arms(data) == ("ltg", "elc", "zero", "denseformer")
     assert seeds(data, "elc") == (0, 1, 2)
-    assert page.suites(data) == ("pairs", "blimp")
+    assert suites(data) == ("pairs", "blimp")
     assert arms(of(Score.of("blimp", "accuracy", 0.7, arm="org/model"))) == ("org/model",)
 
 

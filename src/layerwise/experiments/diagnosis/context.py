@@ -19,7 +19,7 @@ from layerwise.results.rows import Loss
 from layerwise.stack import Stack
 
 FINISHED = "part"
-"""The measure of rows that say that a part is complete; the subject is the part, the metric `DONE`."""
+"""The measure of rows that say that a part is complete; the condition is the part, the metric `DONE`."""
 
 DONE = "done"
 
@@ -43,7 +43,7 @@ class PartContext:
     finished: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.finished = {score.subject for score in self.run.store.scores(FINISHED, metric=DONE)}
+        self.finished = {str(row.condition) for row in self.run.store.scores(FINISHED, metric=DONE)}
 
     @property
     def seed(self) -> int:
@@ -99,10 +99,10 @@ class PartContext:
 
     def store_time(self, row: Score) -> None:
         """Store a time, or another row about the run, in place of the one that is there."""
-        others = [each for each in self.scores(TIMES) if (each.subject, each.metric) != (row.subject, row.metric)]
+        others = [each for each in self.scores(TIMES) if each.key != row.key]
         self.store(TIMES, [*others, row])
 
     def finish(self, part: str) -> None:
         """Store that a part is complete."""
         self.finished.add(part)
-        self.store(FINISHED, [Score(FINISHED, name, "all", DONE, 1.0) for name in sorted(self.finished)])
+        self.store(FINISHED, [Score.of(FINISHED, DONE, 1.0, condition=name) for name in sorted(self.finished)])

@@ -40,6 +40,7 @@ from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbou
 from layerwise.measure.weights.spectra import spectra
 from layerwise.results import Score
 from layerwise.results.rows import Loss
+from layerwise.results.vocabulary import MARGIN, PROXIES, RACING, VERDICT
 
 RECOVERY_RUNS = "recovery_run"
 
@@ -62,7 +63,7 @@ def _proxies(context: PartContext, note: Note) -> None:
     context.store("proxies", proxies(context.stack, context.text, seed=context.seed))
     context.store_contrast(MIDDLE, middle(context.stack, context.text, context.short_text, seed=context.seed))
     price = cost_ratio(context.stack, sample(context.text, COST_TOKENS, context.seed))
-    context.store_time(replace(price, measure=TIMES, subject="proxies"))
+    context.store_time(replace(price, measure=TIMES, condition=PROXIES))
 
 
 def _structure(context: PartContext, note: Note) -> None:
@@ -110,7 +111,7 @@ def _ablation(context: PartContext, note: Note) -> None:
     if context.config.budget is None:
         keys = ablation.skip_keys(context.stack.depth)
         rows = verdicts.verdicts(losses, context.baseline, keys, seed=context.seed, rule=context.rule)
-        context.store(verdicts.VERDICT, [*rows, _margin(context)])
+        context.store(VERDICT, [*rows, _margin(context)])
 
 
 def _core(context: PartContext, losses: Sequence[Loss]) -> list[Score]:
@@ -124,7 +125,7 @@ def _core(context: PartContext, losses: Sequence[Loss]) -> list[Score]:
 
 def _margin(context: PartContext) -> Score:
     """What counts as an effect in this run."""
-    return Score(verdicts.VERDICT, "all", "all", verdicts.MARGIN, context.config.min_effect)
+    return Score.of(VERDICT, MARGIN, context.config.min_effect)
 
 
 def _racing(context: PartContext, note: Note) -> None:
@@ -134,10 +135,10 @@ def _racing(context: PartContext, note: Note) -> None:
         cache=context.cache("racing", note),
         ahead=lambda layers, text: measured_elsewhere(context, "racing", layers=layers, chosen=text),
     )  # fmt: skip
-    context.store(racing.RACING, rows)
+    context.store(RACING, rows)
     if context.config.budget is not None:
-        rows = [replace(row, measure=verdicts.VERDICT) for row in rows if row.subject != racing.RACE]
-        context.store(verdicts.VERDICT, [*rows, _margin(context)])
+        rows = [replace(row, measure=VERDICT) for row in rows if row.layer is not None]
+        context.store(VERDICT, [*rows, _margin(context)])
 
 
 def _order(context: PartContext, note: Note) -> None:

@@ -101,7 +101,7 @@ class PartsUnit(Unit[None]):
 
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The variants of the model that the unfinished parts run."""
-        finished = set() if run is None else {row.subject for row in run.store.scores(FINISHED)}
+        finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
         stored = 0 if run is None else run.store.count_losses()
         return diagnosis_works(self.config, self.stack, self.texts, finished, stored)
 
@@ -140,5 +140,5 @@ class PartsUnit(Unit[None]):
         context.run.store.replace_notes(part, notes)
         for text in notes:
             context.reporter.log(f"{part}: {text}")
-        context.store_time(Score(TIMES, part, "all", "seconds", time.perf_counter() - start))
+        context.store_time(Score.of(TIMES, "seconds", time.perf_counter() - start, condition=part))
         context.finish(part)

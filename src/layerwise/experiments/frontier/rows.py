@@ -42,9 +42,10 @@ def point_rows(
     """The rows of every point; `losses` are those on fresh text, of the model as trained too."""
     rows = list(losses)
     keys = dict.fromkeys(each.point.losses for each in points if each.point.losses != whole)
-    arms = [ArmLosses(key, key, DELTA) for key in keys]
+    arms = [ArmLosses(key, DELTA, {"plan": key}) for key in keys]
     compared = differences(FRONTIER, rows, whole, arms, seed=seed, by_task=False)
-    deltas = {row.subject: replace(row, subject="", task=REPORT) for row in compared if row.metric == DELTA}
+    measured = (row for row in compared if row.against is None)
+    deltas: dict[str | None, Score] = {row.plan: replace(row, plan=None, task=REPORT) for row in measured}
     tokens = sum(row.tokens for row in rows if row.plan == whole)
     deltas[whole] = Score.of(FRONTIER, DELTA, 0.0, 0.0, 0.0, task=REPORT, tokens=tokens)
     made = []

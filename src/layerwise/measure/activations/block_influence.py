@@ -21,6 +21,7 @@ from layerwise.data.text.tokens import Window
 from layerwise.measure.stats.float64 import wide
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import PROXIES
 
 
 def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class BlockInfluence:
     """Block Influence and angular distances of all layers, fed batch by batch with the hidden states."""
 
     def __init__(self, depth: int) -> None:
-        self._layers = [str(layer) for layer in range(depth)]
+        self._layers = [{"layer": layer} for layer in range(depth)]
         self._pairs = [(start, width) for start in range(depth) for width in range(1, depth - start + 1)]
         self._influences = WindowSums()
         self._distances = WindowSums()
@@ -73,8 +74,8 @@ class BlockInfluence:
 
     def scores(self) -> list[Score]:
         """The rows of both metrics, with Student intervals over documents."""
-        subjects = [f"{start},{width}" for start, width in self._pairs]
+        windows = [{"layer": start, "amount": float(width)} for start, width in self._pairs]
         return [
-            *self._influences.scores("proxies", "block_influence", self._layers),
-            *self._distances.scores("proxies", "angular_distance", subjects),
+            *self._influences.scores(PROXIES, "block_influence", self._layers),
+            *self._distances.scores(PROXIES, "angular_distance", windows),
         ]

@@ -9,8 +9,9 @@ its own output joins. Sink tokens (`layerwise.measure.activations.similarity.sin
 their norms are a thousand times those of others, and nothing that is added to them shows. As queries they are left out
 of the sink strength too: the first token can look at nothing else.
 
-Nulls: `output_ratio@random_twin`; `sink_strength@uniform`, what the sinks would draw if a query looked at all tokens
-that it can see alike. Rows are of measure `structure`. Attention sinks: Xiao et al. 2023, arXiv 2309.17453.
+Nulls: of `output_ratio` against `random_twin`; of `sink_strength` against `uniform`, what the sinks would draw if a
+query looked at all tokens that it can see alike. Rows are of measure `structure`. Attention sinks: Xiao et al. 2023,
+arXiv 2309.17453.
 """
 
 from __future__ import annotations
@@ -36,12 +37,11 @@ from layerwise.measure.stats.float64 import norms, wide
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan, Sublayer
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import RANDOM_TWIN, STRUCTURE, UNIFORM_GUESS
 from layerwise.stack import Capture, Stack
 from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import accepted, evaluating
 from layerwise.stack.weights import random_twin
-
-ACTIVATION_STRUCTURE = "structure"
 
 ATTENTION = 1 << 25
 """Attention weights held at once, over all layers: 128 MB in float32."""
@@ -57,19 +57,19 @@ def activations(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
     scores = output_ratios(stack, data, branches)
     with suppress(UnsupportedModel):
         untrained = output_ratios(random_twin(stack, seed), data, branches)
-        scores += [replace(score, metric=f"{score.metric}@random_twin") for score in untrained]
+        scores += [replace(score, against=RANDOM_TWIN) for score in untrained]
     return [*scores, *sinks(stack, data)]
 
 
 def output_ratios(stack: Stack, data: EvalData, branches: Branches | None) -> list[Score]:
     """`output_ratio` of every layer, and of every half where there are `branches`."""
     sums = WindowSums()
-    subjects: list[str] = []
+    halves: list[tuple[int, Sublayer | None]] = []
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
             captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
             states = [captured.state]
-            ratios: dict[str, Tensor] = {}
+            ratios: dict[tuple[int, Sublayer | None], Tensor] = {}
             for layer in range(stack.depth):
                 after, added = _layer(stack, layer, states[-1], captured, branches)
                 ratios.update(_ratios(layer, states[-1], after, added))
@@ -78,9 +78,9 @@ def output_ratios(stack: Stack, data: EvalData, branches: Branches | None) -> li
             counted = counted_tokens(batch.inputs, states[0])
             # A token whose embedding is all zeros (a padding token that is text) reads nothing to be compared with.
             kept = counted & ~sink_tokens(states, counted) & states[0].flatten(2).any(dim=2)
-            subjects = list(ratios)
+            halves = list(ratios)
             sums.add(torch.stack([_total(each, kept) for each in ratios.values()]), kept.sum(dim=1), batch.windows)
-    return sums.scores(ACTIVATION_STRUCTURE, "output_ratio", subjects)
+    return sums.scores(STRUCTURE, "output_ratio", [{"layer": layer, "part": part} for layer, part in halves])
 
 
 def sinks(stack: Stack, data: EvalData) -> list[Score]:
@@ -105,12 +105,12 @@ def _layer(
 
 def _ratios(
     layer: int, before: Tensor, after: Tensor, added: Mapping[Sublayer, Tensor]
-) -> Iterator[tuple[str, Tensor]]:
-    """Every subject of a layer with its ratio at every token, (batch, seq)."""
-    yield str(layer), _ratio(difference(after, before), before)
+) -> Iterator[tuple[tuple[int, Sublayer | None], Tensor]]:
+    """A layer, whole and by halves, each with its ratio at every token, (batch, seq)."""
+    yield (layer, None), _ratio(difference(after, before), before)
     stream = before
     for part, one in added.items():
-        yield f"{layer}.{part}", _ratio(one, stream)
+        yield (layer, part), _ratio(one, stream)
         stream = stream + one
 
 
@@ -129,10 +129,10 @@ def _attention_sinks(stack: Stack, data: EvalData) -> list[Score]:
             shares = [_share_of_sinks(layer, at, asking) for layer in weights]
             drawn.add(torch.stack([each for each, _ in shares]), asking.sum(dim=1), part.windows)
             chance.add(torch.stack([each for _, each in shares]), asking.sum(dim=1), part.windows)
-    layers = [str(layer) for layer in range(stack.depth)]
+    layers = [{"layer": layer} for layer in range(stack.depth)]
     return [
-        *drawn.scores(ACTIVATION_STRUCTURE, "sink_strength", layers),
-        *chance.scores(ACTIVATION_STRUCTURE, "sink_strength@uniform", layers),
+        *drawn.scores(STRUCTURE, "sink_strength", layers),
+        *chance.scores(STRUCTURE, "sink_strength", layers, against=UNIFORM_GUESS),
     ]
 
 
@@ -184,7 +184,7 @@ def _norm_sinks(stack: Stack, data: EvalData) -> list[Score]:
         states, counted = counted_states(stack, plan, batch)
         ratios = torch.stack([_first_to_median(norms(state), counted) for state in states[1:]])
         sums.add(ratios, torch.ones(len(batch.windows)), batch.windows)
-    return sums.scores(ACTIVATION_STRUCTURE, "sink_norm", [str(layer) for layer in range(stack.depth)])
+    return sums.scores(STRUCTURE, "sink_norm", [{"layer": layer} for layer in range(stack.depth)])
 
 
 def _first_to_median(norms: Tensor, counted: Tensor) -> Tensor:

@@ -7,32 +7,34 @@ With J the nats per token that a set costs together and S the sum of what its la
     excess    J - S, in nats per token; above zero where errors add to each other's harm
     share     1 - S / J, the part of the damage that single costs do not add up to; 0 where they add up
 
-Of predicted layers these are rows of the claim `error_accumulation`, with a set as task (`set:4`, `adjacent:4`,
-`inner`); beside them `share_of_noise`, the same of random errors of the same norm, and `layers`, how many the set has.
-A loss has a ceiling, near which costs cannot add up: there S is above J whatever the errors do. So the set that decides
-is the largest evenly spread one, of half of the inner layers at most, as in
+Of predicted layers these are rows of the claim `error_accumulation`, with how the set was chosen as condition (`set`,
+`adjacent`, `inner`) and its size as amount; beside them `share_of_noise`, the same of random errors of the same norm,
+and `layers`, how many the set has. A loss has a ceiling, near which costs cannot add up: there S is above J whatever
+the errors do. So the set that decides is the largest evenly spread one, of half of the inner layers at most, as in
 `layerwise.measure.contrasts.joint_collapse`.
 
-Of a set that was manipulated they are rows of the claim `joint_manipulation`, with a strategy and its size as task
-(`noise:0.1`); and over scaling by a tenth, with task `all`,
+Of a set that was manipulated they are rows of the claim `joint_manipulation`, with a strategy as condition and its size
+as amount; and over scaling by a tenth, without an amount,
 
-    equal:<strategy>    J of the strategy at the size of a tenth, less that of scaling
-    unequal:<strategy>  J at its largest size, less that of scaling by a tenth: the comparison as it was published
+    equal    J of the strategy at the size of a tenth, less that of scaling
+    unequal  J at its largest size, less that of scaling by a tenth: the comparison as it was published
 
-at 1 - 0.05 / strategies, as in `layerwise.measure.contrasts.scaling`; `layers`, how many the set has, and with task
-`members`, by layer, what skipping it costs.
+at 1 - 0.05 / strategies, as in `layerwise.measure.contrasts.scaling`; `layers`, how many the set has, and `member`, by
+layer, what skipping it costs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from layerwise.measure.contrasts.arms import arms
 from layerwise.measure.contrasts.contrast import CONTRAST, RESAMPLES, Contrast, Part, contrast, contrasts
 from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.measure.weights.predicted_weight_loss import set_columns
 from layerwise.results.rows import Loss, Score
 
 ACCUMULATION, MANIPULATION = "error_accumulation", "joint_manipulation"
@@ -47,25 +49,30 @@ Sizes = Mapping[str, Sequence[float]]
 def accumulation(
     losses: Sequence[Loss], baseline: str, sets: Mapping[str, Sequence[int]], *, seed: Seed
 ) -> list[Score]:
-    """The rows of predicted sets, by subject their layers; none of a set of which a loss is missing."""
+    """The rows of predicted sets, by name their layers; none of a set of which a loss is missing."""
     rows: list[Score] = []
-    for subject, layers in sets.items():
+    for name, layers in sets.items():
         kinds = ("predicted", "same_norm_random")
-        keys = [key for kind in kinds for key in (f"{subject}={kind}", *(f"{layer}={kind}" for layer in layers))]
+        keys = [key for kind in kinds for key in (f"{name}={kind}", *(f"{layer}={kind}" for layer in layers))]
         part = arms(losses, baseline, keys)
         if part is not None:
-            rows += accumulation_rows(part, subject, seed=seed)
+            rows += accumulation_rows(part, set_columns(name, layers), seed=seed)
     return rows
 
 
-def accumulation_rows(part: Part, subject: str, *, seed: Seed, resamples: int = RESAMPLES) -> list[Score]:
-    """The rows of one set from effects: of the predicted set and its layers, then of the random errors in them."""
+def accumulation_rows(
+    part: Part, about: Mapping[str, Any], *, seed: Seed, resamples: int = RESAMPLES
+) -> list[Score]:  # fmt: skip
+    """The rows of one set from effects: of the predicted set and its layers, then of the random errors in them.
+
+    `about` are the columns that name the set: its `condition` and `amount`.
+    """
     half = len(part.numerators) // 2
     own, noise = part.of(range(half)), part.of(range(half, 2 * half))
-    rows = _additivity(ACCUMULATION, subject, own, seed, resamples)
+    rows = _additivity(ACCUMULATION, about, own, seed, resamples)
     compared = contrast([noise], _share, seed=seed, resamples=resamples)
-    rows.append(compared.row(ACCUMULATION, "share_of_noise", subject))
-    return [*rows, Score(CONTRAST, ACCUMULATION, subject, "layers", float(half - 1))]
+    rows.append(compared.row(ACCUMULATION, "share_of_noise", **about))
+    return [*rows, Score(CONTRAST, ACCUMULATION, "all", "layers", float(half - 1), **about)]
 
 
 def joint_manipulation(
@@ -82,7 +89,7 @@ def joint_manipulation(
     part = arms(losses, baseline, [*keys, *singles])
     if part is None or SMALL not in sizes.get(SCALE, ()):
         return []
-    members = [Score(CONTRAST, MANIPULATION, "members", str(layer), ranking[layer]) for layer in layers]
+    members = [Score(CONTRAST, MANIPULATION, "all", "member", ranking[layer], layer=layer) for layer in layers]
     return [*joint_manipulation_rows(part, joint, len(layers), seed=seed), *members]
 
 
@@ -94,7 +101,7 @@ def joint_manipulation_rows(
     for number, (name, size) in enumerate(joint):
         first = len(joint) + number * layers
         own = part.of([number, *range(first, first + layers)])
-        rows += _additivity(MANIPULATION, f"{name}:{size:g}", own, seed, resamples)
+        rows += _additivity(MANIPULATION, {"condition": name, "amount": size}, own, seed, resamples)
     scaled = joint.index((SCALE, SMALL))
     rivals = sorted({name for name, size in joint if name != SCALE and (name, SMALL) in joint})
     for name in rivals:
@@ -102,15 +109,17 @@ def joint_manipulation_rows(
         for kind, size in (("equal", SMALL), ("unequal", largest)):
             pair = part.of([joint.index((name, size)), scaled])
             estimate = contrast([pair], _difference, seed=seed, level=1 - 0.05 / len(rivals), resamples=resamples)
-            rows.append(estimate.row(MANIPULATION, f"{kind}:{name}", power=1 - 0.2 / len(rivals)))
+            rows.append(estimate.row(MANIPULATION, kind, power=1 - 0.2 / len(rivals), condition=name))
     return [*rows, Score(CONTRAST, MANIPULATION, "all", "layers", float(layers))]
 
 
-def _additivity(claim: str, task: str, part: Part, seed: Seed, resamples: int) -> list[Score]:
+def _additivity(
+    claim: str, about: Mapping[str, Any], part: Part, seed: Seed, resamples: int
+) -> list[Score]:  # fmt: skip
     """The four numbers of a set: the first effect is its joint one, the others those of its layers."""
     statistics = {"joint": _joint, "singles": _singles, "excess": _excess, "share": _share}
     estimate: tuple[Contrast, ...] = contrasts([part], list(statistics.values()), seed=seed, resamples=resamples)
-    return [each.row(claim, metric, task) for metric, each in zip(statistics, estimate, strict=True)]
+    return [each.row(claim, metric, **about) for metric, each in zip(statistics, estimate, strict=True)]
 
 
 def _joint(effects: Numbers) -> Numbers:

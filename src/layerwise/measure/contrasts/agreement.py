@@ -10,7 +10,7 @@ Three of them damage a layer and watch the loss, so they agree by construction; 
 metrics". Over the layers that all of them rank,
 
     together  the mean rank correlation of the pairs that are both damage; no row with fewer than two of these
-    apart     the mean over all other pairs, with the band `@shuffled_layers`: all rankings random
+    apart     the mean over all other pairs, with the band against `shuffled_layers`: all rankings random
     layers    how many layers
 
 Layers are the units. With r the mean correlation of P pairs over L layers, the interval is Student's around atanh(r),
@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -31,6 +32,8 @@ from layerwise.measure.contrasts.contrast import CONTRAST, POWER
 from layerwise.measure.stats.rankings import rankings
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import ALL, DELTA_NLL, MANIPULATION, PREDICTABILITY, SHUFFLED_LAYERS
 
 CLAIM = "agreement"
 DAMAGE = frozenset({"ablation", "recovery", "manipulation"})
@@ -42,15 +45,15 @@ _NEARLY_ONE = 0.99
 
 def published_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
     """The five metrics by name, layer to importance; those that the rows do not have are left out."""
-    rows = list(scores)
+    rows = Rows(scores)
     known = rankings(rows)
     metrics = {
         "predictability": {
-            layer: 1 - value for layer, value in _layers(rows, "predictability", "heldout_rows_r2").items()
+            layer: 1 - value for layer, value in _layers(rows, PREDICTABILITY, "heldout_rows_r2").items()
         },
         "ablation": dict(known.get("skip", {})),
         "recovery": dict(known.get("recovery", {})),
-        "manipulation": _layers(rows, "manipulation", "noise:0.5"),
+        "manipulation": _layers(rows, MANIPULATION, DELTA_NLL, condition="noise", amount=0.5),
         "structure": dict(known.get("block_influence", {})),
     }
     return {name: ranking for name, ranking in metrics.items() if len(ranking) >= FEWEST_LAYERS}
@@ -70,17 +73,16 @@ def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffle
     return [
         *([_row("together", values, together)] if together else []),
         _row("apart", values, apart),
-        Score(CONTRAST, CLAIM, "all", "apart@shuffled_layers", 0.0, *band),
+        Score(CONTRAST, CLAIM, "all", "apart", 0.0, *band, against=SHUFFLED_LAYERS),
         Score(CONTRAST, CLAIM, "all", "layers", float(len(layers))),
     ]
 
 
-def _layers(rows: Sequence[Score], measure: str, metric: str) -> dict[int, float]:
-    return {
-        int(row.subject): row.value
-        for row in rows
-        if (row.measure, row.task, row.metric) == (measure, "all", metric) and row.subject.isdecimal()
-    }
+def _layers(rows: Rows, measure: str, metric: str, **columns: Any) -> dict[int, float]:
+    own = rows.where(
+        measure=measure, metric=metric, task=ALL, layer=PRESENT, other=None, part=None, against=None, **columns
+    )  # fmt: skip
+    return {row.layer: row.value for row in own if row.layer is not None}
 
 
 def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Score:

@@ -10,14 +10,15 @@ function is computed on every resample,
 with the expanded percentile interval of `layerwise.measure.stats.statistics`. Effects of different texts come in parts,
 each with units of its own, and every part is resampled by itself, and so is every stratum of a part.
 
-Rows are of measure `contrast`: the subject is the claim that the contrast decides, `mde` the minimum detectable
-contrast at 80 % power.
+Rows are of measure `contrast`: the subject is the claim that the contrast decides, the other columns say which layers
+or which change it is of, and `mde` is the minimum detectable contrast at 80 % power.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,8 @@ from scipy.special import stdtrit
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels, expanded_levels, resampled_ratios
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CONTRAST as CONTRAST
 
-CONTRAST = "contrast"
 RESAMPLES = 2_000
 POWER = 0.8
 
@@ -103,11 +104,11 @@ class Contrast:
         arm = max(self.value - self.low, self.high - self.value)
         return arm + float(stdtrit(self.units - 1, power)) * self.error
 
-    def row(self, claim: str, metric: str, task: str = "all", power: float = POWER) -> Score:
-        """The contrast as a row about `claim`, its mde at `power`."""
+    def row(self, claim: str, metric: str, task: str = "all", power: float = POWER, **columns: Any) -> Score:
+        """The contrast as a row about `claim`, its mde at `power`; `columns` say which layers or change it is of."""
         return Score(
             CONTRAST, claim, task, metric, self.value, self.low, self.high, mde=self.detectable(power),
-            documents=self.documents, tokens=self.tokens,
+            documents=self.documents, tokens=self.tokens, **columns,
         )  # fmt: skip
 
 
@@ -153,7 +154,8 @@ def contrasts(
 def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
     """The contrasts of a run once those about `claims` were made anew, in an order that does not depend on when."""
     others = (row for row in stored if row.subject not in claims)
-    return sorted([*others, *rows], key=lambda row: (row.subject, row.task, row.metric))
+    # What does not apply stands before what does.
+    return sorted([*others, *rows], key=lambda row: [(cell is not None, cell or 0) for cell in row.key])
 
 
 def _effects(part: Part) -> Numbers:

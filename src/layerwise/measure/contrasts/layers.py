@@ -71,7 +71,7 @@ def core(
     seed: Seed = 0,
     alpha: float = 0.05,
 ) -> list[Score]:
-    """The rows of `contrast` about the core; the task names the range, `8-11`.
+    """The rows of `contrast` about the core, from the first layer of a range (`layer`) to its last (`other`).
 
     The published intervention has rows where both it and random weights were measured on every layer of the range.
     """
@@ -80,17 +80,19 @@ def core(
     plans = [interventions[name][layer] for name, layer in columns]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
     ranges = core_ranges(len(skip))
-    statistics: dict[tuple[str, str], Statistic] = {}
+    statistics: dict[tuple[str, range], Statistic] = {}
     for layers in ranges:
-        task = f"{layers[0]}-{layers[-1]}"
-        statistics["skip_excess", task] = partial(_excess, columns, "skip", layers, margin)
+        statistics["skip_excess", layers] = partial(_excess, columns, "skip", layers, margin)
         if set(layers) <= set(average) & set(random):
-            statistics["average_excess", task] = partial(_excess, columns, "average", layers, margin)
-            statistics["average_over_random", task] = partial(_over_random, columns, layers)
+            statistics["average_excess", layers] = partial(_excess, columns, "average", layers, margin)
+            statistics["average_over_random", layers] = partial(_over_random, columns, layers)
     made = contrasts(
         [part_of(grid, baseline, plans)], list(statistics.values()), seed=seed, level=1 - alpha / len(ranges)
     )  # fmt: skip
-    return [each.row(CORE, metric, task, power=REACHED) for (metric, task), each in zip(statistics, made, strict=True)]
+    return [
+        each.row(CORE, metric, power=REACHED, layer=layers[0], other=layers[-1])
+        for (metric, layers), each in zip(statistics, made, strict=True)
+    ]
 
 
 def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:

@@ -3,12 +3,12 @@
 The published comparison sets scaling by 0.9, a change of a tenth of the weights' norm, against replacements that change
 them by 70 to 140 %. Here, with cost[s, x, l] the nats per token of strategy s at relative size x in layer l,
 
-    equal:<strategy>    median_l (cost[strategy, 0.1, l] - cost[scale, 0.1, l])
-    unequal:<strategy>  median_l (cost[strategy, largest, l] - cost[scale, 0.1, l]), the comparison as it was published
+    equal    median_l (cost[strategy, 0.1, l] - cost[scale, 0.1, l])
+    unequal  median_l (cost[strategy, largest, l] - cost[scale, 0.1, l]), the comparison as it was published
 
-over the layers that both were run in. Intervals are at 1 - 0.05 / strategies: "some strategy is as mild" is asked of
-all of them at once. `mde` is what every strategy must cost more for all of them to be distinguished from scaling in 80
-of 100 runs.
+over the layers that both were run in; the strategy is the condition. Intervals are at 1 - 0.05 / strategies: "some
+strategy is as mild" is asked of all of them at once. `mde` is what every strategy must cost more for all of them to be
+distinguished from scaling in 80 of 100 runs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def scaling_rows(part: Part, keys: Sequence[str], *, seed: Seed, resamples: int 
                 chosen = part.of([*(own[layer] for layer in shared), *(theirs[layer] for layer in shared)])
                 level = 1 - 0.05 / len(rivals)
                 result = contrast([chosen], _median_excess, seed=seed, level=level, resamples=resamples)
-                rows.append(result.row(CLAIM, f"{kind}:{name}", power=1 - 0.2 / len(rivals)))
+                rows.append(result.row(CLAIM, kind, power=1 - 0.2 / len(rivals), condition=name))
     return rows
 
 

@@ -28,6 +28,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats.float64 import exact, widest
+from layerwise.plan import Sublayer
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, Edit, edited
@@ -42,19 +43,23 @@ HELD_BY_LAYER = 24
 """About how many numbers a layer holds for its way back, as a multiple of the states that it reads."""
 
 
+Gate = tuple[int, Sublayer | None]
+"""A layer, and which half of it; none for the whole."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Backward:
     """What one pass over a batch has noted.
 
     `states` are the hidden states, (batch, seq, width), before the first layer and after each. `nll` is the summed loss
-    of every window in nats, (batch,). `gates` maps a subject (`"12"`, `"12.attn"`, `"12.mlp"`) to the derivative of
+    of every window in nats, (batch,). `gates` maps a layer, whole or a half of it, to the derivative of
     each window's `nll` by its gate at alpha = 1, (batch,). `weights` has for every layer the gradient of the batch's
     summed loss by each of its parameters.
     """
 
     states: tuple[Tensor, ...]
     nll: Tensor
-    gates: Mapping[str, Tensor]
+    gates: Mapping[Gate, Tensor]
     weights: tuple[Mapping[str, Tensor], ...]
 
 
@@ -67,14 +72,14 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
     inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
     with torch.no_grad():
         captured = stack.capture(**inputs)
-    gates: dict[str, Tensor] = {}
+    gates: dict[Gate, Tensor] = {}
     state = captured.state.detach().requires_grad_()
     states = [state]
     with torch.enable_grad():
         for layer in range(stack.depth):
             with _branch_gates(stack, layer, branches, gates, len(state)):
                 after = stack.apply(layer, state, captured)
-            _note_gate(gates, str(layer), after, after.detach() - state.detach(), len(state))
+            _note_gate(gates, (layer, None), after, after.detach() - state.detach(), len(state))
             state = after
             states.append(state)
     check_finite(states, batch)
@@ -168,25 +173,25 @@ def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
 
 @contextmanager
 def _branch_gates(
-    stack: Stack, layer: int, branches: Branches | None, gates: dict[str, Tensor], windows: int
+    stack: Stack, layer: int, branches: Branches | None, gates: dict[Gate, Tensor], windows: int
 ) -> Iterator[None]:
     """Within the context the gates of the layer's branches are noted as its block runs."""
     block = block_list(stack.model, stack.path)[layer]
     with ExitStack() as edits:
         for part, path in ({} if branches is None else branches.paths[layer]).items():
-            edits.enter_context(edited(block, path, _noting(gates, f"{layer}.{part}", windows)))
+            edits.enter_context(edited(block, path, _noting(gates, (layer, part), windows)))
         yield
 
 
-def _noting(gates: dict[str, Tensor], subject: str, windows: int) -> Edit:
+def _noting(gates: dict[Gate, Tensor], gate: Gate, windows: int) -> Edit:
     def note(output: Tensor) -> Tensor:
-        _note_gate(gates, subject, output, output.detach(), windows)
+        _note_gate(gates, gate, output, output.detach(), windows)
         return output
 
     return note
 
 
-def _note_gate(gates: dict[str, Tensor], subject: str, output: Tensor, added: Tensor, windows: int) -> None:
+def _note_gate(gates: dict[Gate, Tensor], gate: Gate, output: Tensor, added: Tensor, windows: int) -> None:
     """When the gradient of `output` is there, note its inner product with what was `added`, window by window.
 
     A multiplier between the output of a branch and the stream is in the gradient. Windows come one after the other,
@@ -198,9 +203,9 @@ def _note_gate(gates: dict[str, Tensor], subject: str, output: Tensor, added: Te
     def note(gradient: Tensor) -> None:
         wide = torch.promote_types(gradient.dtype, torch.float32)
         products = gradient.to(wide) * added.to(wide)
-        gates[subject] = products.reshape(windows, -1).sum(dim=1, dtype=dtype)
+        gates[gate] = products.reshape(windows, -1).sum(dim=1, dtype=dtype)
 
-    gates[subject] = torch.zeros(windows, dtype=dtype, device=output.device)
+    gates[gate] = torch.zeros(windows, dtype=dtype, device=output.device)
     if output.requires_grad:
         output.register_hook(note)  # type: ignore[no-untyped-call]
 

@@ -17,7 +17,7 @@ has no sign, and compares layers of one model: longer windows average more away,
 two ranks the layers as the measured skip does, the agreement says (`layerwise.measure.stats.agreement`).
 
 The evidence of the gate gradient is that of a paired difference: intervals by bootstrap over documents, p from flips of
-documents' signs, Holm over all gates, and the null `gate_gradient@no_effect`, the band in which all gates of no effect
+documents' signs, Holm over all gates, and the null, against `no_effect`, is the band in which all gates of no effect
 stay together. The sensitivity has Student's interval over documents; its null is the random twin.
 """
 
@@ -25,15 +25,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from layerwise.data.text.tokens import Window
+from layerwise.measure.gradients.backward import Gate
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import NO_EFFECT, PROXIES
 
 METRIC = "gate_gradient"
 SENSITIVITY = "gate_sensitivity"
@@ -47,15 +50,15 @@ class GateGradients:
     """The derivatives of the loss by all gates, fed batch by batch."""
 
     def __init__(self) -> None:
-        self._subjects: tuple[str, ...] = ()
+        self._gates: tuple[Gate, ...] = ()
         self._sums = WindowSums()
         self._sizes = WindowSums()
 
-    def add(self, gates: Mapping[str, Tensor], windows: Sequence[Window]) -> None:
-        """Count one batch: for each subject the derivative of every window's summed nats by its gate, (batch,)."""
-        self._subjects = tuple(sorted(gates, key=_by_depth))
+    def add(self, gates: Mapping[Gate, Tensor], windows: Sequence[Window]) -> None:
+        """Count one batch: for each gate the derivative of every window's summed nats by its gate, (batch,)."""
+        self._gates = tuple(sorted(gates, key=lambda gate: (gate[0], gate[1] or "")))
         scored = torch.tensor([window.scored for window in windows])
-        slopes = torch.stack([gates[subject] for subject in self._subjects])
+        slopes = torch.stack([gates[gate] for gate in self._gates])
         # Subtracted from zero, so that a gate without any effect has the score 0 and not -0.
         self._sums.add(0.0 - slopes, scored, windows)
         self._sizes.add(slopes.abs(), scored, windows)
@@ -64,12 +67,12 @@ class GateGradients:
         """Of each gate the gradient with its interval, p, mde and null, and the sensitivity with its interval;
         bare values for few windows.
         """
-        return [*self._gradients(seed), *self._sizes.scores("proxies", SENSITIVITY, self._subjects)]
+        return [*self._gradients(seed), *self._sizes.scores(PROXIES, SENSITIVITY, self._about)]
 
     def _gradients(self, seed: int) -> list[Score]:
         above, below = self._sums.units()
         if below.size < FEWEST_UNITS:
-            return self._sums.scores("proxies", METRIC, self._subjects)
+            return self._sums.scores(PROXIES, METRIC, self._about)
         estimate = statistics.paired_bootstrap(above, below, seed=seed)
         flips = max(FEWEST_FLIPS, FLIPS_PER_GATE * len(above))
         test = statistics.sign_flips(above, seed=seed, flips=flips)
@@ -78,23 +81,22 @@ class GateGradients:
         mde = statistics.minimum_detectable_effect(errors, below.size, comparisons=len(above))
         bands = statistics.null_band(test, above, below)
         scores = []
-        for index, subject in enumerate(self._subjects):
+        for index, about in enumerate(self._about):
             value, low, high, p, p_adjusted, least = (
                 float(numbers[index])
                 for numbers in (estimate.value, estimate.low, estimate.high, test.p, adjusted, mde)
             )
             scores.append(
-                Score(
-                    "proxies", subject, "all", METRIC, value, low, high, p, p_adjusted, least,
-                    self._sums.documents, self._sums.tokens,
+                Score.of(
+                    PROXIES, METRIC, value, low, high, p, p_adjusted, least, self._sums.documents, self._sums.tokens,
+                    **about,
                 )
             )  # fmt: skip
             if math.isfinite(band := float(bands[index])):
-                scores.append(Score("proxies", subject, "all", f"{METRIC}@no_effect", 0.0, -band, band))
+                scores.append(Score.of(PROXIES, METRIC, 0.0, -band, band, against=NO_EFFECT, **about))
         return scores
 
-
-def _by_depth(subject: str) -> tuple[int, str]:
-    """Layers in order, each before its halves."""
-    layer, _, part = subject.partition(".")
-    return int(layer), part
+    @property
+    def _about(self) -> list[dict[str, Any]]:
+        """The columns of the rows of every gate."""
+        return [{"layer": layer, "part": part} for layer, part in self._gates]

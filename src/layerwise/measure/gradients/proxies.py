@@ -34,6 +34,7 @@ from layerwise.measure.gradients.taylor import GROUPS, Taylor
 from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.language.evaluation_data import EvalData, groups
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import PROXIES, RANDOM_TWIN
 from layerwise.stack import Stack
 from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -101,7 +102,7 @@ def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
     times = [[_seconds(side) for side in sides] for _ in range(rounds + 1)][1:]
     ratios = [ours / plain for plain, ours in times]
     plain, ours = (statistics.median(column) for column in zip(*times, strict=True))
-    return Score("proxies", "all", "all", "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
+    return Score.of(PROXIES, "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
 
 
 def plain_pass(stack: Stack, data: EvalData) -> None:
@@ -128,7 +129,9 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     except UnsupportedModel:
         return []
     scores = survey(untrained, data, None, seed=seed)
-    return [replace(score, metric=f"{score.metric}@random_twin") for score in scores if score.metric in TWINNED]
+    return [
+        replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
+    ]
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -29,6 +29,7 @@ from layerwise.measure.stats.float64 import exact_on_cpu, widest
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import PROXIES
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
 
@@ -72,7 +73,9 @@ class Taylor:
             value = _importance(weights, gradients) / tokens
             reach = self._reach(self._samples[layer])
             low, high = (None, None) if reach is None else (value * max(0.0, 1 - reach), value * (1 + reach))
-            row = Score("proxies", str(layer), "all", "taylor", value, low, high, documents=documents, tokens=tokens)
+            row = Score.of(
+                PROXIES, "taylor", value, low, high, layer=layer, documents=documents, tokens=tokens
+            )  # fmt: skip
             rows.append(row)
         return rows
 

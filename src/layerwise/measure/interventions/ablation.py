@@ -42,11 +42,10 @@ from layerwise.measure.stats.float64 import exact, wide
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import ABLATION
 from layerwise.stack import Stack
 from layerwise.stack.branches import Edit
 from layerwise.stack.weights import layer_weights
-
-ABLATION = "ablation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +54,20 @@ class _Kind:
 
     metric: str
     intervention: Intervention
-    subject: str
+    part: Sublayer | None = None
+
+    @property
+    def arm(self) -> ArmLosses:
+        """The losses that become its rows."""
+        return ArmLosses(self.intervention.key, self.metric, {"layer": self.intervention.layer, "part": self.part})
 
 
 def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Score]:
     """Every intervention on every layer of `stack`, by task and over all of them; the module says which there are.
 
-    Rows: `<intervention>` for subjects `12`, `12.attn`, `12.mlp` in nats per token with interval, p-value corrected
-    over the subjects of one kind, and mde; `<intervention>@no_effect` beside each; and `nll` of `all`, the model
-    as trained. Raises `MeasureError` for fewer than 4 layers.
+    Rows: `<intervention>` of each layer and each half of one in nats per token with interval, p-value corrected over
+    the layers or halves of one kind, and mde; against `no_effect` beside each; and `nll` of no layer, the model as
+    trained. Raises `MeasureError` for fewer than 4 layers.
     """
     return ablation_of(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 
@@ -84,9 +88,8 @@ def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[
     """The rows of `ablation` from losses that are there already."""
     baseline = str(Plan.identity(stack.depth))
     scores = model_losses(ABLATION, losses, baseline, seed)
-    for group in ("layer", *SUBLAYERS):
-        kinds = [kind for kind in _kinds(stack, seed) if (kind.subject.partition(".")[2] or "layer") == group]
-        arms = [ArmLosses(kind.intervention.key, kind.subject, kind.metric) for kind in kinds]
+    for part in (None, *SUBLAYERS):
+        arms = [kind.arm for kind in _kinds(stack, seed) if kind.part == part]
         scores += differences(ABLATION, losses, baseline, arms, seed=seed)
     return scores
 
@@ -107,12 +110,12 @@ def skips(depth: int) -> list[Intervention]:
 
 
 def model_losses(measure: str, losses: Sequence[Loss], baseline: str, seed: int) -> list[Score]:
-    """Rows `nll` of the subject `all`: what the untouched model scores on each task, and on all of them."""
+    """Rows `nll` of no layer: what the untouched model scores on each task, and on all of them."""
     own = [row for row in losses if row.plan == baseline]
     rows = effects(own, baseline, seed=seed)
     if len({score.task for score in rows}) == 1:
         rows = [*rows, *(replace(score, task="all") for score in rows if score.task != "all")]
-    return [replace(score, measure=measure, subject="all") for score in rows if score.metric == "nll"]
+    return [replace(score, measure=measure, subject="", plan=None) for score in rows if score.metric == "nll"]
 
 
 def refuse_shallow(stack: Stack) -> None:
@@ -137,12 +140,11 @@ def _kinds(stack: Stack, seed: int) -> list[_Kind]:
         if 0 < layer < stack.depth - 1:
             whole["neighbour_average"] = _average
         for metric, prepare in whole.items():
-            kinds.append(_Kind(metric, Intervention(layer, metric, prepare), str(layer)))
+            kinds.append(_Kind(metric, Intervention(layer, metric, prepare)))
         for part in SUBLAYERS:
-            subject = f"{layer}.{part}"
-            kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_silent, part)), subject))
+            kinds.append(_Kind("skip", Intervention(layer, f"skip.{part}", partial(_silent, part)), part))
             kinds.append(
-                _Kind("mean_ablate", Intervention(layer, f"mean_ablate.{part}", partial(_mean_branch, part)), subject)
+                _Kind("mean_ablate", Intervention(layer, f"mean_ablate.{part}", partial(_mean_branch, part)), part)
             )
     return kinds
 

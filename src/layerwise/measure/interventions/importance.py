@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from layerwise.errors import MeasureError
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, RACING, SKIPPING, VERDICT
 from layerwise.schedule.allocation import Importance
 
 if TYPE_CHECKING:
@@ -25,14 +26,11 @@ if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 SOURCES = {
-    "verdict": "intervals of the verdicts, which hold for all layers together",
-    "racing": "intervals of the race, which hold for all layers together",
-    "ablation": "intervals of the ablation, at 95 % for each layer alone",
+    VERDICT: "intervals of the verdicts, which hold for all layers together",
+    RACING: "intervals of the race, which hold for all layers together",
+    ABLATION: "intervals of the ablation, at 95 % for each layer alone",
 }
 """The measures that hold importance, the best first, and what their intervals are."""
-
-_DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
-_SKIP = "skip"
 
 
 def importance_of(scores: Iterable[Score]) -> tuple[Importance, ...]:
@@ -47,8 +45,9 @@ def importance_of(scores: Iterable[Score]) -> tuple[Importance, ...]:
             "there are no rows of an ablation, and importance is what skipping a layer costs: ask for the part "
             "ablation (layerwise diagnose MODEL --text PATH --parts ablation)"
         )
-    of_layer = {int(row.subject): row for row in rows if _holds(row, source)}
-    depth = 1 + max(int(row.subject.partition(".")[0]) for row in rows if _about_layer(row, source))
+    of_layer = {row.layer: row for row in rows if _holds(row, source)}
+    # An intervention that was left out shows among the others.
+    depth = 1 + max(row.layer for row in rows if row.measure == source and row.layer is not None)
     missing = [str(layer) for layer in range(depth) if layer not in of_layer]
     if missing:
         raise MeasureError(
@@ -83,19 +82,15 @@ def measured_importance(
 
 def _holds(row: Score, source: str) -> bool:
     """Whether a row is the effect of skipping one layer, by this measure."""
-    metrics = (_SKIP,) if source == "ablation" else _DECISIONS
-    return row.measure == source and row.task == "all" and row.metric in metrics and row.subject.isdecimal()
-
-
-def _about_layer(row: Score, source: str) -> bool:
-    """Whether a row names a layer, or a half of one: an intervention that was left out shows among the others."""
-    return row.measure == source and row.subject.partition(".")[0].isdecimal()
+    metrics = (SKIPPING,) if source == ABLATION else DECISIONS
+    whole = row.layer is not None and row.part is None and row.against is None
+    return whole and row.measure == source and row.task == ALL and row.metric in metrics
 
 
 def _importance(row: Score) -> Importance:
     if row.low is None or row.high is None:
         raise MeasureError(
-            f"the effect of skipping layer {row.subject} has no interval, since the text has too few documents: "
+            f"the effect of skipping layer {row.layer} has no interval, since the text has too few documents: "
             "diagnose on more text, or on shorter windows (--max-length)"
         )
     return Importance(row.value, row.low, row.high)

@@ -39,13 +39,11 @@ from layerwise.measure.language.minibatches import minibatches
 from layerwise.measure.stats.differences import ArmLosses, differences
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan
-from layerwise.plan.sublayer import SUBLAYERS, Sublayer, named
+from layerwise.plan.sublayer import SUBLAYERS, Sublayer
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import DELTA_NLL, GATE, MANIPULATION
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
-
-PERTURBATION_CURVES = "manipulation"
-GATE = "gate"
 
 SIZES = (0.05, 0.1, 0.2, 0.5, 1.0)
 """From half the published scaling to the loss of every matrix."""
@@ -61,12 +59,16 @@ class _Point:
     """One point of a curve: what is done, and the row it becomes."""
 
     intervention: Intervention
-    subject: str
-    metric: str
+    condition: str
+    amount: float
+    part: Sublayer | None = None
 
     @property
     def arm(self) -> ArmLosses:
-        return ArmLosses(self.intervention.key, self.subject, self.metric)
+        about = {
+            "layer": self.intervention.layer, "part": self.part, "condition": self.condition, "amount": self.amount,
+        }  # fmt: skip
+        return ArmLosses(self.intervention.key, DELTA_NLL, about, family=(self.condition, self.amount))
 
 
 def perturbation_curves(
@@ -96,7 +98,7 @@ def perturbation_curves(
         score
         for group in (moves, *gates.values())
         for score in differences(
-            PERTURBATION_CURVES, losses, baseline, [point.arm for point in group], seed=seed, by_task=False
+            MANIPULATION, losses, baseline, [point.arm for point in group], seed=seed, by_task=False
         )
     ]
 
@@ -130,17 +132,15 @@ def _points(
 
 
 def _moved(displacements: Perturbations, layer: int, strategy: Strategy, size: float) -> _Point:
-    metric = f"{strategy}:{size:g}"
     prepare = partial(_with_weights, displacements, strategy, size)
-    return _Point(Intervention(layer, metric, prepare), str(layer), metric)
+    return _Point(Intervention(layer, f"{strategy}:{size:g}", prepare), strategy, size)
 
 
 def _gated(layer: int, part: Sublayer | None, alpha: float) -> _Point:
-    metric = f"{GATE}:{alpha:g}"
     if part is None:
-        return _Point(Intervention(layer, metric, partial(_gate, alpha)), str(layer), metric)
+        return _Point(Intervention(layer, f"{GATE}:{alpha:g}", partial(_gate, alpha)), GATE, alpha)
     name = f"{GATE}.{part}:{alpha:g}"
-    return _Point(Intervention(layer, name, partial(_gate_branch, part, alpha)), named(layer, part), metric)
+    return _Point(Intervention(layer, name, partial(_gate_branch, part, alpha)), GATE, alpha, part)
 
 
 def _with_weights(displacements: Perturbations, strategy: Strategy, size: float, context: InterventionContext) -> Apply:

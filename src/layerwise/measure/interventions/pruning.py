@@ -10,10 +10,11 @@ Effects of single layers do not add up, so a ranking is only worth something if 
     random                the null: sets of k layers drawn at random; value is their mean, low and high the least and
                           the most of n of them: another set falls between in (n - 1) / (n + 1) cases, 90 % of 20
 
-Rows are `drop:<k>` of each score, a paired difference to the model as trained in nats per token with its interval, and
-p-values corrected over the distinct sets of that k. Sets that several scores choose are run once. A set that was chosen
-on a text looks better on that text than on another: where there is enough of it, measure the scores on one half of the
-documents and prune on the other (`layerwise.measure.language.evaluation_data.split`).
+Rows are `delta_nll` of each score (`arm`) and k (`amount`), a paired difference to the model as trained in nats per
+token with its interval, and p-values corrected over the distinct sets of that k. Sets that several scores choose are
+run once. A set that was chosen on a text looks better on that text than on another: where there is enough of it,
+measure the scores on one half of the documents and prune on the other
+(`layerwise.measure.language.evaluation_data.split`).
 """
 
 from __future__ import annotations
@@ -36,11 +37,9 @@ from layerwise.measure.stats.rankings import Ranking, rankings
 from layerwise.measure.stats.statistics import ratio
 from layerwise.plan import Member, Plan, edits
 from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import DEEPEST_KEEP_LAST, DELTA_NLL, PRUNING, RANDOM
 from layerwise.stack import Stack
 
-PRUNING = "pruning"
-RANDOM = "random"
-DEEPEST = "deepest_keep_last"
 ANGULAR = "angular"
 
 RANDOM_SETS = 20
@@ -86,7 +85,7 @@ def members(
 ) -> tuple[Member, ...]:
     """Every set that is dropped, as a plan of the layers that stay, ordered by the number that go.
 
-    >>> rows = [Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([9, 1, 2, 9])]
+    >>> rows = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 9])]
     >>> [(m.strategy, str(m.plan)) for m in members(4, rows, most=2, random_sets=0)]
     [('skip', '0 2 3'), ('deepest_keep_last', '0 1 3'), ('skip', '0 3'), ('deepest_keep_last', '0 3')]
     """
@@ -110,7 +109,7 @@ def _choices(depth: int, rows: Sequence[Score], count: int) -> Iterator[tuple[st
     for name, ranking in rankings(rows).items():
         if len(ranking) == depth:
             yield name, _straightest(rows, count) if name == ANGULAR else _least(ranking, count)
-    yield DEEPEST, tuple(range(depth - 1 - count, depth - 1))
+    yield DEEPEST_KEEP_LAST, tuple(range(depth - 1 - count, depth - 1))
 
 
 def _least(ranking: Ranking, count: int) -> tuple[int, ...]:
@@ -120,9 +119,9 @@ def _least(ranking: Ranking, count: int) -> tuple[int, ...]:
 def _straightest(rows: Sequence[Score], count: int) -> tuple[int, ...]:
     """The run of `count` layers across which the angular distance is least; the first of equals."""
     distances = {
-        int(score.subject.removesuffix(f",{count}")): score.value
+        score.layer: score.value
         for score in rows
-        if score.metric == "angular_distance" and score.subject.endswith(f",{count}")
+        if score.metric == "angular_distance" and score.layer is not None and score.amount == count
     }
     start = min(distances, key=lambda layer: (distances[layer], layer))
     return tuple(range(start, start + count))
@@ -182,14 +181,14 @@ def _by_score(
     losses: Sequence[Loss], baseline: str, chosen: Sequence[Member], dropped: int, seed: int
 ) -> Iterator[Score]:
     """The rows of every score: sets are compared once each, and reported for all scores that chose them."""
-    metric = f"drop:{dropped}"
-    arms = [ArmLosses(plan, plan, metric) for plan in dict.fromkeys(str(member.plan) for member in chosen)]
-    by_subject: dict[str, list[Score]] = {}
+    plans = dict.fromkeys(str(member.plan) for member in chosen)
+    arms = [ArmLosses(plan, DELTA_NLL, {"plan": plan, "amount": float(dropped)}) for plan in plans]
+    by_plan: dict[str | None, list[Score]] = {}
     for score in differences(PRUNING, losses, baseline, arms, seed=seed, by_task=False):
-        by_subject.setdefault(score.subject, []).append(score)
+        by_plan.setdefault(score.plan, []).append(score)
     for member in chosen:
-        for score in by_subject.get(str(member.plan), ()):
-            yield replace(score, subject=member.strategy)
+        for score in by_plan.get(str(member.plan), ()):
+            yield replace(score, arm=member.strategy)
 
 
 def _random(losses: Sequence[Loss], baseline: str, chosen: Sequence[Member], dropped: int) -> list[Score]:
@@ -206,8 +205,8 @@ def _random(losses: Sequence[Loss], baseline: str, chosen: Sequence[Member], dro
     effects = np.array([means[plan] - means[baseline] for plan in whole])
     mean, low, high = (float(each) for each in (effects.mean(), effects.min(), effects.max()))
     return [
-        Score(
-            PRUNING, RANDOM, "all", f"drop:{dropped}", mean, low, high,
+        Score.of(
+            PRUNING, DELTA_NLL, mean, low, high, arm=RANDOM, amount=float(dropped),
             documents=grid.documents(), tokens=int(grid.tokens.sum()),
         )
     ]  # fmt: skip

@@ -54,10 +54,8 @@ from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion
 from layerwise.measure.stats.verdicts import SELECTION, below_zero, detectable, refuse_too_little
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import RACING
 from layerwise.stack import Stack
-
-RACING = "racing"
-RACE = "race"
 
 FIRST_LOOK = 32
 """Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
@@ -128,9 +126,9 @@ def racing(
     """Race the layers of `stack` on `data`; at most `budget` scored tokens are spent on any of them, or one look.
 
     Rows: for every layer its decision (`matters`, `no_effect`, `harmful`, `unresolved`) with the effect, its
-    simultaneous interval, what stands behind the decision as `mde`, and the documents and tokens spent; for the
-    subject `race` the metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race and of
-    skipping every layer on all of the text), `share` and `looks`.
+    simultaneous interval, what stands behind the decision as `mde`, and the documents and tokens spent; for the race as
+    a whole, of no layer, the metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race
+    and of skipping every layer on all of the text), `share` and `looks`.
 
     `ahead` is asked before each look for losses that others have computed for it. Raises `MeasureError` for fewer than
     4 layers, and for too little text.
@@ -187,8 +185,8 @@ def race(
 def rows(result: RaceResult) -> list[Score]:
     """A race as rows; `racing` says which."""
     scores = [
-        Score(
-            RACING, str(layer), "all", finish.decision, finish.effect.value, finish.effect.low, finish.effect.high,
+        Score.of(
+            RACING, finish.decision, finish.effect.value, finish.effect.low, finish.effect.high, layer=layer,
             mde=finish.limit, documents=finish.documents, tokens=finish.tokens,
         )
         for layer, finish in sorted(result.finishes.items())
@@ -199,7 +197,7 @@ def rows(result: RaceResult) -> list[Score]:
         "share": result.spent / result.full,
         "looks": result.looks,
     }
-    return [*scores, *(Score(RACING, RACE, "all", name, float(value)) for name, value in figures.items())]
+    return [*scores, *(Score.of(RACING, name, float(value)) for name, value in figures.items())]
 
 
 def rare_documents(layers: int, rule: VerdictCriterion) -> int:

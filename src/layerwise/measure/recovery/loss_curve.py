@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,12 +27,18 @@ RUNS = "recovery_run"
 
 @dataclass(frozen=True, slots=True)
 class LossCurveKey:
-    """Which fine-tuning: `subject` is the layer (`all` for the twin of the whole model), `task` is `<damage>/<scope>`
-    (`twin/<scope>` for the twin), `seed` counts the seeds from 0."""
+    """Which fine-tuning: of which `layer` (none for the twin of the whole model), after which `damage` (`twin` for the
+    undamaged one), what is trained, and `seed`, which counts the seeds from 0."""
 
-    subject: str
-    task: str
+    layer: int | None
+    damage: str
+    scope: str
     seed: int
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of its rows."""
+        return {"layer": self.layer, "condition": self.damage, "arm": self.scope, "seed": self.seed}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +87,15 @@ def area(steps: Sequence[int], gap: Sequence[float]) -> float | None:
 
 
 def as_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
-    """The evaluations of one run as rows `nll:seed<seed>:<step>`; one that diverged ends with `diverged:seed<seed>`,
-    the first step without a finite loss."""
+    """The evaluations of one run as rows `nll` with the step as `amount`; one that diverged ends with `diverged`, the
+    first step without a finite loss."""
     rows = [
-        Score(RUNS, run.subject, run.task, f"nll:seed{run.seed}:{step}", value)
+        Score.of(RUNS, "nll", value, amount=float(step), **run.columns)
         for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
     ]
     if trajectory.diverged:
         first = float(trajectory.steps[len(trajectory.nll)])
-        rows.append(Score(RUNS, run.subject, run.task, f"diverged:seed{run.seed}", first))
+        rows.append(Score.of(RUNS, "diverged", first, **run.columns))
     return rows
 
 
@@ -97,13 +104,12 @@ def from_rows(rows: Iterable[Score], steps: tuple[int, ...]) -> dict[LossCurveKe
     values: dict[LossCurveKey, dict[int, float]] = {}
     ends: dict[LossCurveKey, int] = {}
     for row in rows:
-        kind, seed, *step = row.metric.split(":")
         if row.measure != RUNS:
             continue
-        run = LossCurveKey(row.subject, row.task, int(seed.removeprefix("seed")))
+        run = LossCurveKey(row.layer, str(row.condition), str(row.arm), int(row.seed or 0))
         by_step = values.setdefault(run, {})
-        if kind == "nll":
-            by_step[int(step[0])] = row.value
+        if row.metric == "nll":
+            by_step[int(row.amount or 0)] = row.value
         else:
             ends[run] = int(row.value)
     runs = {}

@@ -8,7 +8,8 @@ of the test lowers the loss (the *twin*, an undamaged model trained on the same 
 text that share no document); and a cap on the steps hides who never came back (censoring is counted, and the area under
 the curve needs no first hit).
 
-Rows of measure `recovery`, for each layer as subject and `<damage>/<scope>` as task, over seeds of noise and batches:
+Rows of measure `recovery`, of each layer, the damage as condition and what is trained after it as arm, over seeds of
+noise and batches:
 
     initial_damage  nats a token above the twin before the first step; a layer that is left out has this row alone
     steps           restricted mean of the steps to recover; never more than the cap
@@ -16,10 +17,10 @@ Rows of measure `recovery`, for each layer as subject and `<damage>/<scope>` as 
     censored        share of seeds that had not recovered at the cap, with Wilson's interval
     steps_to_untouched   the published count: steps until the loss is that of the model before damage and fine-tuning,
                          so that what any fine-tuning gains is credited to the layer; `censored_untouched` beside it
-    steps@twin      the same of the twin against the model before any step: what fine-tuning alone does
-    area@twin       (negative where the recovery text teaches the model something)
+    steps, area     against `twin`: the same of the twin beside the model before any step, which is what fine-tuning
+                    alone does (negative where the recovery text teaches the model something)
 
-and, with effects of ablation, those of `layerwise.measure.contrasts.recovery`, whose subject is `ablation`.
+and, with effects of ablation, those of `layerwise.measure.contrasts.recovery`, of no layer.
 
 `equal_damage` is tuned on the text on which recovery is judged, so that layers start equal *there*: a scale that was
 tuned on other text starts anywhere from half to twice its target, since the damage of one noise is known to no better
@@ -55,11 +56,15 @@ from layerwise.measure.recovery.recovery_time import (
 )
 from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import TWIN
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, random_twin
 
 TREATMENTS = tuple(f"{damage}/{scope}" for damage in DAMAGES for scope in SCOPES)
-"""Every damage with every scope of the fine-tuning after it: the tasks of the rows."""
+"""Every damage with every scope of the fine-tuning after it."""
+
+Treatment = tuple[str, str]
+"""A damage, and what is trained after it: the condition and the arm of the rows."""
 
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
 """The published damage and its control. Training the whole model costs several times a layer, and answers less: the
@@ -115,18 +120,20 @@ def recovery(
     runs = study.runs(chosen, treatments)
     times = _recovery_times(runs, recipe.tolerance)
     rows: list[Score] = []
-    for task in dict.fromkeys([*times, *(task for task, _ in study.spared)]):
-        by_layer = times.get(task, {})
-        spared = {layer: damage for (of, layer), damage in study.spared.items() if of == task}
+    for treatment in dict.fromkeys([*times, *(treatment for treatment, _ in study.spared)]):
+        by_layer = times.get(treatment, {})
+        spared = {layer: damage for (of, layer), damage in study.spared.items() if of == treatment}
+        about = dict(zip(("condition", "arm"), treatment, strict=True))
         for layer, (damaged, twins, published) in by_layer.items():
-            rows += recovery_rows(str(layer), task, damaged, twins, recipe.steps, *study.evaluated)
-            rows += published_rows(str(layer), task, published, recipe.steps, *study.evaluated)
+            columns = {"layer": layer, **about}
+            rows += recovery_rows(columns, damaged, twins, recipe.steps, *study.evaluated)
+            rows += published_rows(columns, published, recipe.steps, *study.evaluated)
         for layer, damage in spared.items():
-            rows += damage_rows(str(layer), task, damage, *study.evaluated)
+            rows += damage_rows({"layer": layer, **about}, damage, *study.evaluated)
         if spared:
-            cache.log(_left_out(task, spared, recipe.tolerance))
+            cache.log(_left_out("/".join(treatment), spared, recipe.tolerance))
         recovered = [_recovered(layer, damaged) for layer, (damaged, *_) in by_layer.items()]
-        rows += associations(task, [*recovered, *map(Recovered.at_once, spared)], effects, seed)
+        rows += associations(treatment, [*recovered, *map(Recovered.at_once, spared)], effects, seed)
     return rows
 
 
@@ -151,7 +158,7 @@ class _Study:
     cache: RecoveryCache
     known: dict[LossCurveKey, LossCurve] = field(init=False)
     initial: dict[tuple[int, int], dict[str, Tensor]] = field(default_factory=dict)
-    spared: dict[tuple[str, int], list[float]] = field(default_factory=dict)
+    spared: dict[tuple[Treatment, int], list[float]] = field(default_factory=dict)
     """By treatment and layer, the damage of each seed where it is too small to recover from."""
     tuning: RecoveryTraining = field(init=False)
 
@@ -175,15 +182,13 @@ class _Study:
             for twin_run in twins:
                 if twin_run not in curves:
                     curves[twin_run] = self._run(twin_run, layer, scope, {})
-            curves |= self._damaged(layer, treatment, damage, scope, curves[twins[0]].nll[0])
+            curves |= self._damaged(layer, damage, scope, curves[twins[0]].nll[0])
         self.cache.progress(1.0)
         return curves
 
-    def _damaged(
-        self, layer: int, treatment: str, damage: Damage, scope: Scope, untouched: float
-    ) -> dict[LossCurveKey, LossCurve]:
+    def _damaged(self, layer: int, damage: Damage, scope: Scope, untouched: float) -> dict[LossCurveKey, LossCurve]:
         """The runs of all seeds, those that cannot be damaged left out; none where there is nothing to recover from."""
-        runs = [LossCurveKey(str(layer), treatment, number) for number in range(self.seeds)]
+        runs = [LossCurveKey(layer, damage, scope, number) for number in range(self.seeds)]
         if all(run in self.known for run in runs):
             return {run: self.known[run] for run in runs}
         weights = {run: self._weights(layer, damage, run.seed, untouched) for run in runs if run not in self.known}
@@ -191,7 +196,7 @@ class _Study:
         if damage != "equal_damage" and len(there) == len(runs):
             losses = [self.tuning.loss(layer, own) - untouched for own in there.values()]
             if all(map(math.isfinite, losses)) and float(np.mean(losses)) <= self.recipe.tolerance:
-                self.spared[treatment, layer] = losses
+                self.spared[(damage, scope), layer] = losses
                 return {}
         known = {run: self.known[run] for run in runs if run in self.known}
         return known | {run: self._run(run, layer, scope, own) for run, own in there.items()}
@@ -200,7 +205,7 @@ class _Study:
         if run in self.known:
             return self.known[run]
         trajectory = self.tuning.trajectory(layer, scope, weights, (self.seed, run.seed))
-        if not trajectory.nll and run.task.startswith("twin"):
+        if not trajectory.nll and run.damage == TWIN:
             raise MeasureError(
                 "the model itself gives a loss that is not finite on the evaluation text, before anything is done to "
                 "it; check the checkpoint"
@@ -254,25 +259,22 @@ def _parts(treatment: str) -> tuple[Damage, Scope]:
 
 def _twin_of(layer: int, scope: Scope, seed: int) -> LossCurveKey:
     """The undamaged run that a damaged one is compared with; that of the whole model serves every layer."""
-    return LossCurveKey("all" if scope == "model" else str(layer), f"twin/{scope}", seed)
+    return LossCurveKey(None if scope == "model" else layer, TWIN, scope, seed)
 
 
-RecoveryTimes = dict[str, dict[int, tuple[list[RecoveryTime], list[RecoveryTime], list[RecoveryTime]]]]
+RecoveryTimes = dict[Treatment, dict[int, tuple[list[RecoveryTime], list[RecoveryTime], list[RecoveryTime]]]]
 
 
 def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) -> RecoveryTimes:
-    """By task and layer, over seeds: the damaged runs beside their twins, the twins beside the untouched model, and the
-    damaged runs beside it too, as published."""
+    """By treatment and layer, over seeds: the damaged runs beside their twins, the twins beside the untouched model,
+    and the damaged runs beside it too, as published."""
     times: RecoveryTimes = {}
     for run, trajectory in runs.items():
-        damage, _, scope = run.task.partition("/")
-        if damage == "twin":
+        if run.damage == TWIN or run.layer is None:
             continue
-        twin_task = f"twin/{scope}"
-        beside = (
-            runs.get(LossCurveKey(run.subject, twin_task, run.seed)) or runs[LossCurveKey("all", twin_task, run.seed)]
-        )
-        damaged, twins, published = times.setdefault(run.task, {}).setdefault(int(run.subject), ([], [], []))
+        own, whole = (LossCurveKey(layer, TWIN, run.scope, run.seed) for layer in (run.layer, None))
+        beside = runs.get(own) or runs[whole]
+        damaged, twins, published = times.setdefault((run.damage, run.scope), {}).setdefault(run.layer, ([], [], []))
         damaged.append(recovery_time(trajectory, beside, tolerance))
         twins.append(twin_recovery_time(beside, tolerance))
         published.append(recovery_time(trajectory, untouched(beside), 0.0))

@@ -7,17 +7,16 @@ lower bound of the mean; the share of censored runs stands beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from layerwise.measure.recovery.loss_curve import LossCurve, area, gaps, steps_to_recover
 from layerwise.measure.stats import statistics
 from layerwise.results.rows import Score
-
-RECOVERY = "recovery"
-TWIN = "@twin"
+from layerwise.results.vocabulary import RECOVERY, TWIN
 
 FEWEST_SEEDS = 3
 """Below this an interval over seeds says nothing."""
@@ -61,35 +60,37 @@ def untouched(twin: LossCurve) -> LossCurve:
 
 
 def recovery_rows(
-    subject: str,
-    task: str,
+    about: Mapping[str, Any],
     times: Sequence[RecoveryTime],
     twins: Sequence[RecoveryTime],
     cap: int,
     documents: int,
     tokens: int,
 ) -> list[Score]:
-    """The rows of one layer, damage and scope, over seeds: see `layerwise.measure.recovery.recovery`."""
+    """The rows of one layer, damage and scope, over seeds: see `layerwise.measure.recovery.recovery`.
+
+    `about` are their columns: the `layer`, the damage as `condition`, what was trained after it as `arm`.
+    """
     damage = [each.initial_damage for each in times if each.initial_damage is not None]
     areas = [each.area for each in times if each.area is not None]
     twin_areas = [each.area for each in twins if each.area is not None]
     summaries = [
-        ("initial_damage", _mean(damage)),
-        ("steps", _mean([each.steps for each in times], cap)),
-        ("steps" + TWIN, _mean([each.steps for each in twins], cap)),
-        ("area", _mean(areas)),
-        ("area" + TWIN, _mean(twin_areas)),
-        ("censored", _share([each.censored for each in times])),
+        ("initial_damage", None, _mean(damage)),
+        ("steps", None, _mean([each.steps for each in times], cap)),
+        ("steps", TWIN, _mean([each.steps for each in twins], cap)),
+        ("area", None, _mean(areas)),
+        ("area", TWIN, _mean(twin_areas)),
+        ("censored", None, _share([each.censored for each in times])),
     ]
     return [
-        Score(RECOVERY, subject, task, metric, *numbers, documents=documents, tokens=tokens)
-        for metric, intervals in summaries
+        Score.of(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, against=against, **about)
+        for metric, against, intervals in summaries
         for numbers in intervals
     ]
 
 
 def published_rows(
-    subject: str, task: str, times: Sequence[RecoveryTime], cap: int, documents: int, tokens: int
+    about: Mapping[str, Any], times: Sequence[RecoveryTime], cap: int, documents: int, tokens: int
 ) -> list[Score]:
     """The rows of the published count, against the untouched model: its steps, and the share that did not get there."""
     summaries = [
@@ -97,16 +98,16 @@ def published_rows(
         ("censored_untouched", _share([each.censored for each in times])),
     ]
     return [
-        Score(RECOVERY, subject, task, metric, *numbers, documents=documents, tokens=tokens)
+        Score.of(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, **about)
         for metric, intervals in summaries
         for numbers in intervals
     ]
 
 
-def damage_rows(subject: str, task: str, damage: Sequence[float], documents: int, tokens: int) -> list[Score]:
+def damage_rows(about: Mapping[str, Any], damage: Sequence[float], documents: int, tokens: int) -> list[Score]:
     """The one row of a layer that was not trained: its damage, over seeds, is too small to recover from."""
     return [
-        Score(RECOVERY, subject, task, "initial_damage", *numbers, documents=documents, tokens=tokens)
+        Score.of(RECOVERY, "initial_damage", *numbers, documents=documents, tokens=tokens, **about)
         for numbers in _mean(damage)
     ]
 

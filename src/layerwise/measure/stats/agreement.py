@@ -1,10 +1,10 @@
 """Agreement: do the scores of a diagnosis rank the layers alike, and more so than chance would?
 
-    spearman, kendall                    subject "a,b": rank correlation of scores a and b over the layers both rank
-    the same                             subject "a,random_score": the null, the band in which 95 % of random rankings
-                                         of as many layers lie around 0
-    spearman_halves, kendall_halves      subject "a,a": score a from one half of the documents against itself from the
-                                         other half; value, low and high over random halvings
+    spearman, kendall                    arm a, against b: rank correlation of scores a and b over the layers both rank
+    the same                             arm a, against random_score: the null, the band in which 95 % of random
+                                         rankings of as many layers lie around 0
+    spearman_halves, kendall_halves      arm a, against a: score a from one half of the documents against itself from
+                                         the other half; value, low and high over random halvings
 
 Intervals are percentiles of a bootstrap over layers: they say how much hangs on single layers, not what another text
 would give, which is what the halves are for. p is two-sided against random rankings, Holm's over all pairs of scores.
@@ -27,9 +27,8 @@ from layerwise.measure.stats.rankings import ABLATIONS, Ranking, rankings
 from layerwise.measure.stats.statistics import Numbers, holm
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import AGREEMENT, RANDOM_SCORE
 
-AGREEMENT = "agreement"
-RANDOM = "random_score"
 METRICS = ("spearman", "kendall")
 
 
@@ -59,11 +58,13 @@ def agreement(scores: Iterable[Score], *, seed: int = 0, losses: Iterable[Loss] 
         adjusted = holm(chances) if chances else np.empty(0)
         for (pair, value), p, corrected in zip(known.items(), chances, adjusted.tolist(), strict=True):
             low, high = pair.interval(metric, seed)
-            rows.append(Score(AGREEMENT, pair.subject, "all", metric, value, low, high, p, corrected))
+            rows.append(
+                Score.of(AGREEMENT, metric, value, low, high, p, corrected, arm=pair.name, against=pair.against)
+            )  # fmt: skip
         for name, ranking in by_name.items():
             if len(ranking) >= FEWEST_LAYERS:
                 reach = float(np.quantile(nulls[len(ranking)][metric], 0.95))
-                rows.append(Score(AGREEMENT, f"{name},{RANDOM}", "all", metric, 0.0, -reach, reach))
+                rows.append(Score.of(AGREEMENT, metric, 0.0, -reach, reach, arm=name, against=RANDOM_SCORE))
     return [*rows, *halves(losses, seed=seed)]
 
 
@@ -105,7 +106,8 @@ def rank_correlations(metric: str, left: Numbers, right: Numbers) -> Numbers:
 class _Pair:
     """Two scores, and what each says of the layers that both rank."""
 
-    subject: str
+    name: str
+    against: str
     left: tuple[float, ...]
     right: tuple[float, ...]
 
@@ -113,7 +115,7 @@ class _Pair:
     def of(cls, left: str, right: str, rankings: dict[str, Ranking]) -> _Pair:
         shared = sorted(rankings[left].keys() & rankings[right].keys())
         one, other = (tuple(rankings[name][layer] for layer in shared) for name in (left, right))
-        return cls(f"{left},{right}", one, other)
+        return cls(left, right, one, other)
 
     @property
     def size(self) -> int:
@@ -165,10 +167,9 @@ def _between_halves(name: str, keys: Sequence[str], by_key: dict[str, list[Loss]
         values = values[np.isfinite(values)]
         if values.size:
             low, high = (float(bound) for bound in np.quantile(values, [0.025, 0.975]))
-            subject = f"{name},{name}"
             scores.append(
-                Score(
-                    AGREEMENT, subject, "all", f"{metric}_halves", float(values.mean()), low, high,
+                Score.of(
+                    AGREEMENT, f"{metric}_halves", float(values.mean()), low, high, arm=name, against=name,
                     documents=grid.documents(), tokens=int(tokens.sum()),
                 )
             )  # fmt: skip

@@ -1,11 +1,11 @@
 """Paired differences of many arms against one baseline, as `Score` rows with their interval, p-value and null band.
 
-An *arm* is whatever was done to the model (`12=skip`, a plan); arms of one metric are compared on the same windows and
-corrected together, so "Holm over the layers" means exactly the layers of that metric. For every arm and task there are
-two rows:
+An *arm* is whatever was done to the model (`12=skip`, a plan); arms of one metric (and family) are compared on
+the same windows and corrected together, so "Holm over the layers" means exactly the layers of that metric.
+For every arm and task there are two rows:
 
     <metric>             nats per token, arm minus baseline; interval, p, Holm's p over the metric's arms, mde
-    <metric>@no_effect   how far arms without any effect would stray, all of the metric at once: low and high around 0
+    against no_effect    how far arms without any effect would stray, all of the metric at once: low and high around 0
 
 The statistics are those of `layerwise.measure.stats.effects`.
 """
@@ -13,22 +13,26 @@ The statistics are those of `layerwise.measure.stats.effects`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from layerwise.measure.stats.effects import POOLED, effects
 from layerwise.results.rows import Loss, Score
-
-NO_EFFECT = "@no_effect"
+from layerwise.results.vocabulary import NO_EFFECT
 
 
 @dataclass(frozen=True, slots=True)
 class ArmLosses:
-    """The losses under `key` are reported as `metric` of `subject`."""
+    """The losses under `key` are reported as `metric`; `columns` of the row say what was done: `layer`, `plan`, ...
+
+    Arms of one metric and `family` are compared and corrected together.
+    """
 
     key: str
-    subject: str
     metric: str
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    family: Hashable = None
 
 
 def differences(
@@ -48,31 +52,32 @@ def differences(
     rows_of: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:
         rows_of[row.plan].append(row)
-    of_metric: dict[str, list[ArmLosses]] = defaultdict(list)
+    families: dict[tuple[str, Hashable], list[ArmLosses]] = defaultdict(list)
     for arm in arms:
         if len(rows_of[arm.key]) == len(rows_of[baseline]):
-            of_metric[arm.metric].append(arm)
+            families[arm.metric, arm.family].append(arm)
     scores: list[Score] = []
-    for metric, group in of_metric.items():
+    for group in families.values():
         chosen = [*rows_of[baseline], *(row for arm in group for row in rows_of[arm.key])]
         rows = effects(chosen, baseline, seed=seed, by_task=by_task, resamples=resamples)
-        scores += _renamed(measure, metric, group, rows)
+        scores += _renamed(measure, group, rows)
     return scores
 
 
-def _renamed(measure: str, metric: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:
+def _renamed(measure: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:
     """The rows of `effects` in the words of the measure; one task alone is also its own pool."""
     tasks = {score.task for score in rows}
     if POOLED not in tasks:
         rows = [*rows, *(replace(score, task=POOLED) for score in rows)]
-    subjects = {arm.key: arm.subject for arm in arms}
-    order = {key: position for position, key in enumerate(subjects)}
+    by_key = {arm.key: arm for arm in arms}
+    order = {key: position for position, key in enumerate(by_key)}
     scores = []
     for score in sorted((score for score in rows if score.subject in order), key=lambda score: order[score.subject]):
-        subject = subjects[score.subject]
+        arm = by_key[score.subject]
+        about: dict[str, Any] = {"measure": measure, "metric": arm.metric, "subject": "", "plan": None, **arm.columns}
         if score.metric == "delta_nll":
-            scores.append(replace(score, measure=measure, subject=subject, metric=metric))
-        elif score.metric == "null_band":
-            band = replace(score, measure=measure, subject=subject, metric=f"{metric}{NO_EFFECT}")
-            scores.append(replace(band, value=0.0, low=-score.value, high=score.value))
+            scores.append(replace(score, **about))
+        elif score.metric == "null_band" and arm.columns.get("against") is None:  # a null has no null of its own
+            band = {"value": 0.0, "low": -score.value, "high": score.value, "against": NO_EFFECT}
+            scores.append(replace(score, **{**about, **band}))
     return scores

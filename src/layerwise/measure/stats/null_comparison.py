@@ -2,24 +2,28 @@
 
 Whatever is compared (entries, norms, subspaces), the rows have one form, so that they can be read and drawn alike:
 
-    subject a layer or pair, task a tensor type   the value there
-    subject a layer or pair, task `all`           the mean over tensor types, and the nulls of `all` layers again
-    subject `all`, task a tensor type             pooled over layers, with its interval and its nulls
-    subject `all`, task `all`                     the same over tensor types, each of which weighs the same
+    of a layer or a pair, part a tensor type   the value there
+    of a layer or a pair, no part              the mean over tensor types, and the nulls of all layers again
+    of no layer, part a tensor type            pooled over layers, with its interval and its nulls
+    of no layer, no part                       the same over tensor types, each of which weighs the same
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from layerwise.measure.stats.ratio_of_sums import ALL, Parts, Pooled, pooled
+from layerwise.measure.stats.ratio_of_sums import ALL, Parts, Pooled, pooled, type_of
 from layerwise.results.rows import Score
 
-Fractions = Mapping[str, tuple[float, float]]
-"""A numerator and a denominator for every subject, `"12"` or `"3,4"`."""
+Layers = tuple[int, int | None]
+"""A layer, or a pair of layers."""
+
+Fractions = Mapping[Layers, tuple[float, float]]
+"""A numerator and a denominator for every layer or pair."""
 
 
 _NULL_POSITIONS = 6
@@ -30,7 +34,8 @@ _NULL_POSITIONS = 6
 class NullComparison:
     """A metric whose value is `shift + scale * numerator / denominator`.
 
-    `by_type` has the summands of every tensor type at every subject, `nulls` the pooled values under each null by task.
+    `by_type` has the summands of every tensor type at every layer or pair, `nulls` the pooled values under each null by
+    tensor type.
     """
 
     metric: str
@@ -51,29 +56,31 @@ class NullComparison:
 
     def rows(self, measure: str) -> Iterator[Score]:
         """Every row of this level, as the module describes."""
-        subjects = {subject: None for fractions in self.by_type.values() for subject in fractions}
-        for subject in subjects:
-            yield from self._of_subject(measure, subject)
-        for task, each in self.pooled().items():
-            yield Score(measure, ALL, task, self.metric, each.value, each.low, each.high)
-        for null, by_task in self.nulls.items():
-            for task, each in by_task.items():
-                yield Score(measure, ALL, task, f"{self.metric}@{null}", each.value, each.low, each.high)
+        for layers in dict.fromkeys(layers for fractions in self.by_type.values() for layers in fractions):
+            yield from self._at(measure, layers)
+        for name, each in self.pooled().items():
+            yield Score.of(measure, self.metric, each.value, each.low, each.high, part=type_of(name))
+        for null, by_type in self.nulls.items():
+            for name, each in by_type.items():
+                yield Score.of(
+                    measure, self.metric, each.value, each.low, each.high, part=type_of(name), against=null
+                )  # fmt: skip
 
-    def _of_subject(self, measure: str, subject: str) -> Iterator[Score]:
+    def _at(self, measure: str, layers: Layers) -> Iterator[Score]:
+        about: dict[str, Any] = {"layer": layers[0], "other": layers[1]}
         values = {}
         for name, fractions in self.by_type.items():
-            above, below = fractions.get(subject, (0.0, 0.0))
+            above, below = fractions.get(layers, (0.0, 0.0))
             if below > 0:
                 values[name] = self.shift + self.scale * above / below
         for name, value in values.items():
-            yield Score(measure, subject, name, self.metric, value)
+            yield Score.of(measure, self.metric, value, part=name, **about)
         if values:
-            yield Score(measure, subject, ALL, self.metric, sum(values.values()) / len(values))
-            for null, by_task in self.nulls.items():
-                if ALL in by_task:
-                    each = by_task[ALL]
-                    yield Score(measure, subject, ALL, f"{self.metric}@{null}", each.value, each.low, each.high)
+            yield Score.of(measure, self.metric, sum(values.values()) / len(values), **about)
+            for null, by_type in self.nulls.items():
+                if ALL in by_type:
+                    each = by_type[ALL]
+                    yield Score.of(measure, self.metric, each.value, each.low, each.high, against=null, **about)
 
 
 def evenly_spaced(fractions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:

@@ -15,10 +15,13 @@ Scores are named alike in the agreement and in the pruning curves.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import ABLATION, ALL, PROXIES, RECOVERY, SKIPPING
 
 Ranking = Mapping[int, float]
 """Layer to importance; layers that a score does not speak of are missing."""
@@ -26,54 +29,52 @@ Ranking = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a score is found: the rows of one measure and metric, of the first task of `tasks` that there is."""
+    """Where a score is found: the rows of one measure and metric, of the first of `treatments` that there is."""
 
     name: str
     measure: str
     metric: str
-    tasks: tuple[str, ...] = ("all",)
-    suffix: str = ""
-    """What follows the layer in the subject."""
+    amount: float | None = None
+    treatments: tuple[tuple[str | None, str | None], ...] = ((None, None),)
+    """The condition and the arm of the rows, the best first."""
 
-    def ranking(self, scores: Iterable[Score]) -> Ranking:
-        by_task: dict[str, dict[int, float]] = {}
-        for score in scores:
-            layer = score.subject.removesuffix(self.suffix)
-            mine = (score.measure, score.metric) == (self.measure, self.metric)
-            if mine and score.subject == f"{layer}{self.suffix}" and layer.isdecimal():
-                by_task.setdefault(score.task, {})[int(layer)] = score.value
-        return next((by_task[task] for task in self.tasks if task in by_task), {})
+    def ranking(self, rows: Rows) -> Ranking:
+        """The values by layer."""
+        own = rows.where(
+            measure=self.measure, metric=self.metric, task=ALL, layer=PRESENT, part=None, against=None, seed=None,
+            amount=self.amount,
+        )  # fmt: skip
+        chosen = (own.where(condition=condition, arm=arm) for condition, arm in self.treatments)
+        return {row.layer: row.value for row in next(filter(len, chosen), ()) if row.layer is not None}
 
 
-_RECOVERY_TASKS = tuple(
-    f"{damage}/{scope}" for damage in ("equal_damage", "noise_50", "reinitialise") for scope in ("layer", "model")
-)
+_TREATMENTS = tuple(itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model")))
 
 _SOURCES = (
-    *(_Source(name, "ablation", name) for name in ("skip", "mean_ablate", "neighbour_copy", "neighbour_average")),
-    _Source("random_weights", "ablation", "random"),
-    _Source("block_influence", "proxies", "block_influence"),
-    _Source("angular", "proxies", "angular_distance", suffix=",1"),
-    _Source("gate_sensitivity", "proxies", "gate_sensitivity"),
-    _Source("gate_gradient", "proxies", "gate_gradient"),
-    _Source("taylor", "proxies", "taylor"),
-    _Source("recovery", "recovery", "area", _RECOVERY_TASKS),
+    *(_Source(name, ABLATION, name) for name in (SKIPPING, "mean_ablate", "neighbour_copy", "neighbour_average")),
+    _Source("random_weights", ABLATION, "random"),
+    _Source("block_influence", PROXIES, "block_influence"),
+    _Source("angular", PROXIES, "angular_distance", amount=1.0),
+    _Source("gate_sensitivity", PROXIES, "gate_sensitivity"),
+    _Source("gate_gradient", PROXIES, "gate_gradient"),
+    _Source("taylor", PROXIES, "taylor"),
+    _Source("recovery", RECOVERY, "area", treatments=_TREATMENTS),
 )
 
 NAMES = tuple(source.name for source in _SOURCES)
 """The scores there can be, in the order of the report."""
 
-ABLATIONS = {source.metric: source.name for source in _SOURCES if source.measure == "ablation"}
+ABLATIONS = {source.metric: source.name for source in _SOURCES if source.measure == ABLATION}
 """The name under which each ablation is ranked."""
 
 
 def rankings(scores: Iterable[Score]) -> dict[str, Ranking]:
     """Every ranking that the rows hold, by the name of its score, in the order of `NAMES`.
 
-    >>> rows = [Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([0.3, 0.1])]
+    >>> rows = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])]
     >>> rankings(rows)
     {'skip': {0: 0.3, 1: 0.1}}
     """
-    rows = list(scores)
+    rows = Rows(scores)
     by_source = {source.name: source.ranking(rows) for source in _SOURCES}
     return {name: dict(sorted(ranking.items())) for name, ranking in by_source.items() if ranking}

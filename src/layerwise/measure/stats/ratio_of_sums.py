@@ -20,7 +20,12 @@ import numpy as np
 from layerwise.measure.stats.statistics import Numbers, student_interval
 
 ALL = "all"
-"""The task of rows over all tensor types."""
+"""What stands for all tensor types together."""
+
+
+def type_of(name: str) -> str | None:
+    """The column `part` of a tensor type; none for all of them."""
+    return None if name == ALL else name
 
 
 @dataclass(frozen=True, slots=True)

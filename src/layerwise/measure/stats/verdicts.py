@@ -37,10 +37,7 @@ from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
 from layerwise.measure.stats.strata import Effect, Strata, stratified
 from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion
 from layerwise.results.rows import Loss, Score
-
-VERDICT = "verdict"
-MARGIN = "margin"
-"""The metric of the row that keeps the margin beside the verdicts of a run; its subject is `all`."""
+from layerwise.results.vocabulary import VERDICT
 
 SELECTION = 0.05
 """The one-sided level at which a layer becomes a candidate, each by itself: lower, and true harm is not looked at."""
@@ -74,8 +71,8 @@ def verdicts(
     for layer, effect in layer_effects.items():
         decision: Decision = "harmful" if layer in harm.harmful else rule.concludes(effect)
         scores.append(
-            Score(
-                VERDICT, str(layer), "all", decision, effect.value, effect.low, effect.high,
+            Score.of(
+                VERDICT, decision, effect.value, effect.low, effect.high, layer=layer,
                 p_adjusted=min(1.0, len(keys) * effect.p()), mde=mde(effect, decision, harm, layer, rule),
                 documents=grid.documents(), tokens=int(grid.tokens.sum()),
             )

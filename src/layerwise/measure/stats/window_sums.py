@@ -11,7 +11,8 @@ windows are the units, as in `layerwise.measure.stats.grid`, and with fewer than
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -63,8 +64,10 @@ class WindowSums:
         kept = below > 0
         return above[:, kept], below[kept]
 
-    def scores(self, measure: str, metric: str, subjects: Sequence[str]) -> list[Score]:
-        """One row a subject, with Student's interval where there are enough units.
+    def scores(self, measure: str, metric: str, about: Sequence[Mapping[str, Any]], **columns: Any) -> list[Score]:
+        """One row for each numerator, with Student's interval where there are enough units.
+
+        `about` are the columns of each row (`{"layer": 3, "part": "mlp"}`), `columns` those of all.
 
         Raises `MeasureError` where no token at all is left to take a mean over.
         """
@@ -77,8 +80,8 @@ class WindowSums:
             estimate = student_interval(above, below)
             bounds = list(zip(estimate.low.tolist(), estimate.high.tolist(), strict=True))
         return [
-            Score(
-                measure, subject, "all", metric, float(value), low, high, documents=self.documents, tokens=self.tokens
+            Score.of(
+                measure, metric, float(value), low, high, documents=self.documents, tokens=self.tokens, **own, **columns
             )
-            for subject, value, (low, high) in zip(subjects, values, bounds, strict=True)
+            for own, value, (low, high) in zip(about, values, bounds, strict=True)
         ]

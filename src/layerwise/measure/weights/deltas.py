@@ -42,14 +42,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from layerwise.measure.stats.ratio_of_sums import ALL, Parts, Pooled, pooled
+from layerwise.measure.stats.ratio_of_sums import ALL, Parts, Pooled, pooled, type_of
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.shuffled_layers import Orders, bands, shuffled_orders
 from layerwise.measure.weights.tensors import StackTensors, Tensors, gram, tensor_types, twin_tensors
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import DELTAS, RANDOM_TWIN, SHUFFLED
+from layerwise.results.vocabulary import INDEPENDENT as INDEPENDENT_LAYERS
 from layerwise.stack import Stack
 
-DELTAS = "deltas"
 LAGS = (1, 2, 3, 4, 5)
 INDEPENDENT = -0.5
 """The correlation of neighbouring differences of independent layers."""
@@ -92,12 +93,15 @@ def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) 
         shuffled = _bands(grams, correlations, orders, lag, correlation_parts)
         line = INDEPENDENT if lag == 1 else 0.0
         yield from _rows(lag, "correlation", correlations)
-        yield from _rows(lag, "correlation@independent", {task: Pooled(line, line, line) for task in correlations})
-        yield from _rows(lag, "correlation@shuffled", shuffled)
-        yield from _rows(lag, "correlation@random_twin", _of_lag(twin_grams, lag, correlation_parts))
+        line_by_type = {name: Pooled(line, line, line) for name in correlations}
+        yield from _rows(lag, "correlation", line_by_type, INDEPENDENT_LAYERS)
+        yield from _rows(lag, "correlation", shuffled, SHUFFLED)
+        yield from _rows(lag, "correlation", _of_lag(twin_grams, lag, correlation_parts), RANDOM_TWIN)
         covariance = _of_lag(grams, lag, autocovariance_parts)
         yield from _rows(lag, "autocovariance", covariance)
-        yield from _rows(lag, "autocovariance@shuffled", _bands(grams, covariance, orders, lag, autocovariance_parts))
+        yield from _rows(
+            lag, "autocovariance", _bands(grams, covariance, orders, lag, autocovariance_parts), SHUFFLED
+        )  # fmt: skip
         if lag == 1:
             yield from _verdicts(excess(grams, orders))
 
@@ -217,12 +221,14 @@ def _bands(
 
 
 def _verdicts(by_type: Mapping[str, Excess]) -> Iterator[Score]:
-    for task, each in by_type.items():
-        yield Score(
-            DELTAS, "1", task, verdict(each), each.value, each.low, each.high, mde=each.mde
+    for name, each in by_type.items():
+        yield Score.of(
+            DELTAS, verdict(each), each.value, each.low, each.high, mde=each.mde, amount=1, part=type_of(name)
         )  # fmt: skip
 
 
-def _rows(lag: int, metric: str, by_type: Mapping[str, Pooled]) -> Iterator[Score]:
-    for task, each in by_type.items():
-        yield Score(DELTAS, str(lag), task, metric, each.value, each.low, each.high)
+def _rows(lag: int, metric: str, by_type: Mapping[str, Pooled], against: str | None = None) -> Iterator[Score]:
+    for name, each in by_type.items():
+        yield Score.of(
+            DELTAS, metric, each.value, each.low, each.high, amount=lag, part=type_of(name), against=against
+        )  # fmt: skip

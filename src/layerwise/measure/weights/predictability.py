@@ -63,11 +63,16 @@ from layerwise.measure.weights.weight_r2 import (
     in_sample,
 )
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import (
+    P_OVER_N,
+    PERMUTED_UNITS,
+    PREDICTABILITY,
+    RANDOM_TWIN,
+    SHUFFLED_LAYERS,
+)
 from layerwise.stack import Stack
 
 __all__ = ["PREDICTABILITY", "predict_layer", "predictability", "predictability_rows"]
-
-PREDICTABILITY = "predictability"
 
 
 def predictability(
@@ -102,7 +107,7 @@ def entry_levels(
     tensors: Tensors, twin: Tensors | None, samples: Sequence[UnitSample], orders: Orders, seed: int
 ) -> Iterator[NullComparison]:
     """R2 of entries: in sample, held out over rows, held out over layers."""
-    by_metric: dict[str, dict[str, Fractions]] = defaultdict(dict)
+    by_metric: dict[tuple[str, str], dict[str, Fractions]] = defaultdict(dict)
     lines: dict[str, float] = {}
     trained = tuple(range(tensors.depth))
     for sample in samples:
@@ -110,28 +115,26 @@ def entry_levels(
             continue
         real = Triples(tensors, sample, trained)
         variants = {
-            "@permuted_units": Triples(tensors, sample, trained, permuted=seed),
-            "@shuffled_layers": Triples(tensors, sample, tuple(orders[0].tolist())),
+            PERMUTED_UNITS: Triples(tensors, sample, trained, permuted=seed),
+            SHUFFLED_LAYERS: Triples(tensors, sample, tuple(orders[0].tolist())),
         }
         if twin is not None:
-            variants["@random_twin"] = Triples(twin, sample, trained)
+            variants[RANDOM_TWIN] = Triples(twin, sample, trained)
         name = sample.kind.name
         lines[name] = real.predictors_by_rows
-        by_metric["in_sample_r2"][name] = _fractions(in_sample(real, evenly_spaced(real.positions)))
+        by_metric["in_sample_r2", ""][name] = _fractions(in_sample(real, evenly_spaced(real.positions)))
         for variant, triples in {"": real, **variants}.items():
             shares = chosen_shares(triples)
             positions = evenly_spaced(triples.positions) if variant else triples.positions
-            by_metric[f"heldout_rows_r2{variant}"][name] = _fractions(held_out_rows(triples, shares, positions))
-            by_metric[f"heldout_layers_r2{variant}"][name] = _fractions(held_out_layers(triples, shares))
+            by_metric["heldout_rows_r2", variant][name] = _fractions(held_out_rows(triples, shares, positions))
+            by_metric["heldout_layers_r2", variant][name] = _fractions(held_out_layers(triples, shares))
     noise = {task: Pooled(line, line, line) for task, line in _with_mean(lines).items()}
-    yield _r2("in_sample_r2", by_metric["in_sample_r2"], {"p_over_n": noise})
+    yield _r2("in_sample_r2", by_metric["in_sample_r2", ""], {P_OVER_N: noise})
     for metric in ("heldout_rows_r2", "heldout_layers_r2"):
         nulls = {
-            key.partition("@")[2]: _r2(key, by_metric[key]).pooled()
-            for key in by_metric
-            if key.startswith(f"{metric}@")
+            null: _r2(metric, by_type).pooled() for (of, null), by_type in by_metric.items() if of == metric and null
         }
-        yield _r2(metric, by_metric[metric], nulls)
+        yield _r2(metric, by_metric[metric, ""], nulls)
 
 
 def norm_level(tensors: Tensors, types: Sequence[TensorType], orders: Orders) -> NullComparison:
@@ -144,9 +147,9 @@ def norm_level(tensors: Tensors, types: Sequence[TensorType], orders: Orders) ->
         # What rounding leaves of equal norms is no variance.
         if variance > 1e-12 * float(np.square(norms).mean()):
             errors = _norm_errors(norms).tolist()
-            by_type[kind.name] = {str(position): (error, variance) for position, error in enumerate(errors, start=1)}
+            by_type[kind.name] = {(position, None): (error, variance) for position, error in enumerate(errors, start=1)}
             shuffled[kind.name] = 1 - _norm_errors(norms[orders]).mean(axis=1) / variance
-    return _r2("norm_r2", by_type, {"shuffled_layers": bands(shuffled)})
+    return _r2("norm_r2", by_type, {SHUFFLED_LAYERS: bands(shuffled)})
 
 
 def _norm_errors(norms: Numbers) -> Numbers:
@@ -161,7 +164,7 @@ def _r2(
 
 
 def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
-    return {str(position): (each.errors, each.total) for position, each in residuals.items()}
+    return {(position, None): (each.errors, each.total) for position, each in residuals.items()}
 
 
 def _with_mean(lines: Mapping[str, float]) -> dict[str, float]:

@@ -8,10 +8,10 @@ same harm. So every prediction is run beside a random error of the same norm, te
 which shares the size of the prediction's error and nothing else. Rows of measure `predictability`, nats per token more
 than the model as it is:
 
-    predicted_weight_loss                    subject the layer, or `set:k` for k layers replaced together, spread
-                                             evenly; `adjacent:k` for k neighbours, `inner` for all but the ends
-    predicted_weight_loss@same_norm_random   the random error's cost, with its interval
-    predicted_weight_loss@no_effect          how far arms without any effect would stray
+    predicted_weight_loss      of a layer; or of as many layers together as `amount` says: condition `set`, spread
+                               evenly, `adjacent`, neighbours, or `inner`, all but the ends
+    against same_norm_random   the random error's cost, with its interval
+    against no_effect          how far arms without any effect would stray
 
 Sets `set:k` are spread evenly over the inner layers, never neighbours where that can be avoided. In every set each
 layer is predicted from its true neighbours, also where those are replaced themselves.
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,17 +35,17 @@ from layerwise.measure.interventions.intervention import (
 )
 from layerwise.measure.interventions.joint_replacement import joint_losses
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.differences import NO_EFFECT, ArmLosses, differences
+from layerwise.measure.stats.differences import ArmLosses, differences
 from layerwise.measure.stats.float64 import exact
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import PREDICTABILITY, SAME_NORM_RANDOM
 from layerwise.stack import Stack
 from layerwise.stack.weights import Weights, layer_weights
 
 METRIC = "predicted_weight_loss"
-NULL = f"{METRIC}@same_norm_random"
-_PREDICTED, _RANDOM = "predicted", "same_norm_random"
+_PREDICTED = "predicted"
 
 Replacement = Callable[[int], Weights]
 """The weights that stand in for those of a layer."""
@@ -62,7 +63,10 @@ def predicted_weight_loss(
     chosen = joint_sets(stack.depth) | neighbour_sets(stack.depth)
     # Both replacements need the prediction; the largest set is held in memory anyway.
     predicted = lru_cache(maxsize=max(map(len, chosen.values())))(partial(predict_layer, stack))
-    methods: dict[str, Replacement] = {_PREDICTED: predicted, _RANDOM: partial(_misled, stack, seed, predicted)}
+    methods: dict[str, Replacement] = {
+        _PREDICTED: predicted,
+        SAME_NORM_RANDOM: partial(_misled, stack, seed, predicted),
+    }
     inner = range(1, stack.depth - 1)
     singles = [
         Intervention(layer, name, partial(_prepare, method)) for layer in inner for name, method in methods.items()
@@ -72,14 +76,24 @@ def predicted_weight_loss(
         for name, method in methods.items():
             replaced = partial(_replaced, method, layers)
             losses += joint_losses(stack, data, f"{subject}={name}", replaced, cache)
+    replaced_layers = {str(layer): {"layer": layer} for layer in inner} | {
+        name: set_columns(name, layers) for name, layers in chosen.items()
+    }
     arms = [
-        ArmLosses(f"{subject}={name}", subject, metric)
-        for name, metric in ((_PREDICTED, METRIC), (_RANDOM, NULL))
-        for subject in (*map(str, inner), *chosen)
+        ArmLosses(f"{name}={method}", METRIC, {**about, "against": against}, family=method)
+        for method, against in ((_PREDICTED, None), (SAME_NORM_RANDOM, SAME_NORM_RANDOM))
+        for name, about in replaced_layers.items()
     ]
-    rows = differences("predictability", losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
-    # The null's own null says nothing that the metric's does not.
-    return [row for row in rows if row.metric != f"{NULL}{NO_EFFECT}"]
+    return differences(PREDICTABILITY, losses, str(Plan.identity(stack.depth)), arms, seed=seed, by_task=False)
+
+
+def set_columns(name: str, layers: Sequence[int]) -> dict[str, Any]:
+    """The columns of rows about a set of layers: how it is chosen, and how many there are.
+
+    >>> set_columns("set:4", (1, 4, 7, 10)), set_columns("inner", range(1, 11))
+    ({'condition': 'set', 'amount': 4.0}, {'condition': 'inner', 'amount': 10.0})
+    """
+    return {"condition": name.partition(":")[0], "amount": float(len(layers))}
 
 
 def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:

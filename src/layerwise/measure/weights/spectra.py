@@ -31,12 +31,11 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.null_comparison import evenly_spaced
-from layerwise.measure.stats.ratio_of_sums import ALL
+from layerwise.measure.stats.ratio_of_sums import ALL, type_of
 from layerwise.measure.weights.tensors import StackTensors, Tensors, not_finite, require_depth, twin_tensors
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import RANDOM_TWIN, STRUCTURE
 from layerwise.stack import Stack
-
-WEIGHT_STRUCTURE = "structure"
 
 OUTLIER = 5.0
 """How many times the mean size makes an entry an outlier, as in OWL."""
@@ -69,16 +68,16 @@ def spectra(stack: Stack, *, seed: int = 0) -> list[Score]:
 
 def spectrum_rows(tensors: Tensors, twin: Tensors | None = None) -> Iterator[Score]:
     """The rows of `spectra` for any source of weights, and the nulls of its twin where there is one."""
-    require_depth(tensors, WEIGHT_STRUCTURE)
+    require_depth(tensors, STRUCTURE)
     by_layer = {layer: _figures(layer_spectra(tensors, layer)) for layer in range(tensors.depth)}
     if not any(by_layer.values()):
         raise MeasureError(
-            f"{WEIGHT_STRUCTURE} is about weight matrices, and the {tensors.depth} layers of this model have none"
+            f"{STRUCTURE} is about weight matrices, and the {tensors.depth} layers of this model have none"
         )
     fresh = [] if twin is None else [_figures(layer_spectra(twin, layer)) for layer in evenly_spaced(range(twin.depth))]
     for layer, figures in by_layer.items():
         for (metric, task), value in figures.items():
-            yield Score(WEIGHT_STRUCTURE, str(layer), task, metric, value)
+            yield Score.of(STRUCTURE, metric, value, layer=layer, part=type_of(task))
             yield from _null(layer, metric, task, [each[metric, task] for each in fresh if (metric, task) in each])
 
 
@@ -160,9 +159,10 @@ def _figures(by_matrix: Mapping[str, Spectrum]) -> dict[tuple[str, str], float]:
 
 def _null(layer: int, metric: str, task: str, values: Sequence[float]) -> Iterator[Score]:
     if values:
-        yield Score(
-            WEIGHT_STRUCTURE, str(layer), task, f"{metric}@random_twin", _mean(values), min(values), max(values)
-        )
+        yield Score.of(
+            STRUCTURE, metric, _mean(values), min(values), max(values), layer=layer, part=type_of(task),
+            against=RANDOM_TWIN,
+        )  # fmt: skip
 
 
 def _mean(values: Sequence[float]) -> float:

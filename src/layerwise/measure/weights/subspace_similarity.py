@@ -29,6 +29,7 @@ from layerwise.measure.stats.ratio_of_sums import Pooled
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.shuffled_layers import Orders, bands
 from layerwise.measure.weights.tensors import Tensors, UnitSample, units
+from layerwise.results.vocabulary import RANDOM_TWIN, SHUFFLED_LAYERS
 
 _MOST_LEADING = 16
 """Singular vectors that span a subspace, or a quarter of the smaller axis where that is fewer."""
@@ -90,7 +91,7 @@ def subspace_levels(
     yield NullComparison(
         "docs",
         _docs_fractions(real),
-        {"random_twin": NullComparison("docs", _docs_fractions(fresh)).pooled()} if fresh else {},
+        {RANDOM_TWIN: NullComparison("docs", _docs_fractions(fresh)).pooled()} if fresh else {},
     )
 
 
@@ -128,13 +129,13 @@ def _subspace_level(
         pairs = alignments([side(span) for span in each.spans.values()])
         of_type[name] = _pair_fractions({first: float(pairs[first, first + 1]) for first in each.docs})
         shuffled[name] = pairs[orders[:, :-1], orders[:, 1:]].mean(axis=1)
-    nulls: dict[str, Mapping[str, Pooled]] = {"shuffled_layers": bands(shuffled)}
+    nulls: dict[str, Mapping[str, Pooled]] = {SHUFFLED_LAYERS: bands(shuffled)}
     if fresh:
         twins = {
             name: _pair_fractions({first: _alignment(each.spans, first, side) for first in each.docs})
             for name, each in fresh.items()
         }
-        nulls["random_twin"] = NullComparison(metric, twins).pooled()
+        nulls[RANDOM_TWIN] = NullComparison(metric, twins).pooled()
     return NullComparison(metric, of_type, nulls)
 
 
@@ -148,7 +149,7 @@ def _docs_fractions(neighbours: Mapping[str, _Neighbours]) -> dict[str, Fraction
 
 def _pair_fractions(values: Mapping[int, float]) -> Fractions:
     """Values of pairs as ratios to one."""
-    return {f"{first},{first + 1}": (value, 1.0) for first, value in values.items()}
+    return {(first, first + 1): (value, 1.0) for first, value in values.items()}
 
 
 def _directions(matrix: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from layerwise.report.claims.claim import Position, Span, span
 from layerwise.report.claims.power import beside_bound, more, needed, on_tokens, seen, stretch, widest
@@ -13,9 +14,10 @@ from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted, listed
 from layerwise.report.show import Show
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CONTRAST
 
-CONTRAST = "contrast"
-"""The measure of the rows that were made to decide a claim; their subject is the claim's `key`."""
+OF_THE_WHOLE: Mapping[str, None] = dict.fromkeys(("layer", "other", "condition", "amount", "against"))
+"""The columns that are empty where a contrast is of no single layer or change."""
 
 ALIKE = 0.05
 """Two costs that differ by less than this share of their mean are alike: the margin of relative differences."""
@@ -203,10 +205,11 @@ class Contrasts:
     reads: Mapping[str, Read]
     task: str = "all"
     words: Callable[[Evidence], Facts] | None = None
+    columns: Mapping[str, object] = field(default_factory=dict)
 
     def __call__(self, evidence: Evidence) -> Facts | None:
         """The facts in a run."""
-        rows = contrast_rows(evidence, self.claim, self.task)
+        rows = contrast_rows(evidence, self.claim, self.task, **self.columns)
         facts: dict[str, object] = {"tokens": on_tokens(rows.values()), **(self.words(evidence) if self.words else {})}
         for name, read in self.reads.items():
             fact = read.fact(contrast_rows(evidence, read.of) if read.of else rows)
@@ -216,22 +219,15 @@ class Contrasts:
         return facts
 
 
-def contrast_rows(evidence: Evidence, claim: str, task: str = "all") -> dict[str, Score]:
-    """The contrasts of a claim on a task, by metric."""
-    return {
-        metric: by_claim[claim]
-        for (measure, metric, where), by_claim in evidence.diagnosis.rows.items()
-        if measure == CONTRAST and where == task and claim in by_claim
-    }
+def contrast_rows(evidence: Evidence, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
+    """The contrasts of a claim on a task, by metric: those of the whole, or of what `columns` name."""
+    about = {**OF_THE_WHOLE, **columns}
+    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, subject=claim, task=task, **about)}
 
 
 def contrast_tasks(evidence: Evidence, claim: str, metric: str) -> dict[str, Score]:
     """The rows of one metric of a claim, by task."""
-    return {
-        task: by_claim[claim]
-        for (measure, name, task), by_claim in evidence.diagnosis.rows.items()
-        if (measure, name) == (CONTRAST, metric) and claim in by_claim
-    }
+    return {row.task: row for row in evidence.rows.where(measure=CONTRAST, metric=metric, subject=claim)}
 
 
 def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], margin: float = ALIKE, **of: object) -> Several:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from layerwise.report.claims.claim import span
-from layerwise.report.claims.contrasts import CONTRAST, Fact, Facts, Several, clipped, contrast_rows, scaled
+from layerwise.report.claims.contrasts import Fact, Facts, Several, clipped, contrast_rows, scaled
 from layerwise.report.evidence import Evidence
-from layerwise.report.kinds.pretraining import by_arm, seeds
 from layerwise.report.page.wording import counted
+from layerwise.report.trained import by_arm, seeds
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
     ALL,
     BACKBONE,
     BEYOND_START,
+    CONTRAST,
     LAYER_WEIGHTS,
     MASKED_LM,
     PAIRS,
@@ -70,7 +71,7 @@ grammar = partial(gain, task=PAIRS, terms=TOKENS, better=1, margin=0.005, writte
 
 def pattern(evidence: Evidence) -> Facts | None:
     """What the embedding and the layer before carry more than equal shares, and more than at the start."""
-    tasks = evidence.diagnosis.tasks(CONTRAST, "learned")
+    tasks = evidence.rows.where(measure=CONTRAST, metric="learned").axis("task")
     arm = LAYER_WEIGHTS if LAYER_WEIGHTS in tasks else next(iter(tasks), LAYER_WEIGHTS)
     rows = contrast_rows(evidence, "pattern", arm)
     if "learned" not in rows:

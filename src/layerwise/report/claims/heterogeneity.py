@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from statistics import NormalDist
 
 from layerwise.report.claims.claim import Span, span
 from layerwise.report.claims.contrasts import (
-    CONTRAST,
     Contrasts,
     Fact,
     Facts,
@@ -18,27 +16,32 @@ from layerwise.report.claims.contrasts import (
     Several,
     clipped,
     contrast_rows,
-    contrast_tasks,
     is_known,
 )
 from layerwise.report.claims.power import EQUIVALENCE, on_tokens
-from layerwise.report.diagnosis.lookup import NULL, WHOLE, DiagnosisScores
+from layerwise.report.data import concluded, skipped
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import tidy
-from layerwise.report.page.wording import counted, label, listed
-from layerwise.report.series import null_name
+from layerwise.report.page.wording import counted, label, listed, null_name
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    CONTRAST,
+    DELTAS,
+    P_OVER_N,
+    PREDICTABILITY,
+    RECOVERY,
+    SHUFFLED_LAYERS,
+)
 
 SURVIVES, SHARE, HUNDREDFOLD = 0.2, 0.2, 2.0
 LEAST_COST, SCALING_COST = 0.05, 0.01
 AGREE, RECOVERS, FINE_ENOUGH = 0.3, 0.5, 0.1
 MOST_OF_THE_VARIANCE, NULL_COMES_NEAR = 0.5, 0.1
-ACCUMULATION, MANIPULATION = "error_accumulation", "joint_manipulation"
+ACCUMULATION, MANIPULATION, SCALE = "error_accumulation", "joint_manipulation", "scale"
 """The claims about layers that are changed together."""
 PUBLISHED_HARM = 0.006
 """Nats per token that removing an anti-layer is said to gain: 0.6 % of perplexity."""
-RANGE = re.compile(r"(\d+)-(\d+)")
-"""Where a core is looked for, as the task of its rows has it: the first layer and the last."""
 LAG = ("oscillating", "smooth", "no_lag_structure", "unresolved")
 """The verdicts on the correlation at lag 1, which name the row that holds it."""
 HELD_OUT = {"heldout_rows_r2": "on held-out rows", "heldout_layers_r2": "on held-out layers"}
@@ -47,7 +50,7 @@ SHARED = 3**0.5
 SEEN = 1.65
 """How much further than its reach to one side a number must lie for both to be told in 80 of 100 runs:
 (z[.975] + z[.9]) / z[.975]."""
-PUBLISHED_DAMAGE, EQUAL_DAMAGE = "noise_50/layer", "equal_damage/layer"
+PUBLISHED_DAMAGE, EQUAL_DAMAGE = ("noise_50", "layer"), ("equal_damage", "layer")
 LAYERS_NEEDED = math.ceil(3 + (3.24 / math.atanh(RECOVERS)) ** 2)
 """How many layers show a correlation of zero to lie within the margin, in 80 of 100 models."""
 OF_NOISE = "; of random errors of the same norm a share of "
@@ -58,22 +61,21 @@ def predictability(evidence: Evidence) -> Facts | None:
 
     The row of all tensor types decides.
     """
-    rows = evidence.diagnosis
+    rows = evidence.rows.where(measure=PREDICTABILITY, layer=None, part=None, condition=None)
 
     def over_layers(metric: str) -> Span | None:
-        bounds = span(rows.score("predictability", WHOLE, metric))
+        bounds = span(rows.one(metric=metric, against=None))
         return bounds.widened(SHARED) if bounds else None
 
     held = {metric: bounds for metric in HELD_OUT if (bounds := over_layers(metric)) is not None}
     inside = over_layers("in_sample_r2")
     if not held or inside is None:
         return None
-    noise = rows.score("predictability", WHOLE, f"in_sample_r2{NULL}p_over_n")
+    noise = rows.one(metric="in_sample_r2", against=P_OVER_N)
     rivals = [
         (null_name(null), bounds, span(chance) or Span(chance.value, chance.value, chance.value))
         for metric, bounds in held.items()
-        for null in rows.nulls("predictability", metric)
-        if (chance := rows.score("predictability", WHOLE, f"{metric}{NULL}{null}")) is not None
+        for null, chance in sorted(rows.where(metric=metric).along("against").items())
     ]
     as_good = dict.fromkeys(name for name, bounds, chance in rivals if bounds.high - chance.low < NULL_COMES_NEAR)
     reach = max((bounds.high - bounds.low) / 2 for bounds in held.values())
@@ -98,33 +100,33 @@ def oscillation(evidence: Evidence) -> Facts | None:
     Independent layers of equal variance give exactly -0.5: cov(W2 - W1, W3 - W2) = -var(W2), and each difference has
     twice that variance. Layers of other variances give another number, so the null is a random order of the same ones.
     """
-    rows = evidence.diagnosis
-    score, raw = _at_lag_one(rows), rows.score("deltas", "1", "correlation")
+    rows = evidence.rows.where(measure=DELTAS, amount=1, part=None, against=None)
+    score, raw = _verdict(rows), rows.one(metric="correlation")
     if score is None:
         return None
     at_one = "" if raw is None else f"The correlation at lag 1 is {tidy(raw.value)}; "
     return {"at_one": at_one, "excess": Fact(score, FINE_ENOUGH)}
 
 
-def _at_lag_one(rows: DiagnosisScores, task: str = WHOLE) -> Score | None:
-    return next((row for name in LAG if (row := rows.score("deltas", "1", name, task)) is not None), None)
+def _verdict(rows: Rows) -> Score | None:
+    return next((row for name in LAG if (row := rows.one(metric=name)) is not None), None)
 
 
 def universal_oscillation(evidence: Evidence) -> Facts | None:
     """The same of every type of tensors, their intervals widened to hold together."""
-    rows = evidence.diagnosis
-    tasks = [task for task in rows.tasks("deltas", "correlation") if task != WHOLE]
-    scores = {task: score for task in tasks if (score := _at_lag_one(rows, task)) is not None}
+    rows = evidence.rows.where(measure=DELTAS, amount=1, against=None)
+    types = sorted(evidence.rows.where(measure=DELTAS, metric="correlation").axis("part"))
+    scores = {name: score for name in types if (score := _verdict(rows.where(part=name))) is not None}
     if len(scores) < 2:
         return None
-    raw = [row.value for task in scores if (row := rows.score("deltas", "1", "correlation", task)) is not None]
+    raw = [row.value for name in scores if (row := rows.one(metric="correlation", part=name)) is not None]
     ordered = sorted(scores.values(), key=lambda score: score.value)
     wider = NormalDist().inv_cdf(1 - 0.025 / len(scores)) / NormalDist().inv_cdf(0.975)
     return {
         "count": counted(len(scores), "type"),
         "raw": f"{tidy(min(raw))} to {tidy(max(raw))}" if raw else "not measured",
-        "ends": " to ".join(f"{Fact(end):+} ({end.task})" for end in (ordered[0], ordered[-1])),
-        "every": Several({task: Fact(_wider(score, wider), FINE_ENOUGH) for task, score in scores.items()}, together=1),
+        "ends": " to ".join(f"{Fact(end):+} ({end.part})" for end in (ordered[0], ordered[-1])),
+        "every": Several({name: Fact(_wider(score, wider), FINE_ENOUGH) for name, score in scores.items()}, together=1),
     }
 
 
@@ -135,69 +137,49 @@ def _wider(score: Score, factor: float) -> Score:
 
 def accumulation(evidence: Evidence) -> Facts | None:
     """The share of the joint cost of predicted layers that single costs do not add up to, of the largest spread set."""
-    spread = [task for task in accumulated(evidence.diagnosis) if task.startswith("set:")]
-    task = max(spread, key=_kind_and_size, default="")
+    spread = [(row.condition, row.amount) for row in changed_together(evidence, ACCUMULATION) if row.condition == "set"]
     noise = Read({"": "share_of_noise"}, optional=True, item="{0:+} is left", lead=OF_NOISE)
     reads = {metric: Read(metric, SHARE) for metric in ("joint", "singles", "share", "layers")}
-    facts = Contrasts(ACCUMULATION, {**reads, "noise": noise}, task)(evidence) if task else None
+    columns = dict(zip(("condition", "amount"), spread[-1], strict=True)) if spread else {}
+    facts = Contrasts(ACCUMULATION, {**reads, "noise": noise}, columns=columns)(evidence) if spread else None
     if facts is None:
         return None
-    moved = {
-        label(each.partition(":")[0]): Fact(rows["share"])
-        for each in manipulations(evidence.diagnosis)
-        if not each.startswith("scale")
-        and {"share", "joint"} <= set(rows := contrast_rows(evidence, MANIPULATION, each))
-        and rows["joint"].value > SURVIVES
-    }
+    moved = {}
+    for row in changed_together(evidence, MANIPULATION):
+        rows = contrast_rows(evidence, MANIPULATION, condition=row.condition, amount=row.amount)
+        if row.condition != SCALE and "joint" in rows and rows["joint"].value > SURVIVES:
+            moved[label(str(row.condition))] = Fact(row)
     return {**facts, "moved": Several(moved, "{1} {0:+}", ", of manipulated layers ")}
 
 
-def accumulated(run: DiagnosisScores) -> list[str]:
-    """The sets of predicted layers of which the joint cost was compared with the single ones."""
-    return _tasks(run, ACCUMULATION)
+def changed_together(evidence: Evidence, claim: str) -> list[Score]:
+    """What a joint cost leaves of single ones, for each set or strategy by its size."""
+    rows = evidence.rows.where(measure=CONTRAST, subject=claim, metric="share")
+    return sorted(rows, key=lambda row: (str(row.condition), row.amount or 0.0))
 
 
-def manipulations(run: DiagnosisScores) -> list[str]:
-    """The strategies, each with its size, that moved a set of layers together."""
-    return _tasks(run, MANIPULATION)
-
-
-def _tasks(run: DiagnosisScores, claim: str) -> list[str]:
-    tasks = {task for task in run.tasks(CONTRAST, "share") if claim in run.subjects(CONTRAST, "share", task)}
-    return sorted(tasks, key=_kind_and_size)
-
-
-def _kind_and_size(task: str) -> tuple[str, float, str]:
-    """Tasks of one kind by their size; what is no size stands first, by its text."""
-    kind, _, size = task.partition(":")
-    try:
-        return kind, float(size), ""
-    except ValueError:
-        return kind, 0.0, size
-
-
-def _strategies(rows: Mapping[str, Score], margin: float) -> dict[str, object] | None:
+def _strategies(evidence: Evidence, claim: str, margin: float) -> dict[str, object] | None:
     """What the other strategies cost more than scaling: at its size, and at their own largest size."""
-    if not any(metric.startswith("equal:") for metric in rows):
+    rows = evidence.rows.where(measure=CONTRAST, subject=claim, amount=None)
+    if not rows.where(metric="equal"):
         return None
     sizes = {}
     for size in ("equal", "unequal"):
-        of = {metric: rows[metric] for metric in sorted(rows) if metric.startswith(f"{size}:")}
-        facts = {label(metric.partition(":")[2]): Fact(row, margin) for metric, row in of.items()}
-        sizes[size] = Several(facts, "{1} {0:+}", together=1)
+        of = sorted(rows.where(metric=size).along("condition").items())
+        sizes[size] = Several({label(name): Fact(row, margin) for name, row in of}, "{1} {0:+}", together=1)
     return {**sizes, "equal_tokens": on_tokens(fact.score for fact in sizes["equal"].facts.values())}
 
 
 def scaling(evidence: Evidence) -> Facts | None:
     """What the strategies cost more than scaling at the median layer."""
-    return _strategies(contrast_rows(evidence, "scaling"), SCALING_COST)
+    return _strategies(evidence, "scaling", SCALING_COST)
 
 
 def joint_manipulation(evidence: Evidence) -> Facts | None:
     """What scaling costs a set of layers together, and what the other strategies cost more."""
     rows = contrast_rows(evidence, MANIPULATION)
-    scaled = contrast_rows(evidence, MANIPULATION, "scale:0.1")
-    strategies = _strategies(rows, LEAST_COST)
+    scaled = contrast_rows(evidence, MANIPULATION, condition=SCALE, amount=0.1)
+    strategies = _strategies(evidence, MANIPULATION, LEAST_COST)
     if strategies is None or "layers" not in rows or not {"joint", "singles"} <= set(scaled):
         return None
     singles = tidy(scaled["singles"].value, signed=True)
@@ -211,32 +193,39 @@ def core(evidence: Evidence) -> Facts | None:
 
     The published intervention shows a core that is damage alone where random weights of the same norm nearly reach it.
     """
-    ranges = {task: row for task, row in contrast_tasks(evidence, "core", "skip_excess").items()
-              if RANGE.fullmatch(task) and span(row) is not None}  # fmt: skip
+    own = evidence.rows.where(measure=CONTRAST, subject="core", layer=PRESENT)
+    ranges = {
+        _range(row): row for row in sorted(own.where(metric="skip_excess"), key=_range) if span(row) is not None
+    }  # fmt: skip
     if not ranges:
         return None
-    best = max(sorted(ranges), key=lambda layers: ranges[layers].value)
+    best = max(ranges, key=lambda layers: ranges[layers].value)
     row, damaged = ranges[best], []
-    for layers in sorted(ranges):
-        rows = contrast_rows(evidence, "core", layers)
-        average, random = span(rows.get("average_excess")), span(rows.get("average_over_random"))
+    for layers, each in ranges.items():
+        rows = own.where(layer=each.layer, other=each.other)
+        average, random = (span(rows.one(metric=metric)) for metric in ("average_excess", "average_over_random"))
         damaged += [layers] if average and random and average.low > 0.0 and random.high < 0.0 else []
     return {
-        "best": best.replace("-", "–"),
+        "best": best,
         "excess": Fact(row, 0.0),
-        "effects": _least_and_most(evidence.diagnosis, best),
+        "effects": _least_and_most(evidence, row),
         "power": "" if row.mde is None else f"Of 100 such runs 80 would see {tidy(row.mde)} nats above that.",
         "ranges": Several({layers: Fact(each, 0.0) for layers, each in ranges.items()}),
-        "damaged": damaged[0].replace("-", "–") if damaged else "",
+        "damaged": damaged[0] if damaged else "",
     }
 
 
-def _least_and_most(diagnosis: DiagnosisScores, layers: str) -> str:
+def _range(row: Score) -> str:
+    """The range of layers that a row is about."""
+    return f"{row.layer}–{row.other}"
+
+
+def _least_and_most(evidence: Evidence, core: Score) -> str:
     """The effects themselves, in brackets: of the layers of the range, and the greatest of the others."""
-    skip = {layer: bounds for layer, row in diagnosis.layers("ablation", "skip").items() if (bounds := span(row))}
-    first, last = (int(end) for end in layers.split("-"))
-    inside = sorted(bounds.value for layer, bounds in skip.items() if first <= layer <= last)
-    outside = {layer: bounds for layer, bounds in skip.items() if not first <= layer <= last}
+    skip = {layer: bounds for layer, row in skipped(evidence.rows).items() if (bounds := span(row))}
+    layers = range(core.layer or 0, 1 + (core.other or 0))
+    inside = sorted(bounds.value for layer, bounds in skip.items() if layer in layers)
+    outside = {layer: bounds for layer, bounds in skip.items() if layer not in layers}
     if not inside or not outside:
         return ""
     ends = " to ".join(tidy(value, signed=True) for value in inside[:: max(1, len(inside) - 1)])
@@ -246,14 +235,13 @@ def _least_and_most(diagnosis: DiagnosisScores, layers: str) -> str:
 
 def anti_layers(evidence: Evidence) -> Facts | None:
     """The verdicts on layers, whose intervals hold for all of them together, and what skipping each by itself costs."""
-    verdicts = evidence.diagnosis.verdicts()
+    verdicts = concluded(evidence.rows)
     bounds = {layer: known for layer, score in verdicts.items() if (known := span(score)) is not None}
     if not verdicts or len(bounds) < len(verdicts):
         return None
     harmful = [layer for layer, score in verdicts.items() if score.metric == "harmful"]
     least = min(bounds, key=lambda layer: bounds[layer].low)
-    skipped = evidence.diagnosis.layers("ablation", "skip")
-    naive = [layer for layer, score in skipped.items() if score.high is not None and score.high < 0.0]
+    naive = [layer for layer, score in skipped(evidence.rows).items() if score.high is not None and score.high < 0.0]
     limits = [score.mde for score in verdicts.values() if score.mde is not None]
     if harmful:
         worst = min(harmful, key=lambda layer: bounds[layer].value)
@@ -291,34 +279,40 @@ def recovery(evidence: Evidence) -> Facts | None:
 
     Where damage of equal size was not run, the initial damage is held fixed.
     """
-    rows = evidence.diagnosis
-    tasks = [task for task in rows.tasks("recovery", "layers") if task != EQUAL_DAMAGE]
-    if not tasks:
+    rows = evidence.rows.where(measure=RECOVERY, layer=None, against=None)
+    known = sorted({(str(row.condition), str(row.arm)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE})
+    if not known:
         return None
-    task = PUBLISHED_DAMAGE if PUBLISHED_DAMAGE in tasks else tasks[0]
-    equal = EQUAL_DAMAGE in rows.tasks("recovery", "spearman")
-    among, metric = (EQUAL_DAMAGE, "spearman") if equal else (task, "spearman_given_damage")
-    columns = {"published": ("spearman_published", task), "among": (metric, among)}
-    scores = {name: rows.score("recovery", "ablation", *of) for name, of in columns.items()}
+    treatment = PUBLISHED_DAMAGE if PUBLISHED_DAMAGE in known else known[0]
+    equal = bool(_treated(rows, EQUAL_DAMAGE).where(metric="spearman"))
+    among, metric = (EQUAL_DAMAGE, "spearman") if equal else (treatment, "spearman_given_damage")
+    scores = {
+        "published": _treated(rows, treatment).one(metric="spearman_published"),
+        "among": _treated(rows, among).one(metric=metric),
+    }
     facts = {name: Fact(score, RECOVERS) for name, score in scores.items() if score is not None}
-    count = rows.score("recovery", "ablation", "layers", among)
-    layers = int(count.value) if count else 0
+    layers = int(_treated(rows, among).value(metric="layers") or 0)
     return {
         **facts,
         "raw": facts["published"] if is_known(facts.get("published")) else "none can be had",
         "own": facts["among"] if is_known(facts.get("among")) else "none can be had",
-        "task": task,
+        "task": "/".join(treatment),
         "layers": counted(layers, "damaged layer"),
         "how": "after damage of equal size" if equal else "with the initial damage held fixed",
-        "cut": _cut(rows, among),
+        "cut": _cut(_treated(evidence.rows.where(measure=RECOVERY, layer=PRESENT), among)),
         "power": _correlation_seen(layers - (not equal)),
     }
 
 
-def _cut(rows: DiagnosisScores, task: str) -> str:
+def _treated(rows: Rows, treatment: tuple[str, str]) -> Rows:
+    """The rows of a damage, and of what was trained after it."""
+    return rows.where(condition=treatment[0], arm=treatment[1])
+
+
+def _cut(rows: Rows) -> str:
     """What share of the runs had not recovered at the last step, where that is any."""
-    censored = rows.layers("recovery", "censored", task)
-    share = sum(score.value for score in censored.values()) / len(censored) if censored else 0.0
+    censored = rows.where(metric="censored")
+    share = sum(row.value for row in censored) / len(censored) if censored else 0.0
     return f"; {100 * share:.0f} % of those runs had not recovered at the last step" if share else ""
 
 
@@ -338,7 +332,7 @@ def agreement(evidence: Evidence) -> Facts | None:
     if not {"apart", "layers"} <= set(rows) or span(rows["apart"]) is None:
         return None
     apart, layers, together = clipped(rows["apart"]), int(rows["layers"].value), rows.get("together")
-    chance = span(rows.get(f"apart{NULL}shuffled_layers"))
+    chance = span(contrast_rows(evidence, "agreement", against=SHUFFLED_LAYERS).get("apart"))
     damage = {"": Fact(clipped(together), AGREE)} if together is not None and span(together) is not None else {}
     wanted = layers * (EQUIVALENCE * (apart.mde or 1.0) / AGREE) ** 2
     return {

@@ -14,7 +14,6 @@ from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import (
     ALIKE,
     BARE,
-    CONTRAST,
     Fact,
     Facts,
     Read,
@@ -30,6 +29,7 @@ from layerwise.report.page.wording import counted, label, listed
 from layerwise.report.sweep.zones import MARGIN as BORDER
 from layerwise.report.sweep.zones import PlanZones, in_words, trained_zones
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CONTRAST
 
 PER_LAYER, CLEARER, ABRUPT, ON_SCALE = 0.1, 0.05, 0.25, 0.05
 FASTER = log(1.25)
@@ -53,7 +53,7 @@ MILD_PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in product(MILDEST,
 
 def cost(evidence: Evidence, strategy: str) -> str:
     """The mean cost of a strategy over the windows, in nats per token with its interval."""
-    score = evidence.diagnosis.score(CONTRAST, "ranking", strategy)
+    score = evidence.rows.one(measure=CONTRAST, subject="ranking", metric=strategy, task="all")
     return f"{Fact(score):+}" if score is not None else "an unknown number of"
 
 
@@ -242,7 +242,7 @@ def fragile(evidence: Evidence) -> Facts | None:
 
 def order_by_task(evidence: Evidence) -> Facts | None:
     """What a wrong order costs more on reasoning than on text, and the ratio to absence (a logarithm)."""
-    task = next(iter(evidence.diagnosis.tasks(CONTRAST, "order_less")), "")
+    task = next(iter(evidence.rows.where(measure=CONTRAST, metric="order_less").axis("task")), "")
     rows = contrast_rows(evidence, "order_by_task", task)
     if "order_less" not in rows or span(rows["order_less"]) is None:
         return None
@@ -266,7 +266,9 @@ def order_by_task(evidence: Evidence) -> Facts | None:
 
 def order_by_benchmark(evidence: Evidence) -> Facts | None:
     """What other orders cost more of the scale on reasoning, and the ratio to absence (a logarithm)."""
-    task = next((task for task in evidence.diagnosis.tasks(CONTRAST, "windows") if " | " in task), "")
+    task = next(
+        (task for task in evidence.rows.where(measure=CONTRAST, metric="windows").axis("task") if " | " in task), ""
+    )
     rows = contrast_rows(evidence, "order_by_benchmark", task)
     if "windows" not in rows:
         return None

@@ -13,12 +13,12 @@ from pathlib import PurePath
 
 from layerwise.errors import RunError
 from layerwise.report.data import ReportData
-from layerwise.report.diagnosis.lookup import MEASURES
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import GROUPS
 from layerwise.report.page.wording import listed
 from layerwise.results.identity import MEASURED
 from layerwise.results.model_name import model_name
+from layerwise.results.vocabulary import DIAGNOSED
 
 KINDS = {"sweep": "layerwise sweep", "diagnosis": "layerwise diagnose"}
 """The kinds of run that can be compared, each with the command that makes it."""
@@ -54,8 +54,8 @@ class ComparedRun:
     @property
     def measured(self) -> tuple[str, ...]:
         """The families of plans, or the parts, that the run has rows of."""
-        present = set(self.evidence.diagnosis.measures)
-        return (*self.evidence.families, *(name for name in MEASURES if name in present))
+        present = set(self.evidence.rows.where(measure=DIAGNOSED).axis("measure"))
+        return (*self.evidence.families, *(name for name in DIAGNOSED if name in present))
 
 
 @dataclass(frozen=True, slots=True)

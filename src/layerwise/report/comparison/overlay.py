@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from layerwise.report.comparison.compared import Compared, ComparedRun
 from layerwise.report.evidence import ALL_TASKS, DELTA
@@ -18,6 +19,7 @@ from layerwise.report.figures.axis import Line
 from layerwise.report.sweep.curves import Curve, Point, curve_families, scored_curves
 from layerwise.report.sweep.layers import neighbour_swaps, single_skips
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ABLATION, SKIPPING
 
 NORMALISED = "normalised_"
 BENCHMARK = "benchmark"
@@ -151,7 +153,8 @@ def layer_lines(compared: Compared, panel: str, task: str) -> tuple[Line, ...]:
 
 def importance(run: ComparedRun, task: str) -> dict[int, Score]:
     """Layer to what leaving it out alone costs, nats per token: from an ablation, or from the plans of a sweep."""
-    ablated = run.evidence.diagnosis.layers("ablation", "skip", task)
+    skips = run.evidence.rows.where(**SKIPPED, task=task)
+    ablated = dict(sorted((row.layer, row) for row in skips if row.layer is not None))
     return ablated or _effects(run, single_skips(run.evidence), task_of(run, task))
 
 
@@ -160,6 +163,8 @@ def swaps(run: ComparedRun, task: str) -> dict[int, Score]:
     return _effects(run, neighbour_swaps(run.evidence), task_of(run, task))
 
 
+SKIPPED: Mapping[str, Any] = {"measure": ABLATION, "metric": SKIPPING, "part": None, "against": None}
+"""The rows of an ablation that say what each layer is worth."""
 LEAVE_OUT, SWAP = "Leave one layer out", "Swap a layer with the next"
 PANELS: Mapping[str, Callable[[ComparedRun, str], dict[int, Score]]] = {LEAVE_OUT: importance, SWAP: swaps}
 """What is done to single layers, each with the scores of a run on a task by layer."""
@@ -169,7 +174,7 @@ FAMILY = {LEAVE_OUT: ("leave_one_out", "skip"), SWAP: ("swap_adjacent", "swap")}
 
 def layer_tasks(compared: Compared) -> tuple[str, ...]:
     """The tasks on which any run has changed single layers, the whole text first."""
-    ablated = (task for run in compared.runs for task in run.evidence.diagnosis.tasks("ablation", "skip"))
+    ablated = (task for run in compared.runs for task in run.evidence.rows.where(**SKIPPED).axis("task"))
     tasks = dict.fromkeys((*_tasks(compared), *ablated))
     return tuple(
         task for task in tasks if any(scores(run, task) for run in compared.runs for scores in PANELS.values())

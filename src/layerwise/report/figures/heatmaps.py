@@ -12,7 +12,7 @@ from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.figures.curves import SIZES
 from layerwise.report.figures.figure import Figure, Trace, heatmap, square
 from layerwise.report.figures.frame import colour_scale, framed, hover, interval
-from layerwise.report.page.number_format import fixed, tidy
+from layerwise.report.page.number_format import tidy
 from layerwise.report.page.palette import DIVERGING, VIRIDIS, light
 from layerwise.report.page.wording import label
 from layerwise.report.sweep.curves import curves
@@ -24,7 +24,6 @@ BAR = {"thickness": 9, "outlinewidth": 0, "tickfont": TICKS}
 ORANGE_IS_MORE = tuple(colour for colour, _ in DIVERGING)
 PLAIN = {"showgrid": False, "zeroline": False, "ticks": ""}
 NAMED = {"type": "category", "showgrid": False, "zeroline": False}
-CELL = 34
 MOST_LABELS = 8  # of a similarity map, on each side
 
 Pairs = Mapping[tuple[int, int], Score]
@@ -78,53 +77,6 @@ def _effects(cells: Cells, x: tuple[list[str], str], y: tuple[list[str], str], h
     ends = (-math.sqrt(largest), math.sqrt(largest))
     grid = _cells(across, upwards, values, ends, ORANGE_IS_MORE, text=text, bar=bar, gap=1)
     return framed(height, [grid], x={"title": below, **NAMED}, y={"title": beside, **NAMED})
-
-
-def window_grid(scores: Pairs, *, titles: tuple[str, str], height: int = 380) -> Figure:
-    """Pairs (first layer, number of layers) as colour: first across, number upwards; brighter is greater."""
-    columns, rows = sorted({first for first, _ in scores}), sorted({length for _, length in scores})
-    cells = [[scores.get((first, length)) for first in columns] for length in rows]
-    text = [
-        [_hover(score, f"layers {first}–{first + length - 1}") for first, score in zip(columns, line, strict=True)]
-        for length, line in zip(rows, cells, strict=True)
-    ]
-    grid = _cells(columns, rows, _values(cells), (0.0, None), VIRIDIS, text=text)
-    return framed(height, [grid], x={"title": titles[0], **PLAIN}, y={"title": titles[1], **PLAIN})
-
-
-def agreement_grid(
-    names: Sequence[tuple[str, str]], scores: Mapping[tuple[str, str], Score], null: str | None = None
-) -> Figure:
-    """A square of correlations from -1 to 1; `names` pairs each score with the words that label it.
-
-    A number stands in every cell; where the interval holds zero it is in brackets. With the score called
-    `null` the cell tells how far from zero chance alone reaches.
-    """
-    words = [shown for _, shown in names]
-    cells = [[scores.get((row, column)) for column, _ in names] for row, _ in names]
-    grid = _cells(
-        words,
-        words,
-        _values(cells),
-        (-1.0, 1.0),
-        ORANGE_IS_MORE[::-1],
-        gap=1,
-        text=[[_cell(scores.get((row, column)), null in (row, column)) for column, _ in names] for row, _ in names],
-        texttemplate="%{text}",
-        textfont={"size": 11},
-        customdata=[
-            [_hover(score, f"{left}</b> and <b>{below}") for below, score in zip(words, line, strict=True)]
-            for left, line in zip(words, cells, strict=True)
-        ],
-        hovertemplate="%{customdata}<extra></extra>",
-    )
-    return framed(
-        110 + CELL * len(names),
-        [grid],
-        x={**NAMED, "ticks": "", "side": "bottom", "tickangle": -35},
-        y={**NAMED, "ticks": "", "autorange": "reversed"},
-        margin={"l": 8, "r": 8, "t": 8, "b": 8},
-    )
 
 
 def similarity_map(
@@ -182,13 +134,3 @@ def _hover(score: Score | None, title: str, what: str = "") -> str:
 
 def _root(value: float) -> float:
     return math.copysign(math.sqrt(abs(value)), value)
-
-
-def _cell(score: Score | None, chance: bool) -> str:
-    if score is None:
-        return ""
-    if chance and score.high is not None:
-        return f"±{fixed(score.high, 2)}"
-    shown = fixed(score.value, 2)
-    holds_zero = score.low is not None and score.high is not None and score.low <= 0.0 <= score.high
-    return f"({shown})" if holds_zero else shown

@@ -21,44 +21,6 @@ Forecasts = Mapping[str, Mapping[str, tuple[Score, Score]]]
 """Arm to phase to (predicted, measured)."""
 
 
-def layer_scatter(
-    across: Mapping[int, Score],
-    upwards: Mapping[int, Score],
-    *,
-    titles: tuple[str, str],
-    depth: int,
-    hollow: frozenset[int] = frozenset(),
-    equal: bool = False,
-    height: int = 380,
-) -> Figure:
-    """A numbered dot a layer, coloured by depth, with both intervals.
-
-    `equal` draws y = x, for two estimates of one quantity; `hollow` holds the layers drawn as open dots.
-    """
-    layers = [layer for layer in across if layer in upwards]
-    x, y = [across[layer] for layer in layers], [upwards[layer] for layer in layers]
-    shown = [f"{titles[0]}: {interval(left)}<br>{titles[1]}: {interval(up)}" for left, up in zip(x, y, strict=True)]
-    dots = scatter(
-        x=[score.value for score in x],
-        y=[score.value for score in y],
-        error_x=_muted(x),
-        error_y=_muted(y),
-        mode="markers+text",
-        marker=_dots(
-            [depth_colour(layer, depth) for layer in layers],
-            symbol=["circle-open" if layer in hollow else "circle" for layer in layers],
-        ),
-        text=[str(layer) for layer in layers],
-        textposition="top center",
-        textfont={"size": 11, "color": light("muted")},
-        customdata=[f"<b>layer {layer}</b><br>{text}" for layer, text in zip(layers, shown, strict=True)],
-        hovertemplate="%{customdata}<extra></extra>",
-    )
-    ends = limits(bound for score in x for bound in (score.value, score.low, score.high)) or (0.0, 1.0)
-    traces = [diagonal(*ends, "equal"), dots] if equal and layers else [dots]
-    return framed(height, traces, x={"title": titles[0], "zeroline": True}, y={"title": titles[1]}, margin=MARGIN)
-
-
 def layout_scatter(across: Points, upwards: Points, *, depth: int, by_layer: bool = False) -> Figure:
     """A dot for each (image, layer, position), violet where the layer ran first and yellow where it ran last.
 

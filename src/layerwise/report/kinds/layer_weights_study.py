@@ -10,12 +10,12 @@ from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.kind import Beside, Column, Kind, Pivot, Says, Section, Tabled
 from layerwise.report.kinds.evaluation import task_metrics
-from layerwise.report.kinds.pretraining import LOSS, SIGNED, THREE, arms, by_arm, reference, seeds, suite_name, tiles
 from layerwise.report.marks import Dots, Lines
 from layerwise.report.page.number_format import fixed, is_resolved, probability, tidy
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import counted, listed
 from layerwise.report.show import ABSENT, ACCURACY, NUMBER, Show
+from layerwise.report.trained import LOSS, SIGNED, THREE, arms, by_arm, reference, seeds, suite_name, tiles
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

@@ -8,11 +8,12 @@ from dataclasses import replace
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.kind import Beside, Column, Kind, Pivot, Says, Section
-from layerwise.report.kinds.pretraining import SIGNED, WEIGHTS, is_pretrained, suite_name, tiles
+from layerwise.report.kinds.pretraining import WEIGHTS
 from layerwise.report.marks import Dots, Heat, Scatter
 from layerwise.report.page.number_format import is_resolved, probability
 from layerwise.report.page.wording import counted, label
 from layerwise.report.show import Show
+from layerwise.report.trained import SIGNED, is_pretrained, suite_name, tiles
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

@@ -31,9 +31,9 @@ class Heat(Mark):
 
     With `diverging` white is zero, orange more and blue less; with `root` the colour is the signed square root, so that
     small values are told apart while the key stays in their own unit. Otherwise brighter is more. `least` and `most`
-    fix the scale. `numbers` writes each value into its cell, `diagonal` is a dotted line where both agree, and
-    `upwards` lets the rows go from the bottom to the top. `across` and `down` are the titles of the axes. `text` is
-    what is beside the value in the hover text.
+    fix the scale. `numbers` writes each value into its cell, as `number` says; `diagonal` is a dotted line where both
+    agree, and `upwards` lets the rows go from the bottom to the top. `across` and `down` are the titles of the axes.
+    `text` is what is beside the value in the hover text.
     """
 
     x: str = "layer"
@@ -45,6 +45,7 @@ class Heat(Mark):
     least: float | None = None
     most: float | None = None
     numbers: bool = False
+    number: Callable[[Score], str] | None = None
     diagonal: bool = False
     upwards: bool = False
     square: bool = False
@@ -111,11 +112,14 @@ class Heat(Mark):
     def _numbers(self, cells: Mapping[tuple[Any, Any], Score], across: Any, down: Any) -> list[dict[str, Any]]:
         return [
             {
-                "x": across.index(left), "y": down.index(below), "text": self.show.number(row.value),
-                "showarrow": False, "font": {"size": 11, "color": light("ink")}, "bgcolor": CLEAR,
+                "x": across.index(left), "y": down.index(below), "text": self._number(row), "showarrow": False,
+                "font": {"size": 11, "color": light("ink")}, "bgcolor": CLEAR,
             }
             for (left, below), row in cells.items()
         ]  # fmt: skip
+
+    def _number(self, row: Score) -> str:
+        return self.show.number(row.value) if self.number is None else self.number(row)
 
     def _diagonal(self, columns: int, rows: int) -> list[dict[str, Any]]:
         line = {"color": light("zero"), "dash": "dot", "width": 1.2}

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 
 from layerwise.report.claims.chapter import claims
-from layerwise.report.diagnosis.chapters import DIAGNOSIS
 from layerwise.report.evidence import Evidence
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import KINDS
@@ -45,7 +44,7 @@ def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
 
 
 GROUPS = (
-    SWEEP, DIAGNOSIS, *map(group_of, KINDS),
+    SWEEP, *map(group_of, KINDS),
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from layerwise.report.derived import growth
 from layerwise.report.evidence import Evidence
 from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
-from layerwise.report.kinds.pretraining import PRETRAINING, arms
+from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.training import seeds_of
 from layerwise.report.kinds.wiring import WIRING
 from layerwise.report.page.chapter import Chapter, Missing, lead
@@ -18,6 +18,7 @@ from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.number_format import percent, tidy
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
+from layerwise.report.trained import arms
 from layerwise.results.units import FEWEST_UNITS
 
 METHOD = (

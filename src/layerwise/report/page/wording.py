@@ -44,3 +44,26 @@ def sentence(text: str) -> str:
     ('Ramp is left out.', 'Already one.')
     """
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+
+
+NULL_NAMES = {
+    "no_effect": "no effect",
+    "random_twin": "random twin",
+    "shuffled": "shuffled layers",
+    "shuffled_layers": "shuffled layers",
+    "permuted_units": "permuted units",
+    "independent": "independent layers",
+    "same_norm_random": "random error of the same norm",
+    "p_over_n": "p/n, what a fit to noise gives",
+    "twin": "undamaged twin",
+    "uniform": "uniform",
+}
+
+
+def null_name(null: str) -> str:
+    """A null as it is read.
+
+    >>> null_name("random_twin"), null_name("something_else")
+    ('random twin', 'something else')
+    """
+    return NULL_NAMES.get(null, label(null))

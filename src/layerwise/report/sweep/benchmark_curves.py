@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from layerwise.plan import Plan
-from layerwise.report.claims.contrasts import CONTRAST
 from layerwise.report.evidence import ALL_TASKS, Evidence
 from layerwise.report.page.number_format import between, tidy
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
 from layerwise.report.sweep.curves import Curve, scored_curves
 from layerwise.results.rows import NORMALISED, Score, main_metric
+from layerwise.results.vocabulary import CONTRAST
 
 CHANCE = "chance"
 """The subject of the rows that say what guessing scores."""
@@ -49,11 +49,7 @@ def benchmark_falls(evidence: Evidence, scores: BenchmarkScores) -> Table:
 
     Falls are of the scale, for each tenth of the depth that is affected.
     """
-    falls = {
-        (strategy, task): by_claim["benchmark_fall"]
-        for (measure, strategy, task), by_claim in evidence.diagnosis.rows.items()
-        if measure == CONTRAST and "benchmark_fall" in by_claim
-    }
+    falls = {(row.metric, row.task): row for row in evidence.rows.where(measure=CONTRAST, subject="benchmark_fall")}
     strategies = [name for name in evidence.strategies if (name, ALL_TASKS) in falls]
     tasks = [*scores.metrics, *([ALL_TASKS] if falls else [])]
     head = ("benchmark", "chance", "as trained", *(f"fall, {label(name)}" for name in strategies))

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from layerwise.report.claims.claim import Position, span
-from layerwise.report.claims.contrasts import ALIKE, CONTRAST, OF_COSTS
+from layerwise.report.claims.contrasts import ALIKE, OF_COSTS
 from layerwise.report.claims.painters import LOOP_COUNT, PER_LAYER
 from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CONTRAST
 
 LOOPED, GAINED = "looped", "gain_sweep"
 FAMILIES = (LOOPED, GAINED)
@@ -55,16 +56,16 @@ def loop_grid(evidence: Evidence, family: str, task: str) -> LoopGrid:
 def by_window(evidence: Evidence, metric: str) -> dict[int, Score]:
     """The contrasts of the loops that were made window by window, `best_loops_5` as 5 of `best_loops`."""
     scores = {}
-    for (measure, name, task), by_claim in evidence.diagnosis.rows.items():
-        match = _OF_WINDOW.fullmatch(name)
-        if match and (measure, task, match[1]) == (CONTRAST, "all", metric) and LOOP_COUNT in by_claim:
-            scores[int(match[2])] = by_claim[LOOP_COUNT]
+    for row in evidence.rows.where(measure=CONTRAST, subject=LOOP_COUNT, task="all"):
+        match = _OF_WINDOW.fullmatch(row.metric)
+        if match and match[1] == metric:
+            scores[int(match[2])] = row
     return dict(sorted(scores.items()))
 
 
 def contrast_of_loops(evidence: Evidence, metric: str) -> Score | None:
     """A contrast of the claim that more layers take more loops."""
-    return evidence.diagnosis.score(CONTRAST, LOOP_COUNT, metric)
+    return evidence.rows.one(measure=CONTRAST, subject=LOOP_COUNT, metric=metric, task="all")
 
 
 def line(evidence: Evidence) -> tuple[float, float] | None:

@@ -49,27 +49,41 @@ def together() -> Iterator[Case]:
     for position, verdict in EITHER.items():
         for number, ends in enumerate(around(0.2)[position]):
             rows = planted(
-                "error_accumulation", {"joint": 1.0, "singles": 0.5, "share": ends, "layers": 5.0}, "set:0-4"
+                "error_accumulation",
+                {"joint": 1.0, "singles": 0.5, "share": ends, "layers": 5.0},
+                condition="set",
+                amount=4.0,
             )
             yield Case("error_accumulation", f"share {position} {number}", rows, verdict)
 
 
-def sized(scaled: Ends = (0.0, 0.1), equal: Ends = CLEAR, unequal: Ends = CLEAR) -> tuple[Score, ...]:
+def beyond_scaling(claim: str, noise: Rows) -> tuple[Score, ...]:
+    """What noise costs more than scaling, and what another strategy does, which is always clear."""
+    zero: Rows = {"equal": CLEAR, "unequal": CLEAR}
+    return (*planted(claim, {**zero, **noise}, condition="noise"), *planted(claim, zero, condition="zero"))
+
+
+def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
     """Layers scaled together by a tenth, and two other strategies beside it, one of which is always clear."""
-    others: Rows = {"equal:noise": equal, "equal:zero": CLEAR, "unequal:noise": unequal, "unequal:zero": CLEAR}
     return (
-        *planted("joint_manipulation", {"joint": scaled, "singles": 0.1, "share": CLEAR}, "scale:0.1"),
-        *planted("joint_manipulation", {"layers": 3.0, **others}),
-    )
+        *planted(
+            "joint_manipulation", {"joint": scaled, "singles": 0.1, "share": CLEAR}, condition="scale", amount=0.1
+        ),
+        *planted("joint_manipulation", {"layers": 3.0}),
+        *beyond_scaling("joint_manipulation", noise),
+    )  # fmt: skip
 
 
 def strategies() -> Iterator[Case]:
     """Scaling beside the other strategies, at one size and at their own."""
-    rows: Rows = {"equal:noise": CLEAR, "equal:zero": CLEAR, "unequal:noise": CLEAR, "unequal:zero": CLEAR}
-    yield from varied("scaling", rows, "equal:noise", around(0.01), BESIDE_NULL)
-    mild = {**rows, "equal:noise": SAME}
+    yield from each(
+        "scaling", "equal:noise", around(0.01), BESIDE_NULL, lambda ends: beyond_scaling("scaling", {"equal": ends})
+    )
     favours = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
-    yield from varied("scaling", mild, "unequal:noise", around(0.01), favours)
+    yield from each(
+        "scaling", "unequal:noise", around(0.01), favours,
+        lambda ends: beyond_scaling("scaling", {"equal": SAME, "unequal": ends}),
+    )  # fmt: skip
 
     yield from each(
         "joint_manipulation",
@@ -92,7 +106,7 @@ def single_layers() -> Iterator[Case]:
         "skip",
         beside(0.0),
         {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN},
-        lambda ends: planted("core", {"skip_excess": ends}, "3-4"),
+        lambda ends: planted("core", {"skip_excess": ends}, layer=3, other=4),
     )
     # Only where the published damage shows a core, and random weights of the same norm nearly do, is it the damage.
     for average, random in ((NEAR, -NEAR), (-NEAR, -NEAR), (NEAR, NEAR)):
@@ -100,7 +114,7 @@ def single_layers() -> Iterator[Case]:
             "skip_excess": (-0.5, -NEAR), "average_excess": (average, FAR), "average_over_random": (-FAR, random),
         }  # fmt: skip
         verdict = NULL if average > 0 > random else CONTRADICTED
-        yield Case("core", f"damage {average:g} {random:g}", planted("core", rows, "3-4"), verdict)
+        yield Case("core", f"damage {average:g} {random:g}", planted("core", rows, layer=3, other=4), verdict)
 
     for low, naive, verdict in (
         (-0.006 + NEAR, 0.001, CONTRADICTED),
@@ -109,10 +123,10 @@ def single_layers() -> Iterator[Case]:
         (-0.006 - NEAR, -NEAR, OPEN),
         (-0.006 + NEAR, NEAR, CONTRADICTED),
     ):
-        judged = [Score("verdict", str(layer), "all", "no_effect", 0.0, low, 0.01) for layer in range(12)]
-        skipped = Score("ablation", "3", "all", "skip", -0.001, -0.002, naive)
+        judged = [Score.of("verdict", "no_effect", 0.0, low, 0.01, layer=layer) for layer in range(12)]
+        skipped = Score.of("ablation", "skip", -0.001, -0.002, naive, layer=3)
         yield Case("anti_layers", f"low {low:g} {naive:g}", (*judged, skipped), verdict)
-    harmful = Score("verdict", "3", "all", "harmful", -0.01, -0.02, -0.001)
+    harmful = Score.of("verdict", "harmful", -0.01, -0.02, -0.001, layer=3)
     yield Case("anti_layers", "harmful", (harmful,), SUPPORTED)
     yield Case("anti_layers", "an effect is no verdict", (skipped,), UNMEASURED)
 
@@ -130,8 +144,8 @@ def single_layers() -> Iterator[Case]:
         yield Case("importance_range", f"{own} {published}", planted("importance_range", rows), verdict)
 
 
-def scored(measure: str, rows: Mapping[str, Ends | float], subject: str, task: str = "all") -> tuple[Score, ...]:
-    return planted(subject, rows, task, measure)
+def scored(measure: str, rows: Mapping[str, Ends | float], **columns: object) -> tuple[Score, ...]:
+    return planted("", rows, measure=measure, **columns)
 
 
 def correlations() -> Iterator[Case]:
@@ -144,8 +158,8 @@ def correlations() -> Iterator[Case]:
 
     def recovered(published: Ends, among: Ends) -> tuple[Score, ...]:
         return (
-            *scored("recovery", {"spearman_published": published, "layers": 30.0}, "ablation", "noise_50/layer"),
-            *scored("recovery", {"spearman": among, "layers": 30.0}, "ablation", "equal_damage/layer"),
+            *scored("recovery", {"spearman_published": published, "layers": 30.0}, condition="noise_50", arm="layer"),
+            *scored("recovery", {"spearman": among, "layers": 30.0}, condition="equal_damage", arm="layer"),
         )
 
     for position, ends_of in around(0.5).items():
@@ -161,7 +175,7 @@ def correlations() -> Iterator[Case]:
     for position, ends_of in around(0.1).items():
         for number, ends in enumerate(ends_of):
             rows = {"unresolved": ends, "correlation": -0.5}
-            yield Case("oscillation", f"{position} {number}", scored("deltas", rows, "1"), lag[position])
+            yield Case("oscillation", f"{position} {number}", scored("deltas", rows, amount=1), lag[position])
 
 
 def narrowed(end: float, way: float, types: int) -> Ends:
@@ -180,7 +194,7 @@ def types() -> Iterator[Case]:
             rows = [
                 row
                 for number, each in enumerate(ends)
-                for row in scored("deltas", {"unresolved": each, "correlation": -0.5}, "1", f"type{number}")
+                for row in scored("deltas", {"unresolved": each, "correlation": -0.5}, amount=1, part=f"type{number}")
             ]
             return Case("universal_oscillation", f"{name} of {count}", tuple(rows), verdict)
 
@@ -195,10 +209,16 @@ def types() -> Iterator[Case]:
         yield case("some", CONTRADICTED, usual["within"], usual["below"])
 
 
+TWIN = "twin"
+"""The held-out rows of a random twin."""
+
+
 def r_squared(**rows: Ends) -> tuple[Score, ...]:
     """R2 in sample, on held-out rows and layers, and their nulls."""
     usual: dict[str, Ends | float] = {"in_sample_r2": (0.8, 0.9)}
-    return scored("predictability", {**usual, **rows}, "all")
+    twin = rows.pop(TWIN, None)
+    null: Rows = {} if twin is None else {"heldout_rows_r2": twin}
+    return (*scored("predictability", {**usual, **rows}), *scored("predictability", null, against="random_twin"))
 
 
 def threefold(end: float, way: float, half: float = 0.02) -> Ends:
@@ -209,7 +229,7 @@ def threefold(end: float, way: float, half: float = 0.02) -> Ends:
 
 def predictions() -> Iterator[Case]:
     """Half of the variance, and a null within a tenth of it."""
-    held, twin = "heldout_rows_r2", "heldout_rows_r2@random_twin"
+    held, twin = "heldout_rows_r2", TWIN
 
     def case(name: str, verdict: str, **rows: Ends) -> Case:
         return Case("predictability", name, r_squared(**rows), verdict)

@@ -61,7 +61,7 @@ def predicted(joint: float, single: float, *, noise: float = 0.1, documents: int
     """Four predicted layers cost `joint` together and `single` one by one; random errors add up."""
     arms = [joint, *[single] * 4, 4 * 0.3, *[0.3] * 4]
     return lambda run: accumulation_rows(
-        part(arms, run, documents=documents, noise=noise), "set:4", seed=run, resamples=300
+        part(arms, run, documents=documents, noise=noise), {"condition": "set", "amount": 4.0}, seed=run, resamples=300
     )
 
 

@@ -86,7 +86,7 @@ def test_a_core_of_the_printed_resolution_is_found() -> None:
         score.mde or 0.0
         for run in range(RUNS)
         for score in damaged(run, skip=effects(2 * rest, rest), noise=noise)
-        if score.task == "8-11"
+        if (score.layer, score.other) == (8, 11)
     ]
     truth = partial(damaged, skip=effects(2 * rest + float(np.median(limits)), rest), noise=noise)
     tells("core", truth, DEPTH, "supported")
@@ -115,8 +115,8 @@ def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: i
     for score in verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=run):
         yield score
         reach = ((score.high or 0.0) - (score.low or 0.0)) / 2 * 1.96 / 2.9
-        yield Score(
-            "ablation", score.subject, "all", "skip", score.value, score.value - reach, score.value + reach,
+        yield Score.of(
+            "ablation", "skip", score.value, score.value - reach, score.value + reach, layer=score.layer,
             tokens=score.tokens,
         )  # fmt: skip
 

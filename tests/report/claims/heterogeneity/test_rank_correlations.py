@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,8 +49,7 @@ def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0)
         draw = np.random.default_rng([run, layers])
         importance = draw.normal(size=layers)
         effects = [
-            Score("ablation", str(layer), "all", "skip", float(np.exp(2 * each)))
-            for layer, each in enumerate(importance)
+            Score.of("ablation", "skip", float(np.exp(2 * each)), layer=layer) for layer, each in enumerate(importance)
         ]
         damage = np.exp(_related(importance, published, draw))
         slow = np.exp(_related(importance, among, draw))
@@ -61,8 +61,8 @@ def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0)
             for layer in range(layers)
         ]
         equal = [Recovered(layer, 0.1, float(slow[layer]), 8.0) for layer in range(layers)]
-        yield from associations("noise_50/layer", noisy, effects, run, shuffles=20)
-        yield from associations("equal_damage/layer", equal, effects, run, shuffles=20)
+        yield from associations(("noise_50", "layer"), noisy, effects, run, shuffles=20)
+        yield from associations(("equal_damage", "layer"), equal, effects, run, shuffles=20)
 
     return truth
 
@@ -123,7 +123,12 @@ def test_at_the_margin_neither_side_is_claimed_too_often(edge: tuple[str, Truth,
 def test_the_printed_resolution_is_found(layers: int) -> None:
     shared = 0.6
     for _ in range(3):
-        rows = [row for run in range(20) for row in agreeing(layers, shared)(run) if row.metric == "apart"]
+        rows = [
+            row
+            for run in range(20)
+            for row in agreeing(layers, shared)(run)
+            if row.metric == "apart" and row.against is None
+        ]
         shared = max(0.3, float(np.mean([row.mde for row in rows if row.mde])))
     # The rank correlation of normal numbers is a little less than theirs.
     tells("agreement", agreeing(layers, 2 * np.sin(np.pi * shared / 6)), layers, "supported")
@@ -133,21 +138,21 @@ def test_the_printed_resolution_is_found(layers: int) -> None:
 
 
 def test_what_the_metrics_are_read_from() -> None:
-    def rows(measure: str, metric: str, task: str = "all", sign: float = 1.0) -> list[Score]:
-        return [Score(measure, str(layer), task, metric, sign * value) for layer, value in enumerate(range(6))]
+    def rows(measure: str, metric: str, sign: float = 1.0, **columns: Any) -> list[Score]:
+        return [Score.of(measure, metric, sign * value, layer=layer, **columns) for layer, value in enumerate(range(6))]
 
     found = published_metrics(
         [
             *rows("predictability", "heldout_rows_r2", sign=-1.0),
             *rows("ablation", "skip"),
-            *rows("recovery", "area", "equal_damage/layer"),
-            *rows("manipulation", "noise:0.5"),
+            *rows("recovery", "area", condition="equal_damage", arm="layer"),
+            *rows("manipulation", "delta_nll", condition="noise", amount=0.5),
             *rows("proxies", "block_influence"),
         ]
     )
     assert list(found) == ["predictability", "ablation", "recovery", "manipulation", "structure"]
     assert found["predictability"][5] == 6.0, "what is hard to predict ranks high"
-    told = {row.metric: row.value for row in rows_of(found, seed=0)}
+    told = {row.metric: row.value for row in rows_of(found, seed=0) if row.against is None}
     assert (told["together"], told["apart"]) == pytest.approx((1.0, 1.0))
     assert told["layers"] == 6
 
@@ -158,9 +163,9 @@ def test_damage_alone_decides_nothing() -> None:
 
 
 def test_without_equal_damage_the_damage_is_held_fixed_and_older_rows_are_not_measured() -> None:
-    rows = [row for row in recovering(30, 0.9)(3) if row.task == "noise_50/layer"]
+    rows = [row for row in recovering(30, 0.9)(3) if row.condition == "noise_50"]
     claim = claim_of("recovery", rows, 30)
     assert "with the initial damage held fixed" in claim.figures
     assert claim.verdict == "supported"
-    old = [Score("recovery", "ablation", "noise_50/layer", "spearman", 0.9, 0.8, 0.95)]
+    old = [Score.of("recovery", "spearman", 0.9, 0.8, 0.95, condition="noise_50", arm="layer")]
     assert claim_of("recovery", old, 12).verdict == "not measured"

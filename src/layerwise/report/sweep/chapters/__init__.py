@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from layerwise.report.claims.chapter import claims
-from layerwise.report.diagnosis.lookup import ORDER
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.group import STOPPED, ChapterGroup
 from layerwise.report.page.wording import NATS, counted
@@ -20,6 +19,7 @@ from layerwise.report.sweep.chapters.similarity import similarity
 from layerwise.report.sweep.chapters.tasks import tasks
 from layerwise.report.sweep.chapters.zones import zones
 from layerwise.report.sweep.tables import sweep_markdown
+from layerwise.results.vocabulary import ORDER
 
 
 def _tiles(evidence: Evidence) -> tuple[tuple[str, str], ...]:

@@ -1,1 +1,0 @@
-"""The report of a diagnosis: every measure by layer, with its nulls."""

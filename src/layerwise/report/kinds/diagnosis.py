@@ -1,0 +1,423 @@
+"""A diagnosis: what each layer is worth, and what explains it: every measure by layer, with its nulls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from layerwise.plan import Plan
+from layerwise.plan.edits import skip
+from layerwise.report.claims.power import needed
+from layerwise.report.data import ReportData, concluded, skipped
+from layerwise.report.evidence import ALL_TASKS, Evidence
+from layerwise.report.figures.lines import in_perplexity
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section
+from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
+from layerwise.report.kinds.diagnosis_weights import DELTAS_SECTION, PREDICTION_SECTION, STRUCTURE_SECTION
+from layerwise.report.marks import Bars, Dots, Heat, Lines
+from layerwise.report.page.group import incomplete
+from layerwise.report.page.number_format import fixed, probability, tidy
+from layerwise.report.page.wording import counted, label, listed, null_name
+from layerwise.report.show import COUNT, DIFFERENCE, NUMBER, PERCENT, Show
+from layerwise.report.sweep.curves import curves
+from layerwise.report.sweep.window import distinct
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT
+from layerwise.results.vocabulary import (
+    ABLATION,
+    AGREEMENT,
+    ALL,
+    DECISIONS,
+    DIAGNOSED,
+    EFFECT,
+    MARGIN,
+    NO_EFFECT,
+    ORDER,
+    PREDICTABILITY,
+    PROXIES,
+    PRUNING,
+    RACING,
+    RANDOM,
+    RANDOM_SCORE,
+    SKIPPING,
+    VERDICT,
+)
+
+WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
+VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, SKIPPING: 0}
+SILENCED = {SKIPPING: "skipped", "mean_ablate": "mean of its output"}
+REPLACED = {
+    "neighbour_copy": "copy of a neighbour", "neighbour_average": "mean of neighbours", "random": "random weights",
+}  # fmt: skip
+INTERVENTIONS = {**SILENCED, **REPLACED}
+SILENCED_PARTS = {None: "Whole layer silenced", "attn": "Attention alone silenced", "mlp": "MLP alone silenced"}
+BESIDE: dict[str, dict[str, Any]] = {
+    "attention": {"measure": ABLATION, "metric": SKIPPING, "part": "attn"},
+    "MLP": {"measure": ABLATION, "metric": SKIPPING, "part": "mlp"},
+    "Block Influence": {"measure": PROXIES, "metric": "block_influence", "part": None},
+    "R² held out": {"measure": PREDICTABILITY, "metric": "heldout_rows_r2", "other": None, "part": None},
+}
+"""What stands beside the worth of a layer, by its heading."""
+RACED = {
+    "evaluations": ("layer evaluations spent", COUNT), "evaluations_full": ("of a full sweep", COUNT),
+    "share": ("share of the full sweep", PERCENT), "looks": ("looks at the rows", COUNT),
+}  # fmt: skip
+STATISTICS = {"spearman": "Spearman", "kendall": "Kendall"}
+SIGNED = NUMBER.but(signed=True)
+BARE = NUMBER.but(bounds=False)
+
+
+def worth(data: ReportData) -> dict[int, Score]:
+    """What each layer is worth: its verdict where there is one, else that of the race, else the effect of skipping."""
+    return dict(sorted((skipped(data.rows) | concluded(data.rows)).items()))
+
+
+def in_words(row: Score, margin: float | None = None) -> str:
+    """A verdict as it is read, with what stands behind it: what was excluded, or what could have been seen.
+
+    >>> in_words(Score.of("verdict", "no_effect", 0.001, layer=3, mde=0.008))
+    'no effect above 0.00800 nats'
+    >>> in_words(Score.of("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
+    'not resolvable below 0.0500 nats; about 34,000 tokens would decide'
+    """
+    if row.mde is None or row.metric not in ("no_effect", "unresolved"):
+        return WORDS.get(row.metric, "")
+    limit = tidy(row.mde)
+    if row.metric == "no_effect":
+        return f"no effect above {limit} nats"
+    return f"not resolvable below {limit} nats{needed(row, margin) if margin is not None else ''}"
+
+
+def layers(data: ReportData) -> Iterator[Score]:
+    """The rows of the table of layers: `worth` with its verdict as condition, and what stands beside it by heading."""
+    for layer, row in worth(data).items():
+        yield replace(row, measure=VERDICT, metric="worth", condition=WORDS.get(row.metric))
+        for head, source in BESIDE.items():
+            own = data.rows.one(layer=layer, task=ALL, against=None, **source)
+            if own is not None and math.isfinite(own.value):
+                yield replace(own, measure=VERDICT, metric=head, part=None)
+
+
+def _margin(data: ReportData) -> float | None:
+    """The smallest effect that counts in this run, in nats per token; `None` for runs that did not keep it."""
+    return data.rows.value(measure=VERDICT, metric=MARGIN)
+
+
+def decided(data: ReportData) -> Iterator[Score]:
+    """The verdicts with their words as condition."""
+    margin = _margin(data)
+    yield from (replace(row, condition=in_words(row, margin)) for row in concluded(data.rows).values())
+
+
+def summary(data: ReportData) -> Iterator[str]:
+    """Which layers matter, which are harmful, which are without effect, and which is worth most."""
+    known, rows = concluded(data.rows), worth(data)
+    groups = {name: [layer for layer, row in known.items() if row.metric == name] for name in DECISIONS}
+    named = [f"{_subject(of)} {_predicate(name, len(of))}" for name, of in groups.items() if of]
+    if named:
+        yield f"Of {counted(len(known), 'layer')} {listed(named)}."
+    if rows:
+        most = max(rows, key=lambda layer: rows[layer].value)
+        row = rows[most]
+        if row.low is not None and row.low > 0.0:
+            yield f"Layer {most} is worth most: without it the loss is {SIGNED.text(row)} nats per token higher."
+        else:
+            yield f"No layer is shown to be worth anything; the most is {SIGNED.text(row)} nats per token ({most})."
+
+
+def _subject(of: list[int]) -> str:
+    return f"{len(of)} ({listed([str(layer) for layer in of])})"
+
+
+def _predicate(name: str, count: int) -> str:
+    """The end of a sentence about so many layers.
+
+    >>> _predicate("matters", 1), _predicate("matters", 9), _predicate("harmful", 2)
+    ('matters', 'matter', 'are harmful')
+    """
+    if name == "matters":
+        return "matters" if count == 1 else "matter"
+    return f"{'is' if count == 1 else 'are'} {WORDS[name]}"
+
+
+def margin_in_words(data: ReportData) -> Iterator[str]:
+    """What a verdict of no effect means in this run."""
+    margin = _margin(data)
+    counts = "the margin" if margin is None else f"±{margin:g} nats per token, the margin that was stated beforehand"
+    if concluded(data.rows):
+        yield f"“Without effect” is shown: the interval lies inside {counts}."
+
+
+def next_steps(data: ReportData) -> Iterator[str]:
+    """The plan without the layers that are not worth anything, to be measured as a whole; or how much text to give."""
+    known = concluded(data.rows)
+    useless = [layer for layer, row in known.items() if row.metric in ("no_effect", "harmful")]
+    model = data.manifest.get("model") or "MODEL"
+    if useless and len(useless) < data.depth:
+        plan = skip(Plan.identity(data.depth), *useless)
+        yield (
+            f"Next: costs of single layers do not add up, so measure without {listed(list(map(str, useless)))}:"
+            f' layerwise sweep {model} --text PATH --plan "{plan}"'
+        )
+    elif known and all(row.metric == "unresolved" for row in known.values()):
+        yield f"Next: no layer is decided; give more text: layerwise diagnose {model} --text PATH --parts ablation"
+
+
+def silenced(data: ReportData) -> Iterator[Score]:
+    """The effects of silencing, the half of the layer in words; of the nulls that of skipping stands for all."""
+    rows = data.rows.where(measure=ABLATION, metric=tuple(SILENCED))
+    for part, words in SILENCED_PARTS.items():
+        own = rows.where(part=part)
+        yield from (replace(row, part=words) for row in own.where(against=None))
+        yield from (replace(row, part=words) for row in own.where(against=NO_EFFECT, metric=SKIPPING))
+
+
+def replaced(data: ReportData) -> Iterator[Score]:
+    """The effects of replacing layers, with the null of skipping."""
+    rows = data.rows.where(measure=ABLATION, part=None)
+    effects = rows.where(metric=tuple(REPLACED), against=None)
+    yield from effects
+    if effects:
+        yield from rows.where(metric=SKIPPING, against=NO_EFFECT)
+
+
+def _intervention(value: object) -> str:
+    return INTERVENTIONS.get(str(value), str(value))
+
+
+def every_intervention(data: ReportData) -> Iterator[Score]:
+    """What each intervention costs on the whole text, the halves of the layer last, under one name each."""
+    rows = data.rows.where(measure=ABLATION, task=ALL, against=None, layer=PRESENT)
+    for part in (None, "attn", "mlp"):
+        for row in rows.where(part=part):
+            words = label(row.metric) if part is None else f"{label(row.metric)}, {part}"
+            yield replace(row, part=None, condition=words)
+
+
+def _raced(data: ReportData) -> Iterator[str]:
+    rows = data.rows.where(measure=RACING, layer=None)
+    facts = [f"{words}: {show.number(value)}" for metric, (words, show) in RACED.items()
+             if (value := rows.value(metric=metric)) is not None]  # fmt: skip
+    if facts:
+        yield f"{'; '.join(facts).capitalize()}."
+
+
+def orders(data: ReportData) -> Iterator[Score]:
+    """What one window of layers costs in another order and left out, on each task; of equal plans the first."""
+    evidence = Evidence.of(data)
+    for task in evidence.named_tasks or evidence.tasks:
+        points = {curve.strategy: curve.points[-1] for curve in curves(evidence, ORDER, task) if curve.points}
+        for strategy, point in distinct(points).items():
+            yield Score.of(
+                EFFECT, "delta_nll", point.value, point.low, point.high, task=task, condition=strategy,
+                amount=point.affected,
+            )  # fmt: skip
+
+
+def _moved(data: ReportData) -> Iterator[str]:
+    affected = max(row.amount or 0 for row in orders(data))
+    yield f"{affected:g} of {data.depth} layers in another order, and the same ones left out."
+
+
+def agreements(data: ReportData) -> Iterator[Score]:
+    """The correlations of every two scores in both directions, their halves on the diagonal, the random score last."""
+    rows = data.rows.where(measure=AGREEMENT)
+    for statistic, words in STATISTICS.items():
+        own = rows.where(metric=statistic)
+        chance = own.where(against=RANDOM_SCORE)
+        pairs = [row for row in own if row.against != RANDOM_SCORE]
+        names = {name for row in (*pairs, *chance) for name in (row.arm, row.against)}
+        halves = [row for row in rows.where(metric=f"{statistic}_halves") if row.arm in names]
+        for row in (*pairs, *halves, *chance):
+            yield replace(row, condition=words)
+            if row.arm != row.against:
+                yield replace(row, condition=words, arm=row.against, against=row.arm)
+
+
+def _agreement(row: Score) -> str:
+    """What stands in a cell: in brackets where the interval holds zero; with the random score how far chance
+    reaches."""
+    if RANDOM_SCORE in (row.arm, row.against) and row.high is not None:
+        return f"±{fixed(row.high, 2)}"
+    holds_zero = row.low is not None and row.high is not None and row.low <= 0.0 <= row.high
+    return f"({fixed(row.value, 2)})" if holds_zero else fixed(row.value, 2)
+
+
+def pruned(data: ReportData) -> Iterator[Score]:
+    """The curves of the scores, and the random sets as what they are against."""
+    rows = data.rows.where(measure=PRUNING, against=None)
+    yield from (row for row in rows if row.arm != RANDOM)
+    yield from (replace(row, against="random sets") for row in rows.where(arm=RANDOM))
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    yield f"{len(data.rows.where(measure=DIAGNOSED)):,}", "scores"
+    tasks = [task for task in data.rows.where(measure=ABLATION).axis("task") if task != ALL_TASKS]
+    if tasks:
+        yield f"{len(tasks):,}", "tasks"
+
+
+def _unfinished(data: ReportData) -> str | None:
+    """Parts that the run was to have and has not finished.
+
+    A diagnosis that was carried out into a run folder says of each part when it is complete; of rows that came
+    another way, a measure counts as complete when it has any.
+    """
+    families = data.manifest.get("families")
+    names = [str(name) for name in families] if isinstance(families, list | tuple) else []
+    complete = set(data.rows.where(measure="part").axis("condition"))
+    order = {ORDER} if data.rows.where(measure=EFFECT) else set()
+    finished = complete or {*data.rows.where(measure=DIAGNOSED).axis("measure"), *order}
+    waiting = [name for name in names if name in {*DIAGNOSED, ORDER} and name not in finished]
+    return incomplete((waiting, "part of this diagnosis")) if waiting else None
+
+
+def _present(data: ReportData) -> bool:
+    return bool(data.rows.where(measure=DIAGNOSED)) or any(record.family == ORDER for record in data.plans)
+
+
+def _tokens(row: Score) -> float | None:
+    return None if not row.tokens else float(row.tokens)
+
+
+DIAGNOSIS = Kind(
+    name="diagnosis",
+    measures=DIAGNOSED,
+    present=_present,
+    answer=lambda data: " ".join(summary(data)),
+    tiles=_tiles,
+    unfinished=_unfinished,
+    counts=("documents", "tokens"),
+    following=next_steps,
+    claims=True,
+    sections=(
+        Section(
+            anchor="verdicts",
+            title="What each layer is worth",
+            short="Layers",
+            missing="No layer was left out in this run, so none has a verdict (ablation).",
+            needs=lambda data: bool(worth(data)),
+            parts=(
+                Bars(
+                    name="layers", title="What the loss is without each layer, by its verdict", show=DIFFERENCE,
+                    derive=lambda data: worth(data).values(), series="metric", stacked=True,
+                    slots=lambda names: {name: VERDICT_SLOTS.get(name, 0) for name in names},
+                    words=lambda name: WORDS.get(name, "skipped"), rooted=True, bent=True,
+                ),
+                Pivot(
+                    derive=layers, rows={"layer": "layer"}, note="layers",
+                    columns=(
+                        Column("Δ NLL without it", "worth", SIGNED),
+                        Column("verdict", text=lambda rows: next(iter(rows.axis("condition")), "")),
+                        Column("attention", "attention", SIGNED.but(bounds=False)),
+                        Column("MLP", "MLP", SIGNED.but(bounds=False)),
+                        Column("Block Influence", "Block Influence", BARE),
+                        Column("R² held out", "R² held out", BARE),
+                    ),
+                ),
+                Says(margin_in_words, terminal=False),
+                Pivot(
+                    title="The verdicts in full", derive=decided, rows={"layer": "layer"}, folded=True, terminal=False,
+                    columns=(
+                        Column("verdict", text=lambda rows: rows[0].condition or ""),
+                        Column("Δ NLL of skipping", DECISIONS, SIGNED),
+                        Column("perplexity", text=lambda rows: in_perplexity(rows[0].value)),
+                        Column("adjusted p", text=lambda rows: probability(rows[0].p_adjusted)),
+                        Column("tokens", text=lambda rows: f"{rows[0].tokens:,}" if rows[0].tokens else "–"),
+                    ),
+                ),
+            ),
+        ),
+        Section(
+            anchor=ABLATION,
+            title="Layers silenced and replaced",
+            short="Ablation",
+            missing="No layer was silenced or replaced in this run (ablation).",
+            needs={"measure": ABLATION, "layer": PRESENT},
+            parts=(
+                Lines(
+                    name="ablation-silenced", title="Whole layer silenced: effect by depth", derive=silenced,
+                    series="metric", each="part", choices={"Task": "task"}, nulls=null_name, show=DIFFERENCE,
+                    slots=lambda names: {name: list(INTERVENTIONS).index(name) for name in names}, height=260,
+                    words=_intervention, legend="Interventions", nats=True, rooted=True, bent=True,
+                ),
+                Lines(
+                    name="ablation-replaced", title="Whole layer replaced: effect by depth, on its own scale",
+                    derive=replaced, series="metric", choices={"Task": "task"}, nulls=null_name, show=DIFFERENCE,
+                    slots=lambda names: {name: list(INTERVENTIONS).index(name) for name in names if name != SKIPPING},
+                    words=_intervention, legend="Interventions", height=330, nats=True, rooted=True, bent=True,
+                    note="ablation",
+                ),
+                Pivot(
+                    title="Every intervention", derive=every_intervention, rows={"layer": "layer"}, words=str,
+                    across="condition", show=SIGNED, folded=True, terminal=False, order=lambda line: line[0],
+                ),
+            ),
+        ),
+        Section(
+            anchor=RACING,
+            title="What the verdicts cost",
+            short="Race",
+            missing="No race was run: every layer was measured on all tokens, or not at all (--budget starts a race).",
+            needs={"measure": RACING, "metric": DECISIONS},
+            parts=(
+                Bars(
+                    name="racing", title="Tokens spent on each layer until its verdict was settled", of=_tokens,
+                    where={"measure": RACING, "metric": DECISIONS}, series="metric", stacked=True,
+                    slots=lambda names: {name: VERDICT_SLOTS[name] for name in names}, words=lambda name: WORDS[name],
+                    show=Show(axis="tokens spent"), height=320, note="tokens",
+                ),
+                Says(_raced, terminal=False),
+            ),
+        ),
+        Section(
+            anchor=ORDER,
+            title="Does order matter?",
+            short="Order",
+            missing="No layers were put into another order in this run (order).",
+            needs=lambda data: any(record.family == ORDER for record in data.plans) and any(orders(data)),
+            parts=(
+                Says(_moved, terminal=False),
+                Dots(
+                    name="diagnosis-order", title="Effect of order and of absence", derive=orders, series="condition",
+                    show=DIFFERENCE, legend="Orders", note="order",
+                ),
+            ),
+        ),
+        DELTAS_SECTION,
+        PREDICTION_SECTION,
+        RECOVERY_SECTION,
+        MANIPULATION_SECTION,
+        STRUCTURE_SECTION,
+        PROXIES_SECTION,
+        Section(
+            anchor=AGREEMENT,
+            title="Do the scores agree?",
+            short="Agreement",
+            missing="No two scores were compared in this run (agreement).",
+            parts=(
+                Heat(
+                    name="agreement", title="Rank correlation between all scores", derive=agreements, x="arm",
+                    y="against", choices={"Correlation": "condition"}, diverging=True, most=1.0, across="",
+                    cell_words=lambda name: label(str(name)), numbers=True, number=_agreement, note="agreement",
+                    words=str,
+                ),
+            ),
+        ),
+        Section(
+            anchor=PRUNING,
+            title="Which layers can go together?",
+            short="Pruning",
+            missing="No set of layers was dropped jointly in this run (pruning).",
+            parts=(
+                Lines(
+                    name="pruning", title="Effect of dropping layers jointly, a curve a score", derive=pruned,
+                    series="arm", x="amount", nulls=str, across="layers dropped jointly", at="{} layers dropped",
+                    show=DIFFERENCE, height=440, rooted=True, legend="Scores", nats=True, note="pruning",
+                ),
+            ),
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,316 @@
+"""Changes of layers in a diagnosis: damage and recovery, weights that are moved, gates, and the cheap proxies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from layerwise.report.data import ReportData
+from layerwise.report.figures.axis import Band
+from layerwise.report.figures.curve_fan import fan
+from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.lines import common_span, hover_text
+from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
+from layerwise.report.kinds.diagnosis_weights import HALVES, joint_costs, of_halves, written
+from layerwise.report.marks import Heat, Lines, Mark, Scatter
+from layerwise.report.page.number_format import tidy
+from layerwise.report.page.wording import label, listed, null_name
+from layerwise.report.show import DIFFERENCE, NATS, NUMBER, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ABLATION,
+    AGREEMENT,
+    ALL,
+    CONTRAST,
+    GATE,
+    LOGIT_LENS,
+    MANIPULATION,
+    NO_EFFECT,
+    PROXIES,
+    RECOVERY,
+    SHUFFLED_LAYERS,
+    SKIPPING,
+)
+
+DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "re-initialised"}
+SCOPES = {"layer": "layer trained", "model": "model trained"}
+RECOVERED = {
+    "area": ("Loss above the undamaged twin, summed over training", Show(axis="nat-steps"), "censored"),
+    "steps": ("Steps to recover", Show(axis="steps"), "censored"),
+    "steps_to_untouched": (
+        "Steps back to the loss before damage, as published", Show(axis="steps"), "censored_untouched",
+    ),
+    "initial_damage": ("Damage at the start", DIFFERENCE, ""),
+}  # fmt: skip
+"""What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
+GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
+RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient", "taylor")
+"""The proxies by the names of their rankings."""
+SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
+
+
+def treated(data: ReportData) -> Iterator[Score]:
+    """The rows of a recovery with the damage in words, the published damage first; `amount` is 1 where it is cut."""
+    rows = data.rows.where(measure=RECOVERY, seed=None)
+    order = list(DAMAGES)
+    known = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
+    for damage, scope in sorted(known, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)):
+        own = rows.where(condition=damage, arm=scope)
+        words = ", ".join([DAMAGES.get(str(damage), str(damage)), *([SCOPES.get(scope, scope)] if scope else [])])
+        for row in own:
+            cut = RECOVERED[row.metric][2] if row.metric in RECOVERED else ""
+            share = own.value(metric=cut, layer=row.layer, against=None) if cut and row.layer is not None else None
+            yield replace(row, condition=words, arm=None, amount=1.0 if share else 0.0)
+
+
+def beside_skipping(data: ReportData) -> Iterator[Score]:
+    """The area above the twin, and for each damage what skipping the layers costs."""
+    rows = Rows(treated(data))
+    yield from rows.where(metric="area", layer=PRESENT, against=None)
+    for damage in rows.where(metric="area", layer=PRESENT).axis("condition"):
+        skips = data.rows.where(measure=ABLATION, metric=SKIPPING, task=ALL, part=None, against=None, layer=PRESENT)
+        yield from (replace(row, condition=damage) for row in skips)
+
+
+def _correlation(metric: str) -> Column:
+    """A correlation with its interval, or with the band that shuffled layers give where that is its measure."""
+
+    def cell(rows: Rows) -> str:
+        row, chance = (rows.one(metric=metric, against=against) for against in (None, SHUFFLED_LAYERS))
+        if row is not None and row.low is None and chance is not None and chance.low is not None:
+            return f"{tidy(row.value, signed=True)} [by chance {tidy(chance.low)} to {tidy(chance.high or 0.0)}]"
+        return NUMBER.but(signed=True).text(row)
+
+    heads = {
+        "spearman": "rank correlation with the effect of skipping",
+        "spearman_given_damage": "with the initial damage held fixed",
+    }
+    return Column(heads[metric], text=cell)
+
+
+RECOVERY_SECTION = Section(
+    anchor=RECOVERY,
+    title="How layers recover",
+    short="Recovery",
+    missing="No layer was damaged and trained again in this run (recovery).",
+    needs={"measure": RECOVERY, "layer": PRESENT},
+    parts=(
+        Beside((
+            *(
+                Lines(
+                    name=f"recovery-{metric}", title=f"{title}, by layer", derive=treated, words=str,
+                    where={"metric": metric, "layer": PRESENT}, choices={"Damage": "condition"}, nulls=null_name,
+                    show=show, hollow=lambda row: row.amount == 1.0, height=330,
+                )
+                for metric, (title, show, _) in RECOVERED.items()
+            ),
+            Scatter(
+                name="recovery-ablation", title="Recovery against the effect of skipping, by layer", words=str,
+                derive=beside_skipping, choices={"Damage": "condition"}, across={"metric": SKIPPING},
+                upwards={"metric": "area"}, show_across=SKIPPED, show=Show(axis="area, nat-steps"), numbered=True,
+                hollow=lambda row: row.amount == 1.0, height=330, note="censored",
+            ),
+        )),
+        Pivot(
+            title="Does recovery follow importance?", derive=treated, where={"layer": None},
+            rows={"damage": "condition"}, columns=(_correlation("spearman"), _correlation("spearman_given_damage")),
+            terminal=False, folded=True, note="heavy",
+        ),
+    ),
+)  # fmt: skip
+
+
+def typical(data: ReportData) -> Iterator[Score]:
+    """The median layer at each size of each strategy, its bounds holding the middle half; and the first one's null."""
+    rows = data.rows.where(measure=MANIPULATION, part=None, layer=PRESENT)
+    strategies = [name for name in rows.axis("condition") if name != GATE]
+    for name in strategies:
+        for size, own in rows.where(condition=name, against=None).by("amount").items():
+            values = sorted(row.value for row in own)
+            quarter = len(values) // 4
+            bounds = (values[quarter], values[-1 - quarter]) if len(values) > 3 else (None, None)
+            yield Score.of(MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
+    yield from _middle_nulls(rows.where(condition=tuple(strategies[:1])))
+
+
+def _middle_nulls(rows: Rows) -> Iterator[Score]:
+    """The null band at each size: that of the median layer, for every layer has its own."""
+    for own in rows.where(against=NO_EFFECT).by("amount").values():
+        yield sorted(own, key=lambda row: row.high or 0.0)[len(own) // 2]
+
+
+def gated(data: ReportData) -> Iterator[Score]:
+    """The rows of gates with the half of the layer in words."""
+    rows = data.rows.where(measure=MANIPULATION, condition=GATE)
+    for part, words in GATES.items():
+        yield from (replace(row, part=words) for row in rows.where(part=part))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fan(Mark):
+    """A thin line a layer along the column `amount`, coloured by depth, over the band of the median layer's null."""
+
+    at: str = "size {}"
+    sizes: bool = False
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure:
+        """The fan of the rows, on the vertical range of all of them."""
+        own, measured = rows.where(against=None), all_rows.where(against=None)
+        curves = {
+            layer: {row.amount: row for row in sorted(of, key=lambda row: row.amount or 0.0)}
+            for layer, of in sorted(own.by("layer").items())
+        }
+        null = {row.amount: row for row in _middle_nulls(rows)}
+        return fan(
+            curves, [Band("no effect", null)] if null else [], depth=data.depth,
+            describe=hover_text(self.at, "nats per token", data.level, nats=True),
+            span=common_span([dict(enumerate(measured))]), height=self.height or 260, sizes=self.sizes,
+        )  # fmt: skip
+
+
+def _members(data: ReportData) -> Iterator[str]:
+    rows = data.rows.where(measure=CONTRAST, subject="joint_manipulation", metric="member")
+    if rows:
+        layers = ", ".join(str(layer) for layer in sorted(rows.axis("layer")))
+        yield f"Layers {layers}, each of which costs little when it is skipped, were moved together."
+
+
+def manipulations(data: ReportData) -> Iterator[Part]:
+    """The median layer, a fan for each strategy, the gates, and the set that was moved together."""
+    strategies = tuple(
+        name for name in data.rows.where(measure=MANIPULATION).axis("condition") if name != GATE
+    )  # fmt: skip
+    yield Lines(
+        name="manipulation", title="Effect of each strategy by size, median of the layers", derive=typical,
+        x="amount", series="condition", nulls=null_name, show=DIFFERENCE, sizes=True, named=True, nats=True,
+        across="size of the change, ‖ΔW‖ / ‖W‖", at="size {}, median of the layers", rooted=True, bent=True,
+    )  # fmt: skip
+    if strategies:
+        yield Fan(
+            name="manipulation-layers", title="A line a layer", each="condition", sizes=True, rooted=True, bent=True,
+            where={"measure": MANIPULATION, "part": None, "condition": strategies}, note="manipulation",
+        )  # fmt: skip
+    yield Fan(
+        name="gate", title="What a layer adds, times α: a line a layer", derive=gated, each="part", words=str,
+        at="α = {}", rooted=True, bent=True, note="gates",
+    )  # fmt: skip
+    yield Says(_members, terminal=False)
+    yield replace(
+        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True
+    )  # fmt: skip
+
+
+MANIPULATION_SECTION = Section(
+    anchor=MANIPULATION,
+    title="What a change of weights costs",
+    short="Manipulation",
+    missing="No layer's weights were changed in this run (manipulation).",
+    parts=manipulations,
+)
+
+
+def recommendation(data: ReportData) -> Iterator[str]:
+    """Which proxies rank the layers as the measured skip does, the best first; nothing where that was not compared.
+
+    One agrees when its rank correlation with skipping leaves zero below its interval, and is beyond what random
+    rankings reach (Holm's p over the proxies, which are what is chosen among).
+    """
+    rows = data.rows.where(measure=AGREEMENT, metric="spearman", arm=SKIPPING)
+    compared = {name: row for name in RANKED if (row := rows.one(against=name)) is not None}
+    if not compared:
+        return
+    ordered = sorted(compared, key=lambda name: -compared[name].value)
+    beyond = _beyond_chance(compared, data.level)
+    agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
+    shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
+    others = listed([shown[name] for name in ordered if name not in agreeing])
+    what = "Spearman's rank correlation with skipping over the layers"
+    if not agreeing:
+        yield f"No proxy is recommended: none ranks these layers as skipping does, beyond chance ({what}: {others})."
+        return
+    first, *more = [shown[name] for name in agreeing]
+    pieces = [f"Recommended for this model: {first} ({what})"]
+    pieces += [f"also in agreement: {listed(more)}"] if more else []
+    pieces += [f"not beyond chance: {others}"] if others else []
+    yield f"{'; '.join(pieces)}."
+
+
+def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
+    """Those whose p survives Holm's correction over all that are compared."""
+    chances = {name: row.p for name, row in compared.items() if row.p is not None}
+    ordered = sorted(chances, key=lambda name: chances[name])
+    kept = itertools.takewhile(lambda rank: (len(ordered) - rank) * chances[ordered[rank]] < level, range(len(ordered)))
+    return frozenset(ordered[rank] for rank in kept)
+
+
+def _price(data: ReportData) -> Iterator[str]:
+    ratio = data.rows.value(measure="run", metric="cost_ratio")
+    if ratio is not None:
+        yield f"Together the proxies took {tidy(ratio)} times one forward and one backward pass."
+
+
+def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
+    """The gate gradient and the effect of skipping, of each layer whole and by halves."""
+    gates = data.rows.where(measure=PROXIES, metric="gate_gradient", against=None)
+    skips = data.rows.where(measure=ABLATION, metric=SKIPPING, task=ALL, against=None)
+    for part, words in HALVES.items():
+        pair = (gates.where(part=part, layer=PRESENT), skips.where(part=part, layer=PRESENT))
+        if all(pair):
+            yield from (replace(row, part=words) for rows in pair for row in rows)
+
+
+def _by_halves(name: str, metric: str, title: str, show: Show, **fields: Any) -> Lines:
+    return Lines(
+        name=name, title=title, derive=of_halves(PROXIES, metric), series="part", words=str, nulls=null_name,
+        show=show, named=True, **fields,
+    )  # fmt: skip
+
+
+PROXIES_SECTION = Section(
+    anchor=PROXIES,
+    title="Cheap proxies",
+    short="Proxies",
+    missing="No proxy was measured in this run (proxies).",
+    parts=(
+        Says(recommendation, terminal=False),
+        Beside((
+            Lines(
+                name="proxies-influence", title="Block Influence: 1 − cosine of input and output",
+                where={"measure": PROXIES, "metric": "block_influence"}, nulls=null_name,
+                show=Show(axis="1 − cosine"),
+            ),
+            Heat(
+                name="proxies-angular", title="Angular distance across a window of layers", y="amount",
+                where={"measure": PROXIES, "metric": "angular_distance"}, across="first layer",
+                down="number of layers", cell_words=lambda value: f"{value:g}", least=0.0, upwards=True, height=340,
+            ),
+            _by_halves(
+                "proxies-sensitivity", "gate_sensitivity",
+                "Gate sensitivity: how much the loss of a window hangs on each layer", Show(axis="mean |∂L/∂α|"),
+            ),
+            _by_halves(
+                "proxies-gradient", "gate_gradient", "Gate gradient: first-order effect of skipping", DIFFERENCE,
+                nats=True, rooted=True,
+            ),
+            Scatter(
+                name="proxies-skip", title="Gate gradient against the measured effect", derive=gates_beside_skipping,
+                choices={"Part": "part"}, words=str, across={"metric": SKIPPING}, upwards={"metric": "gate_gradient"},
+                show_across=SKIPPED, show=Show(axis="gate gradient"), equal=True, numbered=True, height=340,
+            ),
+            Lines(
+                name="proxies-taylor", title="Taylor importance: Σ |w · ∂L/∂w|", nulls=null_name,
+                where={"measure": PROXIES, "metric": "taylor"},
+            ),
+            Lines(
+                name="proxies-lens", title="Logit lens: the loss read off each hidden state", nulls=null_name,
+                where={"measure": PROXIES, "metric": LOGIT_LENS}, x="amount", across="hidden state",
+                at="hidden state {}", show=NATS.but(axis="NLL (nats per token)"), note="proxies",
+            ),
+        )),
+        Says(_price, terminal=False),
+    ),
+)  # fmt: skip

@@ -1,0 +1,269 @@
+"""The weights in a diagnosis: how they change with depth, whether they can be predicted, and what layers are made
+of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from layerwise.report.data import ReportData
+from layerwise.report.kind import Beside, Column, Derive, Pivot, Says, Section
+from layerwise.report.marks import Levels, Lines
+from layerwise.report.page.wording import null_name
+from layerwise.report.show import DIFFERENCE, NUMBER, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    CONTRAST,
+    DELTAS,
+    P_OVER_N,
+    PREDICTABILITY,
+    RANDOM_TWIN,
+    SHUFFLED,
+    STRUCTURE,
+)
+
+EVERY = "all tensor types"
+HALVES = {None: "whole layer", "attn": "attention", "mlp": "MLP"}
+INDEPENDENT = -0.5
+"""The correlation of successive differences of independent layers of equal norm."""
+LAG_STRUCTURE = {
+    "smooth": "smooth", "no_lag_structure": "no lag structure", "oscillating": "oscillating",
+    "unresolved": "not resolvable",
+}  # fmt: skip
+HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
+SHARED = {
+    "subspace": "Singular subspaces, stream side", "subspace_units": "Singular subspaces, unit side",
+    "docs": "Similarity of units (DOCS)",
+}  # fmt: skip
+OF_WEIGHTS = {
+    "norm": "Frobenius norm", "spectral_exponent": "Spectral exponent", "effective_rank": "Effective rank",
+    "outlier_ratio": "Outlier ratio",
+}  # fmt: skip
+OF_STATES = {
+    "output_ratio": "What is added, against the state it is added to",
+    "sink_strength": "Attention on the sink token",
+    "sink_norm": "Norm of the sink token, against the median",
+}
+FLOOR = -1.0
+"""R2 has no lower bound; what lies below is drawn here."""
+LEAST_DAMAGE = 0.05
+"""Nats per token: of less damage a share says nothing."""
+R2 = Show(axis="R²")
+SETS = {"set": "spread evenly", "adjacent": "neighbours", "inner": "all but the ends"}
+
+
+def of_types(measure: str, *metrics: str) -> Derive:
+    """The rows of some metrics with the type of weights in words, all types together first."""
+
+    def rows(data: ReportData) -> Iterator[Score]:
+        own = data.rows.where(measure=measure, metric=metrics)
+        for part in (None, *sorted(own.axis("part"))):
+            yield from (replace(row, part=part or EVERY) for row in own.where(part=part))
+
+    return rows
+
+
+def of_halves(measure: str, metric: str) -> Derive:
+    """The rows of a metric, the layer whole and by halves in words; of the nulls that of the whole layer."""
+
+    def rows(data: ReportData) -> Iterator[Score]:
+        own = data.rows.where(measure=measure, metric=metric)
+        for part, words in HALVES.items():
+            yield from (replace(row, part=words) for row in own.where(part=part, against=None))
+        yield from (replace(row, part=HALVES[None]) for row in own.where(part=None, against=PRESENT))
+
+    return rows
+
+
+def _at_lag_one(data: ReportData) -> list[Score]:
+    rows = Rows(of_types(DELTAS, "correlation")(data)).where(amount=1)
+    return [*rows.where(against=(SHUFFLED, RANDOM_TWIN)), *rows.where(against=None)]
+
+
+def lag_structure(data: ReportData) -> Iterator[str]:
+    """What the correlation at lag 1 shows beside random orders, over all types or over the first."""
+    types = (None, *data.rows.where(measure=DELTAS, metric="correlation").axis("part"))
+    for kind, words in LAG_STRUCTURE.items():
+        row = data.rows.one(measure=DELTAS, metric=kind, part=types[0])
+        if row is not None:
+            away = NUMBER.but(signed=True).text(row)
+            yield f"Verdict over {EVERY}: {words}. Lag 1, norms divided out, beside random orders: {away}."
+
+
+def explained(data: ReportData) -> Iterator[Score]:
+    """R2 by type of weights: in sample and held out, for each way of holding out (`condition`), with its nulls."""
+    rows = Rows(of_types(PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
+    in_sample = rows.where(metric="in_sample_r2")
+    for metric, words in HELD_OUT.items():
+        own = rows.where(metric=metric)
+        if not own.where(against=None):
+            continue
+        nulls = sorted(own.where(against=PRESENT), key=lambda row: str(row.against))
+        for row in (*nulls, *in_sample.where(against=P_OVER_N)):
+            yield replace(row, condition=words)
+        for name, of in (("in sample", in_sample), (words, own)):
+            yield from (replace(row, condition=words, arm=name) for row in of.where(against=None))
+
+
+def explained_by_depth(data: ReportData) -> Iterator[Score]:
+    """The held-out R2 of every layer, for each way of holding out (`condition`)."""
+    for metric, words in HELD_OUT.items():
+        rows = data.rows.where(measure=PREDICTABILITY, metric=metric, layer=PRESENT, other=None, part=None)
+        yield from (replace(row, condition=words, arm=words) for row in rows)
+
+
+def shared(metric: str) -> Derive:
+    """How much neighbours share, at the first of each pair; a null of all pairs together is level along the depth."""
+
+    def rows(data: ReportData) -> Iterator[Score]:
+        own = Rows(of_types(PREDICTABILITY, metric)(data))
+        for part in own.axis("part"):
+            of = own.where(part=part)
+            pairs = Rows(row for row in of.where(layer=PRESENT) if row.other == (row.layer or 0) + 1)
+            yield from pairs.where(against=None)
+            for null in of.axis("against"):
+                level = of.where(against=null, layer=None)
+                spread = (replace(row, layer=layer) for row in level for layer in range(data.depth - 1))
+                yield from pairs.where(against=null) or spread
+
+    return rows
+
+
+def _share(rows: Rows) -> str:
+    """The share that single costs leave, where the joint damage is large enough to have shares."""
+    joint = rows.one(metric="joint")
+    damaged = joint is not None and joint.value >= LEAST_DAMAGE
+    return NUMBER.but(signed=True).text(rows.one(metric="share") if damaged else None)
+
+
+def _set_order(line: tuple[str | None, float | None]) -> tuple[str, float]:
+    return line[0] or "", line[1] or 0.0
+
+
+def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str] = str) -> Pivot:
+    """A table of layers that were changed together: what that costs, and what they cost one by one."""
+    signed = NUMBER.but(signed=True)
+    return Pivot(
+        rows={what: "condition", size: "amount"}, words=words, order=_set_order, terminal=False,
+        where={"measure": CONTRAST, "subject": claim, "amount": PRESENT},
+        columns=(
+            Column("together (nats)", "joint", signed), Column("one by one, added up", "singles", signed),
+            Column("more together", "excess", signed), Column("share that single costs leave", text=_share),
+        ),
+    )  # fmt: skip
+
+
+def written(value: object) -> str:
+    """A set, or a number, in a table."""
+    return f"{value:g}" if isinstance(value, float) else SETS.get(str(value), str(value).replace("_", " "))
+
+
+def measured(measure: str, metrics: Iterable[str]) -> Callable[[ReportData], bool]:
+    """Whether a run has any finite row of these metrics."""
+    names = tuple(metrics)
+    return lambda data: any(math.isfinite(row.value) for row in data.rows.where(measure=measure, metric=names))
+
+
+def by_type(name: str, metric: str, title: str, measure: str, **fields: object) -> Lines:
+    """A line by depth for a type of weights to choose, over its nulls."""
+    return Lines(
+        name=name, title=title, derive=of_types(measure, metric), choices={"Tensor type": "part"}, words=str,
+        nulls=null_name, **fields,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+DELTAS_SECTION = Section(
+    anchor=DELTAS,
+    title="How weights change with depth",
+    short="Deltas",
+    missing="Weight differences were not measured in this run (deltas).",
+    needs={"measure": DELTAS, "metric": "correlation"},
+    parts=(
+        Says(lag_structure, terminal=False),
+        Beside((
+            by_type("deltas-correlation", "correlation", "Correlation of weight differences, by lag", DELTAS,
+                    x="amount", across="lag", at="lag {}", show=Show(axis="correlation", reference=INDEPENDENT)),
+            by_type("deltas-covariance", "autocovariance", "Autocovariance over depth, by lag", DELTAS,
+                    x="amount", across="lag", at="lag {}", show=Show(axis="autocovariance")),
+        )),
+        Levels(
+            name="deltas-types", title="Correlation at lag 1 of every tensor type", derive=_at_lag_one, note="types",
+            show=Show(axis="correlation at lag 1", reference=INDEPENDENT),
+        ),
+    ),
+)  # fmt: skip
+
+PREDICTION_SECTION = Section(
+    anchor=PREDICTABILITY,
+    title="Can a layer be predicted?",
+    short="Prediction",
+    missing="Predictability of weights was not measured in this run (predictability).",
+    parts=(
+        Beside((
+            Levels(
+                name="predictability-r2", title="R² by tensor type, with nulls", derive=explained, series="arm",
+                choices={"Held out": "condition"}, words=str, show=R2, floor=FLOOR,
+                slots=lambda names: {name: int(name == "in sample") for name in names},
+            ),
+            Lines(
+                name="predictability-depth", title="Held-out R² by depth", derive=explained_by_depth, series="arm",
+                choices={"Held out": "condition"}, words=str, show=R2, nulls=null_name, height=310,
+                slots=lambda names: dict.fromkeys(names, 0),
+            ),
+        )),
+        Levels(
+            name="predictability-norms", title="Norms predicted from neighbours' norms",
+            derive=lambda data: Rows(of_types(PREDICTABILITY, "norm_r2")(data)).where(layer=None),
+            show=Show(axis="R² of a layer's norm"), floor=FLOOR,
+        ),
+        Beside(tuple(
+            Lines(
+                name=f"predictability-{metric}", title=title, derive=shared(metric), choices={"Tensor type": "part"},
+                words=str, nulls=null_name, across="", at="layer {} and the next", height=240,
+            )
+            for metric, title in SHARED.items()
+        )),
+        Beside((
+            Lines(
+                name="predictability-use", title="Cost of running one predicted layer", show=DIFFERENCE, rooted=True,
+                where={"measure": PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
+                nulls=null_name, nats=True,
+            ),
+            Lines(
+                name="predictability-sets", title="Cost of running many predicted layers", show=DIFFERENCE,
+                where={"measure": PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"}, x="amount",
+                nulls=null_name, across="layers predicted jointly", at="{} layers predicted", rooted=True, nats=True,
+                note="predicted",
+            ),
+        )),
+        replace(
+            joint_costs("error_accumulation", "predicted layers", "how many", written), folded=True, note="joint",
+            title="Many predicted layers together",
+        ),
+    ),
+)  # fmt: skip
+
+STRUCTURE_SECTION = Section(
+    anchor=STRUCTURE,
+    title="What the layers are made of",
+    short="Structure",
+    missing="The structure of the layers was not measured in this run.",
+    needs=measured(STRUCTURE, (*OF_WEIGHTS, *OF_STATES)),
+    parts=(
+        Beside(tuple(
+            by_type(f"structure-{metric}", metric, f"{title} by depth", STRUCTURE, height=230,
+                    slots=lambda names: {})
+            for metric, title in OF_WEIGHTS.items()
+        )),
+        Beside(tuple(
+            Lines(
+                name=f"structure-{metric}", title=f"{title}, by depth", derive=of_halves(STRUCTURE, metric),
+                series="part", words=str, nulls=null_name, show=Show(axis="ratio"), height=320, named=True,
+            )
+            for metric, title in OF_STATES.items()
+        )),
+        Says(lambda data: (), note="twin"),
+    ),
+)  # fmt: skip

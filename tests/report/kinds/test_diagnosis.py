@@ -1,0 +1,209 @@
+"""A diagnosis as a kind: what it answers, what it recommends, what it draws of planted layers, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from layerwise.experiments.summary import summary
+from layerwise.report import ReportData, markdown, render
+from layerwise.report.data import concluded
+from layerwise.report.kinds.diagnosis import DIAGNOSIS, in_words
+from layerwise.report.kinds.diagnosis_changes import recommendation
+from layerwise.results.rows import Note, Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import DIAGNOSED
+from report import diagnosed, synthetic
+from report.diagnosed import row
+from report.page.test_render import Page, read
+
+ANCHORS = tuple(section.anchor for section in DIAGNOSIS.sections)
+CHAPTERS = (ANCHORS[0], "claims", *ANCHORS[1:], "provenance")
+OWN = {"effect": "order", "verdict": "verdicts"}
+"""The anchors of measures that are not called alike."""
+
+
+def chapters(page: Page) -> list[str]:
+    return [name for name in page.ids if name in CHAPTERS]
+
+
+def figures(data: ReportData) -> dict[str, Any]:
+    return dict(json.loads(read(render(data)).json)["figures"])
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, Any]:
+    return figures(diagnosed.diagnosis(12))
+
+
+def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in figure["data"] if each.get("name") == name and "markers" in each.get("mode", ""))
+
+
+def test_the_layers_stand_first_and_the_claims_after_them() -> None:
+    page = read(render(diagnosed.diagnosis(12)))
+    assert chapters(page) == list(CHAPTERS)
+    assert page.open == []
+    lines = summary(diagnosed.diagnosis(12)).splitlines()
+    assert lines[0].split()[0] == "layer"
+    assert [line.split()[0] for line in lines[1:13]] == [str(layer) for layer in range(12)]
+    assert lines[13].startswith("Of 12 layers 10 (0, 1, 2, 3, 4, 5, 8, 9, 10 and 11) matter, 1 (7) is without effect")
+    assert '--plan "0-5 8-11"' in lines[14]
+    assert all(line.startswith("- ") for line in lines[15:])
+
+
+@pytest.mark.parametrize(
+    ("rows", "answer"),
+    [
+        ([row("ablation", "skip", 0.4, 0.1, layer=0)], "Layer 0 is worth most: without it the loss is +0.400 [+0.300"),
+        ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to be worth anything; the most is +0.400"),
+        ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to be worth anything; the most is +0.400"),
+        ([row("deltas", "correlation", -0.5, amount=1)], ""),
+    ],
+    ids=["resolved", "holds zero", "no interval", "weights alone"],
+)
+def test_no_answer_denies_its_own_interval(rows: list[Score], answer: str) -> None:
+    given = DIAGNOSIS.answer(ReportData({}, (), tuple(rows)))
+    assert given.startswith(answer)
+    assert bool(given) == bool(answer)
+
+
+def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
+    def following(*metrics: str) -> list[str]:
+        rows = tuple(row("verdict", metric, 0.0, 0.1, layer=layer) for layer, metric in enumerate(metrics))
+        return list(map(str, DIAGNOSIS.following(ReportData({"model": "m", "depth": 3}, (), rows))))
+
+    assert following("matters", "no_effect", "matters")[0].endswith('layerwise sweep m --text PATH --plan "0 2"')
+    assert "give more text" in following("unresolved", "unresolved", "unresolved")[0]
+    assert following("matters", "matters", "matters") == following("harmful", "harmful", "no_effect") == []
+
+
+def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() -> None:
+    rows = Rows([
+        row("verdict", "no_effect", 0.0, layer=1), row("racing", "matters", 0.1, layer=1),
+        row("racing", "matters", 1.0, layer=0), row("racing", "matters", float("inf"), layer=2),
+    ])  # fmt: skip
+    assert {layer: each.metric for layer, each in concluded(rows).items()} == {0: "matters", 1: "no_effect"}
+    assert in_words(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
+
+
+@pytest.mark.parametrize("measure", [*DIAGNOSED, "effect"])
+def test_a_measure_alone_makes_a_page(measure: str) -> None:
+    rest = {score.measure for score in diagnosed.scores(8)} - {measure}
+    page = read(render(diagnosed.without(diagnosed.diagnosis(8), *rest)))
+    own = {OWN.get(measure, measure), *({"verdicts"} if measure in ("ablation", "racing", "verdict") else ())}
+    assert [name for name in chapters(page) if name != "claims"] == [
+        name for name in CHAPTERS if name in {*own, "provenance"}
+    ]
+    assert page.open == []
+
+
+@pytest.mark.parametrize("measure", [*(each for each in DIAGNOSED if each != "verdict"), "effect"])
+def test_a_measure_that_was_not_taken_is_said_in_one_line_at_the_end(measure: str) -> None:
+    page = read(render(diagnosed.without(diagnosed.diagnosis(8), measure)))
+    absent = OWN.get(measure, measure)
+    assert chapters(page) == [name for name in CHAPTERS if name != absent]
+    missing = {section.anchor: section.missing for section in DIAGNOSIS.sections}
+    assert [name for name, text in missing.items() if text in page.text] == [absent]
+
+
+def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
+    sweep, diagnosis = synthetic.run(12), diagnosed.diagnosis(12)
+    both = replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)
+    page = read(render(both))
+    assert {*CHAPTERS, "headline"} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert not {"verdicts", "ablation"} & set(read(render(synthetic.run(6))).ids)
+
+
+def test_the_measured_line_is_the_rows_over_the_band_of_their_null(drawn: dict[str, Any]) -> None:
+    rows = Rows(diagnosed.scores(12)).where(measure="ablation", metric="skip", task="all", part=None, against=None)
+    figure = drawn["ablation-silenced-0"]["variants"]["0"]
+    line = trace(figure, "skipped")
+    assert line["x"] == list(range(12))
+    assert line["y"] == [each.value for each in rows]
+    assert all("perplexity" in text for text in line["text"])
+    names = [each["name"] for each in figure["data"]]
+    assert names.index("no effect") < names.index("skipped")
+    band = next(each for each in figure["data"] if each["name"] == "no effect" and each.get("fill"))
+    assert (min(band["y"]), max(band["y"])) == (-0.02, 0.02)
+
+
+def test_censored_layers_are_open_marks(drawn: dict[str, Any]) -> None:
+    line = trace(
+        drawn["recovery-area"]["variants"]["0"], "Loss above the undamaged twin, summed over training, by layer"
+    )
+    assert line["marker"]["symbol"][0].endswith("-open")
+    assert not any(symbol.endswith("-open") for symbol in line["marker"]["symbol"][1:])
+
+
+def test_wild_values_of_r2_stand_at_the_floor_and_tell_the_truth() -> None:
+    rows = tuple(
+        replace(each, value=-30.0, low=-40.0, high=-20.0) if each.metric == "heldout_layers_r2" else each
+        for each in diagnosed.scores(8)
+    )
+    marks = trace(
+        figures(replace(diagnosed.diagnosis(8), scores=rows))["predictability-r2"]["variants"]["1"], "held-out layers"
+    )
+    assert set(marks["x"]) == {-1.0}
+    assert all("−30" in text for text in marks["text"])
+
+
+def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
+    part = diagnosed.resumable(diagnosed.without(diagnosed.diagnosis(8), "recovery", "pruning"), *diagnosed.PARTS[:8])
+    text = read(render(part)).text
+    assert "(recovery, agreement and pruning) are not complete" in text
+    whole = diagnosed.resumable(diagnosed.diagnosis(8), *diagnosed.PARTS)
+    assert "not complete" not in read(render(whole)).text
+
+
+def recommended(**correlations: tuple[float, float | None, float]) -> str:
+    """What is said of rank correlations with skipping: each with the low end of its interval, and its p."""
+    rows = tuple(
+        Score.of("agreement", "spearman", value, low, 0.95, p, 1.0, arm="skip", against=name)
+        for name, (value, low, p) in correlations.items()
+    )
+    return " ".join(recommendation(ReportData({}, (), rows)))
+
+
+def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> None:
+    text = recommended(
+        gate_gradient=(-0.15, -0.7, 0.6), taylor=(0.7, 0.2, 0.01), gate_sensitivity=(0.74, 0.3, 0.004),
+        block_influence=(0.5, 0.1, 0.03),
+    )  # fmt: skip
+    assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
+    assert "also in agreement: taylor 0.700" in text
+    # A p of 0.03 is not below 0.05 / 2, which Holm's correction asks of the third of four.
+    assert "not beyond chance: block influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
+
+
+@pytest.mark.parametrize("taylor", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
+def test_no_proxy_is_recommended_without_evidence(taylor: tuple[float, float | None, float]) -> None:
+    """A great correlation without an interval, with one that holds zero, or no greater than chance may give."""
+    assert recommended(taylor=taylor).startswith("No proxy is recommended: none ranks these layers")
+    assert recommended() == ""
+
+
+def test_what_a_measure_left_out_stands_in_its_chapter_as_text() -> None:
+    page = render(replace(diagnosed.diagnosis(8), notes=(Note("deltas", "Layers 3 and 4 have <unlike> shapes."),)))
+    chapter = page[page.index('<section id="deltas"') : page.index('<section id="predictability"')]
+    assert "Layers 3 and 4 have &lt;unlike&gt; shapes." in chapter
+
+
+def test_values_that_are_not_finite_leave_the_page_whole() -> None:
+    rows = tuple(
+        replace(score, value=float("nan")) if number % 3 == 0 else replace(score, low=float("nan"))
+        for number, score in enumerate(diagnosed.scores(8))
+    )
+    page = read(render(replace(diagnosed.diagnosis(8), scores=rows)))
+    json.loads(page.json, parse_constant=lambda name: pytest.fail(name))
+    assert chapters(page) == list(CHAPTERS)
+
+
+def test_markdown_has_the_layers_and_every_intervention() -> None:
+    text = markdown(diagnosed.diagnosis(12))
+    assert "| 6 | −0.0600 \\[" in text or "| 6 | −0.0600 [" in text
+    assert "Every intervention" in text
