@@ -22,7 +22,7 @@ from layerwise.experiments.option import (
     options_of,
     plain,
 )
-from layerwise.experiments.options.number_ranges import whole_numbers
+from layerwise.experiments.options.plans import whole_numbers
 from layerwise.experiments.rehearsal.config import levels
 from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.saving.config import bytes_of

@@ -91,7 +91,6 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (ELC, "--set", "foo=1", "no training argument 'foo'"),
     ((*ELC, "--variants", "ltg"), "--initialisation", "zero", NOTHING),
     (GROWTH, "--max-epochs", "nan", FINITE),
-    (GROWTH, "--epochs", "0", "epochs is 0"),
     (GROWTH, "--set", "foo=1", "no training argument 'foo'"),
     ((*GROWTH, "--schedule", "uniform"), "--match", "tokens", NOTHING),
     (STUDY, "--learning-rates", "nan", FINITE),

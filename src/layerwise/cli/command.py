@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 
-from layerwise.errors import LayerwiseError
 from layerwise.experiments.experiment import Action, Configuration, Experiment
 from layerwise.experiments.option import (
     Option,
@@ -28,7 +27,7 @@ from layerwise.experiments.option import (
     settings_of,
     split_settings,
 )
-from layerwise.experiments.spelling import in_flags
+from layerwise.experiments.spelling import in_flags, refusals
 
 INVOCATION = Group("This invocation", sort_key=99)
 QUIET = Parameter(
@@ -58,13 +57,10 @@ def command(kind: type[Configuration], everything: bool = False) -> Callable[...
         names = [name for name, (_, each) in options_of(kind).items() if each.positional]
         if SET in options:
             options |= split_settings(kind, options.pop(SET))
-        try:
+        with refusals(kind, in_flags):
             # Arguments that have a default may be left out, the last ones first.
             config = kind(**(dict(zip(names, positional, strict=False)) | options))
-            return carry_out(config, quiet=quiet, dry_run=dry_run)
-        except LayerwiseError as refusal:
-            refusal.args = (in_flags(kind, str(refusal)),)
-            raise
+        return carry_out(config, quiet=quiet, dry_run=dry_run)
 
     parameters = sorted(_parameters(kind, everything), key=lambda each: each.kind)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -79,7 +75,7 @@ def carry_out(config: Configuration, *, quiet: bool, dry_run: bool) -> int:
     # What is heavy (torch, transformers) is imported when the configuration has been accepted.
     from layerwise.experiments.terminal import Terminal
 
-    with Terminal(quiet) as reporter:
+    with refusals(type(config), in_flags), Terminal(quiet) as reporter:
         if isinstance(config, Action):
             return config.act(reporter)
         assert isinstance(config, Experiment)

@@ -14,6 +14,7 @@ from layerwise.errors import OptionError, RunError, near_matches
 from layerwise.experiments.terminal import output, write
 from layerwise.results import Run
 
+# With the text beside the choices cyclopts leaves the refusal of another to the verb, also where pydantic is imported.
 Format = Literal["html", "markdown", "claims", "parquet", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
@@ -26,7 +27,7 @@ OUTPUT = "File to write, or folder of tables; by default RUN/report.html, RUN/ex
 
 def report(
     *runs: Annotated[Path, path_parameter("RUN", "Run folder; several for claims.")],
-    form: Annotated[Format, FORM] = "html",
+    form: Annotated[Format | str, FORM] = "html",
     output_path: Annotated[Path | None, path_parameter("--output", OUTPUT, "PATH")] = None,
 ) -> None:
     """Write what a run found: a page, tables, verdicts on claims.
@@ -52,8 +53,8 @@ def report(
         )
     with ExitStack() as stack:
         opened = [stack.enter_context(Run.open(folder)) for folder in runs]
-        if form == "csv" or form == "parquet":
-            for path in results.export(opened[0], output_path, form):
+        if form in ("csv", "parquet"):
+            for path in results.export(opened[0], output_path, "csv" if form == "csv" else "parquet"):
                 write(output, str(path))
         else:
             _write_text(opened, form, output_path)

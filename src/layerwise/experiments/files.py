@@ -29,6 +29,7 @@ from layerwise.errors import LayerwiseError, OptionError, near_matches
 from layerwise.experiments.catalogue import configuration
 from layerwise.experiments.experiment import Configuration, Experiment, unread_values
 from layerwise.experiments.option import converted, flag_of, from_text, is_switch, options_of, plain, split_settings
+from layerwise.experiments.spelling import in_flags, refusals
 from layerwise.results import Run
 from layerwise.results.run import is_run
 
@@ -133,7 +134,8 @@ class ExperimentFile:
             try:
                 values = converted(kind, _in_folder(content, str(runs)), f"{self.name} {name}".strip())
                 idle = unread_values(kind, values) if len(self.stages) > 1 else ()
-                config = kind(**{key: value for key, value in values.items() if key not in idle})
+                with refusals(kind, in_flags):
+                    config = kind(**{key: value for key, value in values.items() if key not in idle})
             except LayerwiseError as refusal:
                 if not name:
                     raise

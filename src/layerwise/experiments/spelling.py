@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from layerwise.errors import LayerwiseError
 from layerwise.experiments.option import choices_of, flag_of, given_flag, options_of, plain
 
 
@@ -56,6 +58,16 @@ def in_flags(kind: type, text: str) -> str:
         return flag_of(kind, name) + ("" if value is None else f"{joined}{value}")
 
     return _respelt(kind, text, written)
+
+
+@contextmanager
+def refusals(kind: type, spelt: Callable[[type, str], str]) -> Iterator[None]:
+    """A context whose refusals are about a configuration, and are written as `in_python` or `in_flags` do it."""
+    try:
+        yield
+    except LayerwiseError as refusal:
+        refusal.args = (spelt(kind, str(refusal)),)
+        raise
 
 
 def _respelt(kind: type, text: str, written: Callable[[str, str | None], str]) -> str:

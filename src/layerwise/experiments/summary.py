@@ -9,7 +9,6 @@ from layerwise import report as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import EFFECT, effects
 from layerwise.measure.stats.grid import complete
-from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.results import Run
 from layerwise.results.rows import Loss, PlanRecord, Score
 
@@ -29,24 +28,21 @@ def report_data(run: Run) -> pages.ReportData:
 def summary(data: pages.ReportData) -> str:
     """The results of a run, one a line: the verdicts on claims of a diagnosis, the questions and answers of a sweep.
 
-    A run of kinds that are data is summarised as they say, a robustness run as a table of its arms, a growth run as its
-    arms, the verdict and the claims of its headline.
+    A run of kinds that are data is summarised as they say.
     """
     evidence = pages.Evidence.of(data)
     own = [kind for kind in pages.KINDS if kind.is_of(data)]
     # A frontier shows what was timed itself.
     own = own if len(own) == 1 else [kind for kind in own if kind.name != "timing"]
     if own:
-        written = [] if is_pretrained(data) else list(pages.robustness_lines(evidence.robustness))
+        written: list[str] = []
         for kind in own:  # an answer that another kind has given already is not repeated
             written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
         if any(kind.claims for kind in own):
             written += [f"- {line}" for line in pages.claim_lines(data)]
         return "\n".join(written)
-    if evidence.growth.measures:
-        return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
     lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
-    return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

@@ -21,7 +21,7 @@ from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
-from layerwise.errors import DataError, LayerwiseError, ModelError, OptionError
+from layerwise.errors import DataError, ModelError, OptionError
 from layerwise.experiments.catalogue import configuration, experiment
 from layerwise.experiments.comparison.result import ComparisonResult
 from layerwise.experiments.experiment import Experiment, Inputs
@@ -31,7 +31,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.result import Result
 from layerwise.experiments.routing.result import RoutingResult
 from layerwise.experiments.search.result import SearchResult
-from layerwise.experiments.spelling import in_python
+from layerwise.experiments.spelling import in_python, refusals
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus
@@ -177,7 +177,7 @@ def perform_verb(verb: str, options: Mapping[str, object], reporter: Reporter | 
     from layerwise.experiments.terminal import Terminal
 
     kind = experiment(verb)
-    try:
+    with refusals(kind, in_python):
         rest = dict(options)
         model, text = rest.pop("model", None), rest.pop("text", None)
         values = {name: _plain(kind, name, value) for name, value in rest.items()}
@@ -192,9 +192,6 @@ def perform_verb(verb: str, options: Mapping[str, object], reporter: Reporter | 
             return perform(config, reporter, Inputs(stack, corpus))
         with Terminal() as terminal:
             return perform(config, terminal, Inputs(stack, corpus))
-    except LayerwiseError as refusal:
-        refusal.args = (in_python(kind, str(refusal)),)
-        raise
 
 
 def _stack(model: object, tokenizer: object) -> Stack:

@@ -8,16 +8,16 @@ into parts of the page:
 
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
-robustness   which way of training survives which change
-growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
 
 kinds        the kinds of run that are data (`kind`), with their words; `writers` write any of them
+derived      numbers that follow from the rows
 
 All kinds share these:
 
 data         ReportData, the rows of a run
+trained      models that a run trained: arms, seeds, suites, rows by arm
 show         how a number is written
 marks        the pictures: lines, dots, heat, bars, scatter
 
@@ -41,12 +41,10 @@ from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
-from layerwise.report.growth.findings import growth_lines
 from layerwise.report.kinds import KINDS
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
-from layerwise.report.robustness.tables import robustness_lines
 from layerwise.report.sweep.findings import findings
 from layerwise.report.writers import terminal_lines
 
@@ -67,13 +65,11 @@ __all__ = [
     "comparison_lines",
     "comparison_page",
     "findings",
-    "growth_lines",
     "judged",
     "markdown",
     "over_models",
     "overlaid",
     "render",
-    "robustness_lines",
     "terminal_lines",
     "wiring",
     "write",

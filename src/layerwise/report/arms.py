@@ -6,15 +6,8 @@ none of them has. Nothing else about an arm is known here: what it survives is i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-
-from layerwise.results.rows import Score
-from layerwise.results.vocabulary import TRAINING
-
-_SEEDED = re.compile(r"(.+)/(\d+)")
-_REFINED = re.compile(r"(retrained)-\d+")
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +54,6 @@ ARMS: dict[str, ArmStyle] = {
 SPARE = (10, 9, 11)  # colours that no known arm has
 
 
-def split_seed(subject: str) -> tuple[str, int | None]:
-    """The arm and the seed of a subject; a subject without a seed is the arm itself.
-
-    The models that were refined at one number of layers each are one arm.
-
-    >>> split_seed("layershuffle/2"), split_seed("google/vit-base"), split_seed("retrained-6/0")
-    (('layershuffle', 2), ('google/vit-base', None), ('retrained', 0))
-    """
-    match = _SEEDED.fullmatch(subject)
-    arm, seed = (match[1], int(match[2])) if match else (subject, None)
-    refined = _REFINED.fullmatch(arm)
-    return (refined[1] if refined else arm), seed
-
-
 def in_reading_order(arms: Iterable[str]) -> tuple[str, ...]:
     """Each arm once: the known ones as listed here, then the others as first met.
 
@@ -98,12 +77,3 @@ def arm_slots(arms: Iterable[str]) -> dict[str, int]:
         slots[arm] = SPARE[others % len(SPARE)] if known is None else known.slot
         others += known is None
     return slots
-
-
-def as_subject(row: Score) -> Score:
-    """A row of a training in the form that lookups by subject and task read, until all read columns."""
-    if row.measure != TRAINING or row.arm is None:
-        return row
-    arm = row.arm if row.condition is None or row.arm != "retrained" else f"{row.arm}-{row.condition.split()[0]}"
-    task = "all" if row.amount is None else f"step {int(row.amount)}"
-    return replace(row, subject=f"{arm}/{row.seed}", task=task)

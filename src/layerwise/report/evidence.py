@@ -16,10 +16,7 @@ from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.data import ReportData
-from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.page.number_format import verdict
-from layerwise.report.robustness.lookup import RobustnessScores
-from layerwise.report.robustness.lookup import depth_of as stated_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.units import resampling_unit
@@ -39,10 +36,9 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first, `rows` all finite rows by their columns,
-    `robustness` those of a robustness run and `growth` those of a growth run. `run` holds all rows and plans as they
-    are; the plans of `data` are those of a sweep: the pruned models of a diagnosis, and the plans of fine-tunings, are
-    left to their own chapters.
+    first family that listed it), `tasks` every task with effects, "all" first.
+    `run` holds all rows and plans as they are; the plans of `data` are those of a sweep: the pruned models of a
+    diagnosis, and the plans of fine-tunings, are left to their own chapters.
     """
 
     run: ReportData
@@ -51,9 +47,6 @@ class Evidence:
     tasks: tuple[str, ...]
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
-    rows: Rows = field(repr=False)
-    robustness: RobustnessScores = field(repr=False)
-    growth: GrowthScores = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
@@ -64,8 +57,7 @@ class Evidence:
         """
         _refuse_impossible(data.scores)
         run = data
-        growth = GrowthScores.of(data.scores, data.level)
-        depth = _depth(data) or data.depth or growth.depth
+        depth = _depth(data) or data.depth
         if depth > LAYER_LIMIT:
             raise RunError(
                 f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
@@ -82,12 +74,13 @@ class Evidence:
             records.setdefault(record.plan, record)
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
-        rows = Rows(row for row in data.scores if math.isfinite(row.value))
-        robustness = RobustnessScores.of(data.scores, depth, data.level)
         schedules = _schedules(records)
-        return cls(
-            run, data, depth, tasks, records, schedules, rows, robustness, growth, effects
-        )  # fmt: skip
+        return cls(run, data, depth, tasks, records, schedules, effects)
+
+    @property
+    def rows(self) -> Rows:
+        """The finite rows, looked up by their columns."""
+        return self.data.rows
 
     @property
     def named_tasks(self) -> tuple[str, ...]:
@@ -169,10 +162,8 @@ def _schedules(records: Iterable[str]) -> dict[str, Plan]:
 
 
 def _depth(data: ReportData) -> int:
-    """The depth the manifest states, else what a robustness run states or the deepest layer that any row names."""
+    """The depth that the manifest states, else that of the deepest layer that any plan or row names."""
     stated = data.manifest.get("depth")
     if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
         return stated
-    plans = _schedules(record.plan for record in data.plans).values()
-    planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
-    return max(planned, 1 + max(data.rows.axis("layer"), default=-1), stated_depth(data.scores))
+    return data.depth

@@ -89,13 +89,15 @@ class Score:
     against: str | None = None
 
     @classmethod
-    def of(cls, measure: str, metric: str, value: float, *bounds: Any, task: str = "all", **columns: Any) -> Self:
+    def of(cls, measure: str, metric: str, value: float, *bounds: Any, **columns: Any) -> Self:
         """A row whose subject stands in its columns; `bounds` are `low`, `high` and `p`, in this order.
+
+        The `task` is "all" unless it is among the columns.
 
         >>> Score.of("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1).arm
         'lora'
         """
-        return cls(measure, "", task, metric, value, *bounds, **columns)
+        return cls(measure, "", columns.pop("task", "all"), metric, value, *bounds, **columns)
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -51,6 +51,28 @@ DEEPEST_KEEP_LAST = "deepest_keep_last"
 TRAINING = "training"
 TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
 
+# Robustness, of `arm` and `seed`: `condition` is the order in which the layers run. Where not all of them do: `amount`
+# is how many are kept and `part` the rule that chose them; or `layer` is the one that is left out; or nodes are lost:
+# `part` is the layout, `other` how many nodes there are, `amount` how many are lost, `layer` the first layer on the one
+# that is. Rows without an arm are about the model and the examples.
+
+ROBUSTNESS, ORDERS, IDENTITY, CONTRIBUTION, NODES = "robustness", "orders", "identity", "contribution", "nodes"
+POSITION, BRANCHES, ATTENTION, WORTH, OUTPUT_LAYOUT = "position", "branches", "attention", "worth", "embedding"
+"""The position of a layer is the column `other`; the `amount` of a point of a layout is its example."""
+
+SEQUENTIAL, RANDOM_ORDER = "sequential", "random"
+BLOCKS, ROUND_ROBIN = "blocks", "round-robin"
+BASELINE, UNIFORM_ATTENTION = "baseline", "uniform"
+SINGLE, SCATTERED = "single", "scattered"
+"""Against what the loss of nodes is set: the same layers one by one, and as many anywhere."""
+
+# Merging: `part` is what runs, of several models of one `arm`; `condition` the order, or for merged models whether
+# their layers stand anywhere (`RANDOM_ORDER`) or at their own depth (`SEQUENTIAL`)
+
+MERGING, MERGES = "merging", "merges"
+MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED = "members", "best member", "ensemble", "merged"
+NODE_LOST, NODE_REPLACED = "node lost", "node replaced"
+
 # Times of passes: of each `plan`, in a setting (`condition`: the phase, the batch and the context)
 
 TIME = "time"
@@ -87,12 +109,7 @@ ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
 # A rehearsal: `amount` is the number of dead nodes, `condition` on how many nodes each layer lies
 
 REHEARSAL, REHEARSAL_DRAW = "rehearsal", "rehearsal_draw"
-BASELINE, COMMONEST = "baseline", "commonest"
-NODES = "nodes"
-
-# A swarm that is simulated: `amount` is its number of nodes
-
-SIMULATION = "simulation"
+COMMONEST = "commonest"
 
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
 
@@ -109,6 +126,7 @@ ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDI
     "route", "route_seed", "route_curve", "route_plan", "route_share", "route_time", "route_verdict",
 )  # fmt: skip
 ROUTER = "router"
+
 # Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
@@ -158,3 +176,36 @@ BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
 
 BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
 """The arm without layer weights, and that with the paper's."""
+
+# Trainings in phases: `arm` is a schedule, `condition` one of its phases and `amount` the step that it ends before
+
+SCHEDULE, ACCOUNTING, HELD_OUT, RATES, EPOCHS, NULL, GROWTH, IMPORTANCE = (
+    "schedule", "accounting", "held_out", "rates", "epochs", "null", "growth", "importance",
+)  # fmt: skip
+SHARE, PREDICTED, MEASURED = "share", "predicted", "measured"
+EMBEDDING_PART, HEAD_PART = "embedding", "head"
+TOKEN_PAIRS, SINGLE_TOKENS = "token pairs", "single tokens"
+"""Arms of the null: tables that were counted on the text to train on."""
+
+UNIFORM_TRAINING = "uniform"
+LEARNING_RATE, WARMUP = "learning_rate", "warmup"
+"""Conditions of rates: which setting the `amount` is."""
+
+FLOPS, BUDGET = "flops", "budget"
+"""Conditions of comparisons, beside `TOKENS` and `SECONDS`: what two arms had alike; uniform's whole budget."""
+
+DIFFERENCE, AT = "difference", "at"
+SAVING, SAVING_AT_MOST, SAVING_AT_LEAST = "saving", "saving_at_most", "saving_at_least"
+LOSS_RATIO, TIME_SAVED, READ_OFF = "loss_ratio", "time_saved", "read_off"
+NEVER, SOONER = "never", "sooner"
+
+
+def of_budget(share: float | None) -> str | None:
+    """The condition of a training that has a share of the whole budget, where `amount` is the step of a loss.
+
+    Other measures have the share itself as `amount`.
+
+    >>> of_budget(1.25), of_budget(None)
+    ('1.25 of the budget', None)
+    """
+    return None if share is None else f"{share:g} of the budget"

@@ -59,13 +59,15 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
     with Run.open(folder) as run:
         rows = run.store.scores()
         assert run.manifest.families == (FAMILY,)
-    held_out = {row.subject for row in rows if row.measure == "held_out"}
-    assert held_out == {"uniform", "uniform/0", "uniform/1", "stacking", "stacking/0", "stacking/1"}
+    held_out = {(row.arm, row.seed) for row in rows if row.measure == "held_out"}
+    assert held_out == {(arm, seed) for arm in ("uniform", "stacking") for seed in (None, 0, 1)}
     metrics = {row.metric for row in rows if (row.measure, row.arm, row.seed) == ("training", "stacking", 0)}
     assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
-    phases = {row.task for row in rows if row.measure == "schedule" and row.subject == "stacking"}
-    assert {task.partition(" ")[2] for task in phases} == {"shallow", "stacked"}
-    accounted = {(row.subject, row.metric) for row in rows if row.measure == "accounting"}
+    assert not [row for row in rows if row.subject], "what a row is about stands in its columns"
+    phases = {row.condition for row in rows if row.measure == "schedule" and row.arm == "stacking"}
+    timed = {row.part for row in rows if (row.arm, row.metric) == ("stacking", "step_seconds")}
+    assert (phases, timed) == ({"shallow", "stacked"}, {None, "shallow", "stacked"})
+    accounted = {(row.arm, row.metric) for row in rows if row.measure == "accounting"}
     assert accounted == {(arm, metric) for arm in ("uniform", "stacking") for metric in ("predicted", "measured")}
 
 
@@ -78,10 +80,12 @@ def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
     assert figures["stacking"]["flops"] == pytest.approx(figures["uniform"]["flops"], rel=0.01)
     with Run.open(folder) as run:
         rows = {
-            (row.task, row.metric): row for row in run.store.scores("growth") if row.subject == "stacking - uniform"
+            (row.condition, row.metric): row
+            for row in run.store.scores("growth")
+            if (row.arm, row.against) == ("stacking", "uniform")
         }
     assert rows["flops", "difference"].low is not None
-    assert {"saving", "saving_at_most", "saving_at_least"} & {metric for task, metric in rows if task == "flops"}
+    assert {"saving", "saving_at_most", "saving_at_least"} & {metric for terms, metric in rows if terms == "flops"}
     assert rows["flops", "read_off"].value == 1.0, "one training: its course"
     assert rows["tokens", "time_saved"].value < 1
     assert ("tokens", "difference") not in rows, "tokens did not come out equal"
@@ -105,8 +109,8 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
         assert one == other
     assert record(folder, "late", 0).history[0] != record(folder, "late", 1).history[0]
     with Run.open(folder) as run:
-        rows = [row for row in run.store.scores("growth") if row.subject == "late - uniform"]
-        terms = {row.task for row in rows if row.metric == "difference"}
+        rows = [row for row in run.store.scores("growth") if (row.arm, row.against) == ("late", "uniform")]
+        terms = {row.condition for row in rows if row.metric == "difference"}
     assert "tokens" in terms
     assert "flops" not in terms
 
@@ -204,7 +208,7 @@ def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, te
         stack, texts, schedule="ramp", steps=8, batch_size=4, max_length=16, evals=1, device="cpu",
         run=tmp_path / "run", reporter=Silent(),
     )  # fmt: skip
-    assert set(result.table("held_out")["subject"]) == {"uniform", "uniform/0", "ramp", "ramp/0"}
+    assert list(result.table("held_out").groupby("arm").size().items()) == [("ramp", 2), ("uniform", 2)]
     assert all(weight.equal(before[name]) for name, weight in stack.model.state_dict().items())
 
 

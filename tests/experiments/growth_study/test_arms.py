@@ -44,7 +44,6 @@ from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
 from layerwise.schedule import GrowthSchedule, ModelCost, Phase, preset, steps_for
 from layerwise.schedule.allocation import Importance, allocate
-from layerwise.train.phases import metrics as rows
 from layerwise.train.phases import step_time
 from layerwise.train.phases.metrics import (
     accounting_rows,
@@ -279,20 +278,23 @@ HALVED = ModelCost((1.0, 1.0), embedding=0.0, head=1.0)
 
 
 def test_schedules_are_told_part_by_part_as_shares_of_their_full_cost() -> None:
-    rows = {(row.task, row.metric): row.value for row in schedule_rows("halves", HALVES, steps=8)}
+    rows = {
+        (row.condition, row.amount, row.part if row.layer is None else row.layer): row.value
+        for row in schedule_rows("halves", HALVES, steps=8)
+    }
     third, two = pytest.approx(1 / 3), pytest.approx(2 / 3)
     assert rows == {
-        ("0-2 top", "0"): third, ("0-2 top", "1"): 1.0, ("0-2 top", "embedding"): third, ("0-2 top", "head"): two,
-        ("2-8 all", "0"): 1.0, ("2-8 all", "1"): 1.0, ("2-8 all", "embedding"): 1.0, ("2-8 all", "head"): 1.0,
+        ("top", 2, 0): third, ("top", 2, 1): 1.0, ("top", 2, "embedding"): third, ("top", 2, "head"): two,
+        ("all", 8, 0): 1.0, ("all", 8, 1): 1.0, ("all", 8, "embedding"): 1.0, ("all", 8, "head"): 1.0,
     }  # fmt: skip
 
 
 def test_steps_are_accounted_for_against_uniforms() -> None:
     rows = accounting_rows("halves", HALVES, 8, HALVED, {"top": 0.5}, uniform=0.8)
-    assert {(row.task, row.metric): row.value for row in rows} == {
-        ("0-2 top", "predicted"): pytest.approx((1 + 3 + 2) / 9),
-        ("0-2 top", "measured"): 0.5 / 0.8,
-        ("2-8 all", "predicted"): 1.0,
+    assert {(row.condition, row.amount, row.metric): row.value for row in rows} == {
+        ("top", 2, "predicted"): pytest.approx((1 + 3 + 2) / 9),
+        ("top", 2, "measured"): 0.5 / 0.8,
+        ("all", 8, "predicted"): 1.0,
     }
 
 
@@ -324,12 +326,15 @@ def test_a_point_is_what_was_cost_in_uniform_steps() -> None:
 
 
 def test_the_sweep_is_told_with_the_rate_that_was_chosen() -> None:
-    rows = {(row.subject, row.task, row.metric): row for row in rate_rows("uniform", {2e-3: (4.1, 3.9), 1e-3: (4.5,)})}
+    rows = {
+        (row.condition, row.amount, row.metric): row for row in rate_rows("uniform", {2e-3: (4.1, 3.9), 1e-3: (4.5,)})
+    }
     assert {key: row.value for key, row in rows.items()} == {
-        ("uniform", "0.001", "nll"): 4.5, ("uniform", "0.002", "nll"): 4.0, ("uniform", "0.002", "chosen"): 1.0,
+        ("learning_rate", 1e-3, "nll"): 4.5, ("learning_rate", 2e-3, "nll"): 4.0,
+        ("learning_rate", 2e-3, "chosen"): 1.0,
     }  # fmt: skip
-    assert rows["uniform", "0.001", "nll"].low is None, "one seed has no interval"
-    assert rows["uniform", "0.002", "nll"].low < 3.9
+    assert rows["learning_rate", 1e-3, "nll"].low is None, "one seed has no interval"
+    assert rows["learning_rate", 2e-3, "nll"].low < 3.9
     assert best_rate({2e-3: 4.0, 1e-3: 4.0}) == 1e-3
 
 
@@ -341,14 +346,16 @@ def test_a_rate_is_judged_by_the_validation_at_the_end() -> None:
 
 
 def test_arms_are_told_by_the_mean_over_their_seeds() -> None:
-    def row(subject: str, value: float) -> Score:
-        return Score("held_out", subject, "test", "nll", value, value - 1, value + 1, documents=5, tokens=50)
+    def row(arm: str, seed: int, value: float) -> Score:
+        return Score.of(
+            "held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed
+        )  # fmt: skip
 
-    rows = [row("a/0", 1.0), row("b/0", 5.0), row("a/1", 3.0)]
-    mean, single = arm_rows([*rows, Score("held_out", "a", "test", "nll", 9.0)])
-    assert (mean.subject, mean.value, mean.documents) == ("a", 2.0, 5)
+    rows = [row("a", 0, 1.0), row("b", 0, 5.0), row("a", 1, 3.0)]
+    mean, single = arm_rows([*rows, Score.of("held_out", "nll", 9.0, arm="a")])
+    assert (mean.arm, mean.seed, mean.value, mean.documents) == ("a", None, 2.0, 5)
     assert mean.low == pytest.approx(2 - (12.7062**2 + 1) ** 0.5, abs=1e-3)  # over two seeds, and over documents
-    assert (single.subject, single.value, single.low) == ("b", 5.0, 4.0)
+    assert (single.arm, single.value, single.low) == ("b", 5.0, 4.0)
 
 
 # -- steps that are timed
@@ -398,9 +405,3 @@ def _slowness(schedule: GrowthSchedule, base: Base | None = None) -> tuple[float
     return step_time.relative_step_times(
         chosen, tiny_text(), schedule, 40, cost, Settings(batch_size=8, gradient_accumulation_steps=2)
     )
-
-
-def test_the_rows_have_the_measures_that_the_report_reads() -> None:
-    assert (rows.SCHEDULE, rows.ACCOUNTING, rows.HELD_OUT, rows.RATES) == (
-        "schedule", "accounting", "held_out", "rates",
-    )  # fmt: skip

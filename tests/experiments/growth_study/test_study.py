@@ -47,20 +47,22 @@ def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, t
         str(config), texts, arms=("published",), learning_rates=(1e-3,), warmups=(0.2,), seeds=2, steps=20,
         batch_size=4, max_length=16, evals=2, device="cpu", run=tmp_path / "run", reporter=Silent(),
     )  # fmt: skip
-    rows = {(row.subject, row.task, row.metric) for row in result.table("growth").itertuples()}
-    assert ("published - uniform", "flops", "difference") in rows
+    rows = {(row.arm, row.amount, row.condition, row.metric) for row in result.rows if row.measure == "growth"}
+    assert ("published", None, "flops", "difference") in rows
     for cost in ("flops", "tokens", "seconds"):
-        metrics = {metric for subject, task, metric in rows if (subject, task) == ("published - uniform", cost)}
+        metrics = {metric for *about, metric in rows if about == ["published", None, cost]}
         assert len(metrics & {"saving", "saving_at_most", "saving_at_least"}) == 1, cost
     read_off = result.table("growth").query("metric == 'read_off'")
     assert set(read_off["value"]) == {2.0}, "its own length and the smaller budget"
-    assert ("published - uniform", "tokens", "time_saved") in rows
-    assert ("published@0.634 - uniform", "budget", "loss_ratio") in rows
+    assert ("published", None, "tokens", "time_saved") in rows
+    assert ("published", 0.634, "budget", "loss_ratio") in rows
     assert record(tmp_path / "run", "published@0.634").steps == 13
     rates = result.table("rates")
-    assert set(rates["subject"]) == {"uniform", "published"}
-    assert set(rates.query("metric == 'warmup_nll'")["task"]) == {"0.05", "0.2"}
-    assert set(result.table("epochs")["subject"]) >= {"uniform", "published", "published@0.634"}
+    assert set(rates["arm"]) == {"uniform", "published"}
+    assert set(rates.query("condition == 'warmup' and metric == 'nll'")["amount"]) == {0.05, 0.2}
+    assert {("uniform", None), ("published", None), ("published", 0.634)} <= {
+        (row.arm, row.amount) for row in result.rows if row.measure == "epochs"
+    }
     assert "What it costs to reach uniform" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -157,21 +159,23 @@ def test_a_study_answers_with_its_controls_and_goes_on_where_it_was(
 
 
 def _check_rows(rows: list[Score]) -> None:
-    pairs = {(row.subject, row.task) for row in rows if row.measure == "growth" and row.metric == "difference"}
+    pairs = {
+        (row.arm, row.against, row.condition) for row in rows if row.measure == "growth" and row.metric == "difference"
+    }
     others = [arm for arm in ARMS if arm != "uniform"]
-    assert {(f"{arm} - uniform", terms) for arm in others for terms in ("tokens", "flops")} <= pairs
-    assert {(f"importance - {control}", "flops") for control in ("permuted", "reversed", "random")} <= pairs
-    assert {row.subject for row in rows if row.measure == "rates"} == {"uniform", "published", "importance"}
+    assert {(arm, "uniform", terms) for arm in others for terms in ("tokens", "flops")} <= pairs
+    assert {("importance", control, "flops") for control in ("permuted", "reversed", "random")} <= pairs
+    assert {row.arm for row in rows if row.measure == "rates"} == {"uniform", "published", "importance"}
     assert sum(row.metric == "chosen" for row in rows) == 3
     for arm in ("uniform", "published", "importance"):
-        tried = [row for row in rows if (row.measure, row.subject, row.metric) == ("rates", arm, "nll")]
+        tried = [row for row in rows if (row.measure, row.arm, row.metric) == ("rates", arm, "nll")]
         assert 3 <= len(tried) <= 6, "the better of two rates is at an end, so that a third is tried, and perhaps more"
-    lengths = {row.subject for row in rows if row.measure == "held_out" and row.subject.startswith("uniform@")}
-    assert any(subject.startswith("uniform@0.8") for subject in lengths)
-    assert {row.subject for row in rows if row.measure == "schedule"} == set(ARMS)
+    lengths = {row.amount for row in rows if (row.measure, row.arm) == ("held_out", "uniform")} - {None}
+    assert any(0.8 <= share < 0.9 for share in lengths if share is not None)
+    assert {row.arm for row in rows if row.measure == "schedule"} == set(ARMS)
     skipped = [row for row in rows if (row.measure, row.metric) == ("importance", "skip")]
-    assert {row.subject for row in skipped} == {str(layer) for layer in range(DEPTH)}
-    assert not [row for row in rows if str(FIRST_SWEEP_SEED) in row.subject], "the pilot is no arm"
+    assert {row.layer for row in skipped} == set(range(DEPTH))
+    assert not [row for row in rows if row.seed == FIRST_SWEEP_SEED], "the pilot is no arm"
 
 
 def _check_budgets(folder: Path) -> None:

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import AT_LEAST, AT_MOST, SAVING, CostSaving, cost_to_loss, descending, saving
+from layerwise.measure.cost.cost_to_loss import CostSaving, cost_to_loss, descending, saving
 from layerwise.measure.cost.frontier import CostPoint
-from report.growth.planted_frontiers import frontiers
+from layerwise.results.vocabulary import SAVING, SAVING_AT_LEAST, SAVING_AT_MOST
+from report.claims.heterogeneity.planted_frontiers import frontiers
 
 DRAWS = 200
 
@@ -61,7 +62,7 @@ def test_one_seed_that_never_came_down_leaves_an_upper_bound_alone() -> None:
     arm = {0: points((1.0, 4.0), (1.5, 2.9)), 1: points((1.0, 4.0), (1.5, 2.8)), 2: points((1.0, 4.0), (1.5, 3.2))}
     found = saving(arm, reference, "flops")
     assert found is not None
-    assert (found.metric, found.never, found.seeds) == (AT_MOST, 1, 3)
+    assert (found.metric, found.never, found.seeds) == (SAVING_AT_MOST, 1, 3)
     exact = saving({seed: arm[seed] for seed in (0, 1)}, reference, "flops")
     assert exact is not None
     assert exact.metric == SAVING
@@ -73,7 +74,7 @@ def test_one_that_had_it_at_once_leaves_a_lower_bound_and_both_leave_nothing() -
     soon, late = points((1.0, 2.5), (1.5, 2.0)), points((1.0, 4.0), (1.5, 3.5))
     found = saving({0: soon, 1: points((1.0, 3.0), (1.5, 2.0))}, reference, "flops")
     assert found is not None
-    assert (found.metric, found.sooner) == (AT_LEAST, 1)
+    assert (found.metric, found.sooner) == (SAVING_AT_LEAST, 1)
     assert found.value == pytest.approx(0.5)
     assert saving({0: soon, 1: late}, reference, "flops") is None
     assert saving({7: soon}, reference, "flops") is None

@@ -113,15 +113,12 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
     }
     rows, notes = frontier_rows(arms, reference(), "uniform")
     assert not notes
-    assert {(row.measure, row.subject, row.task, row.metric) for row in rows} == {
-        ("growth", f"{arm} - uniform", cost, metric)
-        for arm in arms
-        for cost in COSTS
-        for metric in ("difference", "at")
+    assert {(row.measure, row.arm, row.against, row.condition, row.metric) for row in rows} == {
+        ("growth", arm, "uniform", cost, metric) for arm in arms for cost in COSTS for metric in ("difference", "at")
     }
-    flops = {(row.subject, row.metric): row for row in rows if row.task == "flops"}
-    assert flops["published - uniform", "at"].value == 1e9
-    worse, same = flops["published - uniform", "difference"], flops["ramp - uniform", "difference"]
+    flops = {(row.arm, row.metric): row for row in rows if row.condition == "flops"}
+    assert flops["published", "at"].value == 1e9
+    worse, same = flops["published", "difference"], flops["ramp", "difference"]
     assert worse.value == pytest.approx(0.31)
     assert worse.p is not None
     assert worse.p_adjusted == pytest.approx(2 * worse.p), "Holm over the two arms"
@@ -134,8 +131,8 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
 def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> None:
     arms = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
     rows, notes = frontier_rows(arms, reference(), "uniform")
-    assert {row.task for row in rows if row.metric == "difference"} == {"tokens", "flops"}
-    assert {row.task for row in rows if row.metric == "at"} == set(COSTS)
+    assert {row.condition for row in rows if row.metric == "difference"} == {"tokens", "flops"}
+    assert {row.condition for row in rows if row.metric == "at"} == set(COSTS)
     assert notes == [frontier._unread("slow", "uniform", "seconds")]
 
 
@@ -145,12 +142,12 @@ def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
     arms = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
     plain = {seed: point(seed, 1.0) for seed in INTERCEPTS}
     rows = equal_rows(arms, plain, "uniform")
-    assert {(row.task, row.metric) for row in rows} == {
+    assert {(row.condition, row.metric) for row in rows} == {
         (cost, metric) for cost in ("flops", "seconds") for metric in ("difference", "at")
     }
     assert all(row.value == pytest.approx(-0.1) for row in rows if row.metric == "difference")
     one_off = {**arms["stacking"], 1: CostPoint(4.0, {**costs, "flops": 1.02e9})}
-    assert {row.task for row in equal_rows({"stacking": one_off}, plain, "uniform")} == {"seconds"}
+    assert {row.condition for row in equal_rows({"stacking": one_off}, plain, "uniform")} == {"seconds"}
     assert equal_rows({"stacking": {7: plain[0]}}, plain, "uniform") == []
 
 

@@ -18,12 +18,12 @@ from train.tiny_models import VOCABULARY, tiny_llama, tiny_text
 
 def test_tables_are_asked_for_the_very_tokens_that_models_are_asked_for(tmp_path: Path) -> None:
     splits = _worded()
-    rows = {row.subject: row for row in null_rows(splits)}
+    rows = {row.arm: row for row in null_rows(splits)}
     path = tmp_path / "model"
     tiny_llama().save_pretrained(path)
-    model = held_out_row("a/0", path, splits, "cpu")
+    model = held_out_row(path, splits, "cpu", arm="a", seed=0)
     for row in rows.values():
-        assert (row.measure, row.task, row.documents, row.tokens) == ("null", "test", model.documents, model.tokens)
+        assert (row.measure, row.documents, row.tokens) == ("null", model.documents, model.tokens)
     table = BigramModel.of([window.ids for window in splits.train.windows], [])  # nothing to select on: the same table
     asked = [
         (window.ids[at - 1], window.ids[at])

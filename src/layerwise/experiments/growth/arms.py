@@ -91,6 +91,16 @@ def folder_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "schedule"
 
 
+def length_of(name: str) -> tuple[str, float | None]:
+    """The arm whose trainings a folder of that name holds, and the share of the budget where they have another.
+
+    >>> length_of("published@0.634"), length_of("published")
+    (('published', 0.634), ('published', None))
+    """
+    arm, _, share = name.partition("@")
+    return arm, float(share) if share else None
+
+
 def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float, folder: Path | None) -> None:
     """Raise what any of the trainings would raise for its model, its text or the disk, before there is a run folder.
 

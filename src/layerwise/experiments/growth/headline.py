@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.rows import Finished
 from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BUDGET, TOKENS
 from layerwise.schedule import ModelCost
 from layerwise.train.phases.metrics import phase_paces, seconds_of_steps, step_pace
-from layerwise.train.phases.savings import BUDGET, loss_ratio_row, losses_by_cost, saving_rows, time_saved_row
+from layerwise.train.phases.savings import loss_ratio_row, losses_by_cost, saving_rows, time_saved_row
 
 
 def headline_rows(finished: Mapping[str, Finished], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
@@ -21,25 +23,21 @@ def headline_rows(finished: Mapping[str, Finished], ends: Mapping[str, Points], 
     """
     if UNIFORM not in finished:
         return []
-    lengths = {seed: [of[seed] for arm, of in ends.items() if _plain(arm) == UNIFORM and seed in of]
+    lengths = {seed: [of[seed] for arm, of in ends.items() if length_of(arm)[0] == UNIFORM and seed in of]
                for seed in ends[UNIFORM]}  # fmt: skip
     rows: list[Score] = []
     for arm, of in finished.items():
-        if _plain(arm) == UNIFORM or not set(of.records) & set(ends[UNIFORM]):
+        if length_of(arm)[0] == UNIFORM or not set(of.records) & set(ends[UNIFORM]):
             continue
         rows += _loss_ratios(arm, ends[arm], lengths, ends[UNIFORM])
-        if "@" not in arm:
+        if length_of(arm)[1] is None:
             rows += _savings(arm, finished, ends, cost)
             rows += _time_saved(arm, of, finished[UNIFORM])
     return rows
 
 
-def _plain(arm: str) -> str:
-    return arm.partition("@")[0]
-
-
 def _savings(arm: str, finished: Mapping[str, Finished], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
-    trained = [other for other in ends if _plain(other) == arm]
+    trained = [other for other in ends if length_of(other)[0] == arm]
     seeds = set.intersection(*(set(ends[other]) for other in trained))
     if len(trained) > 1 and seeds:
         points = {seed: [ends[other][seed] for other in trained] for seed in seeds}
@@ -58,16 +56,17 @@ def _curves(of: Finished, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
     return {seed: curve for seed, curve in curves.items() if curve}
 
 
-def _loss_ratios(arm: str, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points) -> list[Score]:
+def _loss_ratios(name: str, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points) -> list[Score]:
     """At equal tokens where uniform's loss there can be read; of an arm with a smaller budget against the whole too."""
     own = {seed: point.loss for seed, point in ends.items() if seed in whole}
+    arm, share = length_of(name)
     rows = []
     equal = {seed: _loss_at(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
     known = {seed: loss for seed, loss in equal.items() if loss is not None}
     if len(known) == len(own):
-        rows.append(loss_ratio_row(arm, own, known, UNIFORM, "tokens"))
-    if "@" in arm:
-        rows.append(loss_ratio_row(arm, own, {seed: whole[seed].loss for seed in own}, UNIFORM, BUDGET))
+        rows.append(loss_ratio_row(arm, own, known, UNIFORM, TOKENS, share))
+    if share is not None:
+        rows.append(loss_ratio_row(arm, own, {seed: whole[seed].loss for seed in own}, UNIFORM, BUDGET, share))
     return rows
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from layerwise.errors import RunError
 from layerwise.experiments.growth.task import GrowthTask
@@ -20,8 +21,10 @@ from layerwise.train.phases.metrics import held_out_row
 FILE = "held-out.json"
 
 
-def held_out_loss(subject: str, training: Path, task: GrowthTask) -> Score:
+def held_out_loss(training: Path, task: GrowthTask, **columns: Any) -> Score:
     """The held-out loss of the model in the folder `training`, in nats per token: measured once, then read.
+
+    `columns` say which model it is.
 
     Raises `RunError` for a file that holds something else.
     """
@@ -29,7 +32,7 @@ def held_out_loss(subject: str, training: Path, task: GrowthTask) -> Score:
     try:
         content = read(path)
     except FileNotFoundError:
-        row = held_out_row(subject, training / MODEL, task.splits, str(task.stack.device))
+        row = held_out_row(training / MODEL, task.splits, str(task.stack.device), **columns)
         write_whole(path, json.dumps(asdict(row), indent=1).encode())
         return row
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
-from layerwise.experiments.growth.arms import GrowthArm
+from layerwise.experiments.growth.arms import GrowthArm, length_of
 from layerwise.experiments.growth.held_out import FILE as HELD_OUT_FILE
 from layerwise.experiments.growth.held_out import held_out_loss
 from layerwise.experiments.growth.task import GrowthTask
@@ -63,7 +63,8 @@ class ArmTraining:
         """Train, or resume; and measure."""
         self.arm.train(task, self.seed, self.folder, arguments, reporter, prefix=self.prefix)
         if self.measured:
-            held_out_loss(f"{self.arm.name}/{self.seed}", self.own_folder, task)
+            arm, share = length_of(self.arm.name)
+            held_out_loss(self.own_folder, task, arm=arm, seed=self.seed, amount=share)
 
 
 def train_arms(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.held_out import held_out_loss
 from layerwise.experiments.growth.task import GrowthTask
@@ -15,14 +16,9 @@ from layerwise.measure.cost.frontier import CostPoint
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import MODEL, TrainingRecord, trained_models
+from layerwise.results.vocabulary import ACCOUNTING, EPOCHS, HELD_OUT, NULL, SCHEDULE, TRAINING, of_budget
 from layerwise.schedule import GrowthSchedule
 from layerwise.train.phases.metrics import (
-    ACCOUNTING,
-    EPOCHS,
-    HELD_OUT,
-    NULL,
-    SCHEDULE,
-    TRAINING,
     accounting_rows,
     arm_rows,
     epoch_rows,
@@ -61,18 +57,18 @@ def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict
     """
     arms = finished_arms(run.folder)
     models = {(arm, seed): run.folder / arm / f"seed-{seed}" / MODEL for arm in arms for seed in arms[arm].records}
-    known = {row.subject: row for row in run.store.scores(HELD_OUT)}
-    rows: list[Score] = []
-    for number, ((arm, seed), path) in enumerate(models.items()):
-        subject = f"{arm}/{seed}"
-        reporter.progress(f"{subject}  held-out text", number / len(models))
-        rows.append(known.get(subject) or held_out_loss(subject, path.parent, task))
-    losses = {row.subject: row.value for row in rows}
+    known = {row.key: row for row in run.store.scores(HELD_OUT)}
+    rows: dict[tuple[str, int], Score] = {}
+    for number, ((name, seed), path) in enumerate(models.items()):
+        reporter.progress(f"{name}/{seed}  held-out text", number / len(models))
+        arm, share = length_of(name)
+        row = Score.of(HELD_OUT, "nll", 0.0, arm=arm, seed=seed, amount=share)
+        rows[name, seed] = known.get(row.key) or held_out_loss(path.parent, task, arm=arm, seed=seed, amount=share)
     if not run.store.scores(NULL):
         run.store.replace_scores(NULL, null_rows(task.splits))
-    run.store.replace_scores(HELD_OUT, [*rows, *arm_rows(rows)])
+    run.store.replace_scores(HELD_OUT, [*rows.values(), *arm_rows(rows.values())])
     labelled = {(arm, seed): each for arm, of in arms.items() for seed, each in of.records.items()}
-    run.store.replace_scores(TRAINING, training_rows(labelled))
+    run.store.replace_scores(TRAINING, list(_trainings(labelled)))
     pace = step_pace(each for (arm, _), each in labelled.items() if _is_uniform(arm))
     run.store.replace_scores(
         SCHEDULE,
@@ -80,10 +76,27 @@ def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict
     )
     run.store.replace_scores(
         EPOCHS,
-        [row for arm, of in arms.items() for row in epoch_rows(arm, of.schedule, _steps(of), _epochs(of))],
+        [
+            row
+            for name, of in arms.items()
+            for arm, share in (length_of(name),)
+            for row in epoch_rows(arm, of.schedule, _steps(of), _epochs(of), share)
+        ],
     )
     run.store.replace_scores(ACCOUNTING, _accounting(arms, task, pace))
-    return {arm: _points(arm, of, losses, pace) for arm, of in arms.items()}
+    return {arm: _points(arm, of, rows, pace) for arm, of in arms.items()}
+
+
+def _trainings(labelled: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]:
+    """Losses and figures; of the seconds of a step in one phase, the `part` is that phase."""
+    for (name, seed), record in labelled.items():
+        arm, share = length_of(name)
+        phases = {f"step_seconds {phase.name}": phase.name for phase in _schedule(record).phases}
+        for row in training_rows({(arm, seed): record}):
+            phase = phases.get(row.metric)
+            yield replace(
+                row, metric=row.metric if phase is None else "step_seconds", part=phase, condition=of_budget(share)
+            )
 
 
 def _accounting(arms: Mapping[str, Finished], task: GrowthTask, pace: float | None) -> list[Score]:
@@ -95,7 +108,9 @@ def _accounting(arms: Mapping[str, Finished], task: GrowthTask, pace: float | No
     return rows
 
 
-def _points(arm: str, of: Finished, losses: Mapping[str, float], pace: float | None) -> dict[int, CostPoint]:
+def _points(
+    arm: str, of: Finished, held_out: Mapping[tuple[str, int], Score], pace: float | None
+) -> dict[int, CostPoint]:
     """Where the trainings of an arm ended; every length of uniform takes the steps of all of them for its pace."""
     records = of.records
     own = step_pace(records.values())
@@ -105,7 +120,7 @@ def _points(arm: str, of: Finished, losses: Mapping[str, float], pace: float | N
     return {
         seed: point(
             each,
-            losses[f"{arm}/{seed}"],
+            held_out[arm, seed].value,
             seconds_of_steps(of.schedule, each.steps, paces, own or each.seconds / each.steps),
         )
         for seed, each in records.items()
@@ -128,9 +143,9 @@ def _epochs(of: Finished) -> float:
 
 def _is_uniform(arm: str) -> bool:
     """Whether an arm is uniform's, of any length."""
-    return arm.partition("@")[0] == UNIFORM
+    return length_of(arm)[0] == UNIFORM
 
 
 def _is_length(arm: str) -> bool:
     """Whether an arm is another one at another length: no arm of its own, but a point on that one's frontier."""
-    return "@" in arm
+    return length_of(arm)[1] is not None

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.engines.evaluations import evaluation_work
+from layerwise.experiments.engines.trainings import recipe_works, steps_behind
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, folder_name, recorded_steps
 from layerwise.experiments.growth.budget import check_epochs, check_initial_weights
 from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
@@ -20,10 +21,11 @@ from layerwise.experiments.growth.pieces import ArmTraining, train_arms
 from layerwise.experiments.growth.rows import finished_arms, write_rows
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
-from layerwise.measure.cost.frontier import GROWTH, Points, equal_rows
+from layerwise.measure.cost.frontier import Points, equal_rows
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.training_record import MODEL
+from layerwise.results.vocabulary import GROWTH
 from layerwise.schedule import chart, explain, preset
 from layerwise.schedule.cost import flops_per_token, phase_shares, share_of_uniform
 from layerwise.schedule.exposure import layer_epochs
@@ -103,10 +105,10 @@ class PreparedGrowth(Prepared):
             left[arm.name] = (arm.recipe(task, 0), steps_behind(paths))
         models = sum(len(behind) for _, behind in left.values())
         held_out = min(TEST_WINDOWS, len(task.splits.test))
-        if not models or are_short(task.stack, task.splits, left, models * held_out):
+        if not models:
             return
         yield evaluation_work("held-out text", task.stack, task.splits, models * held_out / len(task.splits.test))
-        yield from recipe_works(task.base, task.splits, left, self.arguments)
+        yield from recipe_works(task.base, task.stack, task.splits, left, self.arguments)
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train every arm with a seed before the next seed."""
@@ -129,7 +131,7 @@ class PreparedGrowth(Prepared):
         """Store the rows of every finished training, and of every arm against uniform where their costs are equal."""
         points = write_rows(run, self.task, reporter)
         reference = points.get(UNIFORM)
-        arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm.partition("@")[0] != UNIFORM}
+        arms: dict[str, Points] = {arm: of for arm, of in points.items() if arm != UNIFORM}
         rows = headline_rows(finished_arms(run.folder), points, self.task.cost)
         run.store.replace_scores(GROWTH, [*equal_rows(arms, reference, UNIFORM), *rows] if reference and arms else [])
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from layerwise.experiments.growth.task import GrowthTask
 from layerwise.experiments.growth_study.arms import IMPORTANCE
-from layerwise.experiments.growth_study.sweep import PILOT
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
@@ -56,9 +55,9 @@ def importance_rows(importance: Sequence[Importance], rate: float) -> list[Score
     """What skipping each layer costs, in nats per token, with the interval that holds for all of them together; and the
     learning `rate` of the model that it was measured on."""
     return [
-        Score(IMPORTANCE, PILOT, "all", AT, rate),
+        Score.of(IMPORTANCE, AT, rate),
         *(
-            Score(IMPORTANCE, str(layer), "all", "skip", each.value, each.low, each.high)
+            Score.of(IMPORTANCE, "skip", each.value, each.low, each.high, layer=layer)
             for layer, each in enumerate(importance)
         ),
     ]

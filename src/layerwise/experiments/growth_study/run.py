@@ -17,7 +17,7 @@ from pathlib import Path
 from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms
+from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, length_of
 from layerwise.experiments.growth.budget import check_epochs, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.headline import headline_rows
@@ -31,15 +31,15 @@ from layerwise.experiments.growth_study.importance import SCHEDULE, schedule_by_
 from layerwise.experiments.growth_study.sweep import PILOT, LearningRateSweep
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
-from layerwise.measure.cost.frontier import GROWTH, Points, difference_rows, frontier_rows
+from layerwise.measure.cost.frontier import Points, difference_rows, frontier_rows
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import FLOPS, GROWTH, RATES
 from layerwise.schedule import GrowthSchedule, flops_per_token, preset, share_of_uniform, steps_for
 from layerwise.train.arguments import check_arguments
-from layerwise.train.phases.metrics import RATES
 from layerwise.train.processes import is_alone, shared_recipe
 from layerwise.train.recipe import Settings
 
@@ -318,12 +318,16 @@ class StudyInProgress:
     def _write_rows(self) -> None:
         """Store the rows of what is finished: after every seed, so that a study that takes days can be looked at."""
         points = write_rows(self.run, self.prepared.task, self.reporter)
-        plain = {arm: of for arm, of in points.items() if arm.partition("@")[0] == UNIFORM}
-        arms: dict[str, Points] = {arm: of for arm, of in points.items() if "@" not in arm and arm not in plain}
-        shorter: dict[str, Points] = {arm: of for arm, of in points.items() if arm not in arms and arm not in plain}
+        lengths = {name: length_of(name) for name in points}
+        plain = {name: of for name, of in points.items() if lengths[name][0] == UNIFORM}
+        others = {name: of for name, of in points.items() if name not in plain}
+        arms: dict[str, Points] = {name: of for name, of in others.items() if lengths[name][1] is None}
+        shorter: dict[str, Points] = {name: of for name, of in others.items() if name not in arms}
         reference = {seed: [of[seed] for of in plain.values() if seed in of] for seed in plain[UNIFORM]}
         rows, unread = frontier_rows(arms, reference, UNIFORM)
-        rows += frontier_rows(shorter, reference, UNIFORM)[0]  # tested apart: they are no arms
+        for row in frontier_rows(shorter, reference, UNIFORM)[0]:  # tested apart: they are no arms
+            arm, share = lengths[str(row.arm)]
+            rows.append(replace(row, arm=arm, amount=share))
         rows += headline_rows(finished_arms(self.run.folder), points, self.prepared.task.cost)
         rows += control_rows(arms)
         self.run.store.replace_scores(GROWTH, rows)
@@ -343,7 +347,7 @@ def control_rows(arms: Mapping[str, Points]) -> list[Score]:
         other = arms.get(control, {})
         if set(own) & set(other):
             losses = [{seed: each.loss for seed, each in of.items()} for of in (own, other)]
-            rows += difference_rows({study.IMPORTANCE: seed_difference(*losses)}, control, "flops")
+            rows += difference_rows({study.IMPORTANCE: seed_difference(*losses)}, control, FLOPS)
     return rows
 
 

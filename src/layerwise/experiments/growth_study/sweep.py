@@ -21,8 +21,9 @@ from layerwise.experiments.sentences import duration
 from layerwise.measure.workers import Spread
 from layerwise.results.rows import Score
 from layerwise.results.training_record import MODEL, TrainingRecord
+from layerwise.results.vocabulary import WARMUP
 from layerwise.schedule import GrowthSchedule
-from layerwise.train.phases.metrics import WARMUP, best_rate, last_validation, means, rate_rows
+from layerwise.train.phases.metrics import best_rate, last_validation, means, rate_rows
 from layerwise.train.recipe import Settings
 
 PILOT = "pilot"

@@ -135,13 +135,9 @@ def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Sc
             logs[arm] = mean if exact else SeedDifference(mean.value, mean.seeds)
     adjusted = holm_by_key({arm: each.p for arm, each in logs.items()})
     return [
-        replace(
-            ratio_row(CONVERGENCE, "", "all", "ratio", each),
-            p=each.p,
-            p_adjusted=adjusted.get(arm),
-            arm=arm,
-            against=reference,
+        ratio_row(
+            CONVERGENCE, "ratio", each, p=each.p, p_adjusted=adjusted.get(arm), arm=arm, against=reference,
             condition=cost,
         )
         for arm, each in logs.items()
-    ]
+    ]  # fmt: skip

@@ -25,7 +25,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
-from typing import Literal
+from typing import Any, Literal
 
 from scipy.optimize import isotonic_regression
 
@@ -33,12 +33,10 @@ from layerwise.errors import MeasureError
 from layerwise.measure.cost.frontier import CostPoint, Points
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import SAVING, SAVING_AT_LEAST, SAVING_AT_MOST
 
 Censored = Literal["exact", "never", "sooner"]
 """Whether a cost is that of the loss, or the loss was never reached, or sooner than at the first cost."""
-
-SAVING, AT_MOST, AT_LEAST = "saving", "saving_at_most", "saving_at_least"
-"""Metrics of a saving: with its interval, or a bound of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +88,9 @@ def descending(losses: Sequence[float]) -> list[float]:
 class CostSaving:
     """What is saved, as a share of the reference's cost, with its interval over `seeds`.
 
-    `metric` says what it is: `SAVING`; `AT_MOST`, the upper end of its interval where `never` seeds did not reach the
-    loss; `AT_LEAST`, the lower one where as many as `sooner` had reached it by the first cost. A bound has no interval.
+    `metric` says what it is: `SAVING`, with its interval; `SAVING_AT_MOST`, the upper end of the interval where `never`
+    seeds did not reach the loss; `SAVING_AT_LEAST`, the lower one where as many as `sooner` had reached it by the first
+    cost. A bound has no interval.
     """
 
     metric: str
@@ -124,9 +123,9 @@ def saving(arm: Mapping[int, Sequence[CostPoint]], reference: Points, cost: str)
     low = 1 - exp(ratio.value if ratio.high is None else ratio.high)
     high = 1 - exp(ratio.value if ratio.low is None else ratio.low)
     if never:
-        return CostSaving(AT_MOST, high, len(shared), never=never)
+        return CostSaving(SAVING_AT_MOST, high, len(shared), never=never)
     if sooner:
-        return CostSaving(AT_LEAST, low, len(shared), sooner=sooner)
+        return CostSaving(SAVING_AT_LEAST, low, len(shared), sooner=sooner)
     if ratio.low is None:
         return CostSaving(SAVING, low, len(shared))
     return CostSaving(SAVING, 1 - exp(ratio.value), len(shared), low, high)
@@ -143,7 +142,7 @@ def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedD
     )
 
 
-def ratio_row(measure: str, subject: str, task: str, metric: str, logs: SeedDifference) -> Score:
+def ratio_row(measure: str, metric: str, logs: SeedDifference, **columns: Any) -> Score:
     """exp of a mean of logarithms (`log_ratio`) and of its interval, as a row without a test."""
     low, high = (None if bound is None else exp(bound) for bound in (logs.low, logs.high))
-    return Score(measure, subject, task, metric, exp(logs.value), low, high)
+    return Score.of(measure, metric, exp(logs.value), low, high, **columns)

@@ -26,8 +26,8 @@ from layerwise.errors import MeasureError
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import AT, DIFFERENCE, GROWTH
 
-GROWTH = "growth"
 COSTS = ("tokens", "flops", "seconds")
 """On which terms trainings are compared: tokens read, floating-point operations spent, seconds taken."""
 
@@ -116,8 +116,8 @@ def frontier_rows(
 ) -> tuple[list[Score], list[str]]:
     """Every arm against the reference called `name`, at every cost, and a sentence for what could not be compared.
 
-    Rows of measure `growth`, subject `ARM - NAME`, the cost as task: `difference`, in nats, below 0 where the arm is
-    better, and `at`, the mean over seeds of what the arm itself spent.
+    Rows of measure `growth`, the cost as condition: `difference`, in nats, below 0 where the arm is better, and `at`,
+    the mean over seeds of what the arm itself spent.
     """
     rows: list[Score] = []
     notes: list[str] = []
@@ -148,9 +148,9 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
     """Differences from `name` at one cost as rows; their p corrected together."""
     adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
     return [
-        Score(
-            GROWTH, f"{arm} - {name}", cost, "difference", each.value, each.low, each.high, each.p, adjusted.get(arm),
-            each.mde,
+        Score.of(
+            GROWTH, DIFFERENCE, each.value, each.low, each.high, each.p, p_adjusted=adjusted.get(arm), mde=each.mde,
+            arm=arm, against=name, condition=cost,
         )
         for arm, each in differences.items()
     ]  # fmt: skip
@@ -158,7 +158,7 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
 
 def _at(arm: str, points: Points, name: str, cost: str) -> Score:
     spent = float(np.mean([point.costs[cost] for point in points.values()]))
-    return Score(GROWTH, f"{arm} - {name}", cost, "at", spent)
+    return Score.of(GROWTH, AT, spent, arm=arm, against=name, condition=cost)
 
 
 def _are_equal(points: Points, reference: Points, cost: str) -> bool:

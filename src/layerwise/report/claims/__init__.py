@@ -20,6 +20,7 @@ from layerwise.report.claims.claim import Verdict
 from layerwise.report.claims.published import Claim, Judged, Paper, Published
 from layerwise.report.claims.table import CLAIMS, PAPERS
 from layerwise.report.data import ReportData
+from layerwise.report.derived.growth import is_growth
 from layerwise.report.evidence import Evidence
 
 
@@ -40,7 +41,7 @@ def claim_lines(data: ReportData) -> tuple[str, ...]:
     What another command measures is left to the page.
     """
     evidence = Evidence.of(data)
-    if not evidence.is_diagnosis and not evidence.growth.measures:
+    if not evidence.is_diagnosis and not is_growth(data):
         return ()
     decided = (claim for each in judged(evidence) for claim in each.claims)
     return tuple(claim.line for claim in decided if claim.verdict != "not measured")

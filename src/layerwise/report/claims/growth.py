@@ -13,23 +13,26 @@ from functools import partial
 
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import Fact, Facts, short_of
-from layerwise.report.evidence import Evidence
-from layerwise.report.growth.headline import (
-    BUDGET,
-    LOSS_RATIO,
-    TIME_SAVED,
+from layerwise.report.data import ReportData
+from layerwise.report.derived.growth import (
+    TERMS,
     Bounds,
+    Training,
+    against,
     headline_arm,
+    held_out,
     how_read,
     hundredths,
+    lengths,
     nulls_in_words,
     percents,
-    row,
     saved,
     saved_in_words,
+    token_pairs,
 )
-from layerwise.report.growth.lookup import HELD_OUT, TERMS, TEST, UNIFORM, GrowthScores
+from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BUDGET, FLOPS, LOSS_RATIO, TIME_SAVED, TOKENS, UNIFORM_TRAINING
 
 CHEAPER, LOWER, FASTER = 0.54, 4.7, 0.13
 """The published figures: a share of the cost, a ratio of losses, a share of the time."""
@@ -40,37 +43,37 @@ Measured = tuple[str, Bounds | None]
 """What an arm was measured to reach, in a sentence, and its interval, which one seed does not have."""
 
 
-def saving(run: GrowthScores, arm: str) -> Measured | None:
+def saving(data: ReportData, arm: str) -> Measured | None:
     """The saving of operations; the sentence has those of tokens and of seconds beside it."""
-    words = {terms: saved_in_words(run, arm, terms) for terms in TERMS}
+    words = {terms: saved_in_words(data, Training(arm), terms) for terms in TERMS}
     if words["flops"] == "–":
         return None
     sentence = (
         f"To reach uniform's loss {arm} saves {words['flops']} of its operations, {words['tokens']} of its tokens and"
-        f" {words['seconds']} of its seconds, {how_read(run, arm)}."
+        f" {words['seconds']} of its seconds, {how_read(data, arm)}."
     )
-    return sentence, saved(run, arm, "flops")
+    return sentence, saved(data, arm, FLOPS)
 
 
-def ratio_of_losses(run: GrowthScores, arm: str) -> Measured | None:
+def ratio_of_losses(data: ReportData, arm: str) -> Measured | None:
     """Uniform's loss over the arm's after as many tokens, and over that of the half budget where it was trained."""
-    ratio = row(run, arm, "tokens", LOSS_RATIO)
+    ratio = against(data, Training(arm), terms=TOKENS, metric=LOSS_RATIO)
     if ratio is None:
         return None
     half = ""
-    for name in run.lengths:
-        score = row(run, name, BUDGET, LOSS_RATIO)
-        if name.startswith(f"{arm}@") and score is not None:
+    for training in lengths(data):
+        score = against(data, training, terms=BUDGET, metric=LOSS_RATIO)
+        if training.arm == arm and training.share is not None and score is not None:
             half += (
-                f"; with {hundredths(float(name.partition('@')[2]))} % of the steps, {Fact(score)} times beside"
+                f"; with {hundredths(training.share)} % of the steps, {Fact(score)} times beside"
                 f" uniform's whole budget (published: {LOWER_AT_HALF:g})"
             )
     return f"After as many tokens uniform's loss is {Fact(ratio)} times that of {arm}{half}.", _bounds(ratio)
 
 
-def saving_of_time(run: GrowthScores, arm: str) -> Measured | None:
+def saving_of_time(data: ReportData, arm: str) -> Measured | None:
     """The share of uniform's time that as many steps of the arm do not take."""
-    less = row(run, arm, "tokens", TIME_SAVED)
+    less = against(data, Training(arm), terms=TOKENS, metric=TIME_SAVED)
     if less is None:
         return None
     return f"As many steps of {arm} take {percents(less)} % less time than uniform's.", _bounds(less)
@@ -81,32 +84,32 @@ def _bounds(score: Score) -> Bounds | None:
 
 
 def headline(
-    evidence: Evidence, measured: Callable[[GrowthScores, str], Measured | None], figure: float, least: float
+    evidence: Evidence, measured: Callable[[ReportData, str], Measured | None], figure: float, least: float
 ) -> Facts | None:
     """What the published schedule reaches, and whether that is the figure, by an interval above `least`."""
-    run = evidence.growth
-    arm = headline_arm(run)
-    result = None if arm is None else measured(run, arm)
+    data = evidence.run
+    arm = headline_arm(data)
+    result = None if arm is None else measured(data, arm)
     if result is None:
         return None
     sentence, bounds = result
     ends = (0.0, None, None) if bounds is None else (bounds.value, bounds.low, bounds.high)
-    beyond = beyond_pairs(run)
+    beyond = beyond_pairs(data)
     return {
-        "figures": " ".join(filter(None, (sentence, nulls_in_words(run)))),
-        "number": Fact(Score("growth", "headline", "all", "reached", *ends)),
+        "figures": " ".join(filter(None, (sentence, nulls_in_words(data)))),
+        "number": Fact(Score.of("growth", "reached", *ends)),
         "short": bounds is not None and bounds.high < figure,
         "reached": bounds is not None and bounds.high >= figure and bounds.low > least,
         "skill": None if beyond is None else Fact(beyond, 0.0, 0.0),
     }
 
 
-def beyond_pairs(run: GrowthScores) -> Score | None:
+def beyond_pairs(data: ReportData) -> Score | None:
     """How far uniform training ends below a table of token pairs, in nats per token, with the interval of its loss.
 
     `None` where nobody counted a table.
     """
-    own, null = run.of_arm(HELD_OUT, "nll", UNIFORM, TEST), run.null
+    own, null = held_out(data, Training(UNIFORM_TRAINING)), token_pairs(data)
     return None if own is None or null is None or span(own) is None else short_of(own, null.value)
 
 

@@ -9,14 +9,18 @@ from html import escape
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, interval, series_style, whiskers
 from layerwise.report.figures.lines import area
-from layerwise.report.growth.tables import large
-from layerwise.report.growth.training_cost import AXES, Losses
+from layerwise.report.page.number_format import large
 from layerwise.report.page.palette import faded, light
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import TOKENS
 
 HEIGHT = 460
 FRONTIER = "uniform, decayed at each length"
 LATE = 0.5  # the share of the dearest arm's cost from which on the ends are shown
 AIR = 0.06
+
+Losses = Mapping[float, Score]
+"""Cost to the mean loss over seeds; the interval is the range of the seeds."""
 
 
 def costed(
@@ -36,7 +40,7 @@ def costed(
     return framed(
         HEIGHT,
         [*traces, *(_frontier(frontier, across) if frontier else ())],
-        x={"title": across, "range": costs, "exponentformat": "SI" if across == AXES["tokens"] else "power"},
+        x={"title": across, "range": costs, "exponentformat": "SI" if across == TOKENS else "power"},
         y={"title": upwards, "range": _span_of_losses(drawn, costs) if late else None, "zeroline": False},
         margin={"l": 48, "r": 16, "t": 8, "b": 44},
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import diagonal, filled, framed, interval, limits, series_style, whiskers
-from layerwise.report.growth.lookup import PhaseSteps
 from layerwise.report.page.number_format import fixed
 from layerwise.report.page.palette import depth_colour, faded, light
 from layerwise.results.rows import Score
@@ -18,7 +17,7 @@ CROWDED = 1_000
 """From so many dots on they are smaller."""
 Points = Mapping[tuple[int, int, int], Score]
 """A score for each (image, layer, position)."""
-Forecasts = Mapping[str, Mapping[PhaseSteps, tuple[Score, Score]]]
+Forecasts = Mapping[str, Mapping[str, tuple[Score, Score]]]
 """Arm to phase to (predicted, measured)."""
 
 
@@ -71,7 +70,7 @@ def phase_scatter(forecasts: Forecasts, slots: Mapping[str, int], *, bar: float)
     )
 
 
-def _phases(arm: str, phases: Mapping[PhaseSteps, tuple[Score, Score]], slot: int) -> Trace:
+def _phases(arm: str, phases: Mapping[str, tuple[Score, Score]], slot: int) -> Trace:
     colour, _, symbol = series_style(slot)
     return scatter(
         x=[predicted.value for predicted, _ in phases.values()],
@@ -80,7 +79,7 @@ def _phases(arm: str, phases: Mapping[PhaseSteps, tuple[Score, Score]], slot: in
         mode="markers",
         marker={"color": colour, "symbol": symbol, "size": 9},
         text=[
-            f"<b>{escape(arm)}</b>, {escape(phase.name)}<br>predicted {fixed(predicted.value, 3)},"
+            f"<b>{escape(arm)}</b>, {escape(phase)}<br>predicted {fixed(predicted.value, 3)},"
             f" measured {interval(measured)}"
             for phase, (predicted, measured) in phases.items()
         ],

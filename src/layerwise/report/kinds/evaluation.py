@@ -13,16 +13,7 @@ from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
-from layerwise.report.kinds.pretraining import (
-    RIGHT,
-    TASKS,
-    by_arm,
-    slots,
-    suite_findings,
-    suite_name,
-    suites,
-    tiles,
-)
+from layerwise.report.kinds.pretraining import RIGHT, suite_findings
 from layerwise.report.marks import Dots, Mark
 from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.page.number_format import percent, tidy
@@ -32,6 +23,7 @@ from layerwise.report.page.wording import label
 from layerwise.report.show import ABSENT, NUMBER, Show
 from layerwise.report.sweep.curves import Curve, Point, curves_of
 from layerwise.report.sweep.window import distinct
+from layerwise.report.trained import TASKS, by_arm, slots, suite_name, suites, tiles
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

@@ -2,65 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
-from layerwise.report.arms import arm_slots, in_reading_order
+from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.kinds.training import TRAINING_SECTION, unfinished
 from layerwise.report.marks import Dots, Mark
-from layerwise.report.page.group import arm_tiles, incomplete
+from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import fixed, is_resolved, probability, tidy
 from layerwise.report.page.table import Table, Tone
 from layerwise.report.page.wording import counted, listed
 from layerwise.report.show import ABSENT, ACCURACY, NUMBER, Show
+from layerwise.report.trained import (
+    LOSS,
+    SIGNED,
+    THREE,
+    arms,
+    by_arm,
+    reference,
+    seeds,
+    slots,
+    suite_name,
+    suites,
+    tiles,
+    with_seeds,
+)
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
     ALL,
     ALPHA,
-    ATTRIBUTION,
-    BABYLM,
-    BACKBONE,
     BEYOND_DISTANCE,
     BEYOND_START,
     EMBEDDING,
     FINE_TUNED,
-    GLUE,
     MASKED_LM,
-    MSGS,
-    OUR_MSGS,
     OUTPUT,
     PAIRS,
     SEED_AGREEMENT,
     SHUFFLED,
     STABILITY,
     STUDY,
-    TRAIN_LOSS,
     TRAINING,
     UNIFORMITY,
 )
-
-SUITES = {PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
-"""Suites of minimal pairs: the better of two sentences must be the likelier. Others are files of a user."""
-TASKS = {GLUE: "GLUE", MSGS: "MSGS", OUR_MSGS: "Mixed signals of our own"}
-"""Suites that models are fine-tuned on."""
 
 MARGIN = 0.05
 """The share of a row's weight that counts; a test compares it with that of the measure."""
 CHANCE_OF_PAIRS = 50.0
 """Percent of minimal pairs that guessing gets right."""
 
-LOSS = Show(axis="nats per masked token", decimals=3)
 RIGHT = ACCURACY.but(span=None, reference=CHANCE_OF_PAIRS)
 DISTANCE = Show(axis="distance from equal shares")
-SIGNED = NUMBER.but(signed=True)
-THREE = Show(decimals=3, bounds=False)
 
 COSTS: Mapping[str, tuple[str, float]] = {
     "parameters": ("parameters", 1.0), "tokens": ("tokens", 1.0), "seconds": ("training (s)", 1.0),
@@ -75,61 +75,6 @@ LIKE = {
     ("contrast", BEYOND_DISTANCE): ("Do they beyond being neighbours?", "beyond distance"),
 }
 """The questions of agreement by metric and condition, and how their rows are called in a figure."""
-
-
-def suites(data: ReportData) -> tuple[str, ...]:
-    """The suites of minimal pairs that were evaluated, the known ones first."""
-    measures = data.rows.axis("measure")
-    files = (measure for measure in measures if measure.startswith(f"{PAIRS} "))
-    return (*(name for name in SUITES if name in measures), *files)
-
-
-def suite_name(measure: str) -> str:
-    """A suite as it is read; a user's file goes by its own name."""
-    return SUITES.get(measure) or TASKS.get(measure) or measure
-
-
-def arms(data: ReportData) -> tuple[str, ...]:
-    """The arms whose models were trained or evaluated as they are, in reading order."""
-    measures = (MASKED_LM, ALPHA, TRAINING, UNIFORMITY, STABILITY, BABYLM, ATTRIBUTION, *FINE_TUNED, *suites(data))
-    return in_reading_order(arm for name in measures for arm in data.rows.where(measure=name, plan=None).axis("arm"))
-
-
-def seeds(data: ReportData, arm: str) -> tuple[int, ...]:
-    """The seeds that any row of an arm is of."""
-    return tuple(sorted(data.rows.where(arm=arm, seed=PRESENT, plan=None).axis("seed")))
-
-
-def slots(data: ReportData) -> Callable[[Sequence[str]], Mapping[str, int]]:
-    """The colours of arms, the same in every figure of a run."""
-    of = arm_slots(arms(data))
-    return lambda names: {name: of.get(name, 0) for name in names}
-
-
-def by_arm(rows: Iterable[Score]) -> Rows:
-    """Of each arm, in reading order: its own row, else the mean of its seeds, without an interval."""
-    cells: dict[tuple[str, ...], list[Score]] = {}
-    for row in rows:
-        if row.arm is not None and row.other is None:
-            key = (row.arm, row.task, row.metric, row.condition or "", row.against or "")
-            cells.setdefault(key, []).append(row)
-    order = {arm: at for at, arm in enumerate(in_reading_order(key[0] for key in cells))}
-    return Rows(_mean(own) for _, own in sorted(cells.items(), key=lambda cell: order[cell[0][0]]))
-
-
-def _mean(own: Sequence[Score]) -> Score:
-    whole = next((row for row in own if row.seed is None), own[0])
-    if whole.seed is None or len(own) == 1:
-        return replace(whole, seed=None)
-    return replace(whole, seed=None, value=fmean(row.value for row in own), low=None, high=None, p=None)
-
-
-def with_seeds(rows: Rows) -> Iterator[Score]:
-    """The rows of arms, and where an arm has several seeds the rows of these."""
-    yield from by_arm(rows)
-    for own in rows.where(seed=PRESENT, other=None).by("arm").values():
-        if len(own) > 1:
-            yield from own
 
 
 def answered(arm: str, text: str, at: int) -> Iterator[str]:
@@ -345,11 +290,6 @@ def _stable(data: ReportData) -> Finding:
     )  # fmt: skip
 
 
-def reference(data: ReportData) -> str | None:
-    """The arm that the others are compared with: the backbone where it was trained."""
-    return BACKBONE if BACKBONE in arms(data) else None
-
-
 def _by_reader(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=UNIFORMITY)
     return readers(row for row in rows if row.layer is not None or row.part is not None)
@@ -404,27 +344,13 @@ def cost_notes(data: ReportData) -> Iterator[str]:
         )
 
 
-def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
-    """How many arms, and the most seeds of one."""
-    named = arms(data)
-    return arm_tiles(named, {arm: seeds(data, arm) for arm in named}) if named else ()
-
-
 def _unfinished(data: ReportData) -> str | None:
-    run = data.rows.where(measure=TRAINING)
-    ended = {(row.arm, row.seed) for row in run.where(metric="steps")}
-    begun = {(row.arm, row.seed) for row in run.where(metric=TRAIN_LOSS)}
-    return incomplete((sorted(f"{arm}/{seed}" for arm, seed in begun - ended), "training"))
+    return incomplete((unfinished(data), "training"))
 
 
 def _following(data: ReportData) -> Iterator[str]:
     if not any(suite != PAIRS for suite in suites(data)) and not data.rows.where(measure=FINE_TUNED):
         yield "Next, what the models know of published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
-
-
-def is_pretrained(data: ReportData) -> bool:
-    """Whether models were pre-trained in this run, and not refined with layer weights of their own."""
-    return bool(data.rows.where(measure=(MASKED_LM, SEED_AGREEMENT)))
 
 
 WEIGHTS = Section(
@@ -527,6 +453,7 @@ PRETRAINING = Kind(
             needs={"measure": (UNIFORMITY, STABILITY)}, parts=_stability_parts,
             missing="Neither uniformity nor stability was measured in this run (uniformity, stability).",
         ),
+        TRAINING_SECTION,
         Section(
             anchor="costs", title="What it cost", short="Cost",
             needs={"measure": TRAINING, "metric": tuple(COSTS)},

@@ -54,6 +54,18 @@ def tidy(value: float, *, signed: bool = False) -> str:
     return fixed(value, decimals(value), signed=signed)
 
 
+def large(value: float) -> str:
+    """A number that may be astronomical: from a thousand million on with a power of ten.
+
+    >>> large(2764800.0), large(3.21e13), large(0.125)
+    ('2,764,800', '3.21×10^13', '0.125')
+    """
+    if abs(value) < 1e9:
+        return tidy(value)
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{mantissa}×10^{int(exponent)}".replace("-", "−")
+
+
 def between(value: float, low: float | None, high: float | None, *, signed: bool = False) -> str:
     """The value and its interval: `0.412 [0.380, 0.451]`; the value alone when there is no interval.
 

@@ -6,16 +6,19 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from layerwise.report.arms import ARMS
+from layerwise.report.derived import growth
 from layerwise.report.evidence import Evidence
 from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
-from layerwise.report.kinds.pretraining import PRETRAINING, arms
+from layerwise.report.kinds.pretraining import PRETRAINING
+from layerwise.report.kinds.training import seeds_of
 from layerwise.report.kinds.wiring import WIRING
 from layerwise.report.page.chapter import Chapter, Missing, lead
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.number_format import percent, tidy
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
+from layerwise.report.trained import arms
 from layerwise.results.units import FEWEST_UNITS
 
 METHOD = (
@@ -131,12 +134,13 @@ def provenance(evidence: Evidence) -> Chapter:
 
 def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """How the intervals of this kind of run are made, and its words: its own arms first."""
-    if evidence.growth.measures:
-        return GROWTH_METHOD, (*_arms(evidence.growth.arms), *GROWTH_GLOSSARY)
+    if growth.is_growth(evidence.data):
+        return GROWTH_METHOD, (*_arms(growth.arms(evidence.data)), *GROWTH_GLOSSARY)
     if any(kind.is_of(evidence.data) for kind in PRETRAINED_KINDS):
         return PRETRAINED_METHOD, (*_arms(arms(evidence.data)), *PRETRAINED_GLOSSARY)
-    if evidence.robustness.measures:
-        return ROBUST_METHOD, (*_arms(evidence.robustness.arms), *ROBUST_GLOSSARY)
+    trained = seeds_of(evidence.data)
+    if trained:
+        return ROBUST_METHOD, (*_arms(trained), *ROBUST_GLOSSARY)
     return (METHOD[0], RESAMPLED[evidence.units], *METHOD[1:]), GLOSSARY
 
 

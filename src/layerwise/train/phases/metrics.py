@@ -1,15 +1,17 @@
 """Metrics of trainings in phases: their schedules, what phases cost, their held-out losses, their rates, as rows.
 
-    schedule     ARM, `FIRST-END NAME`: the share of its full cost that every layer, `embedding` and `head` have
-    accounting   ARM, `FIRST-END NAME`: what a step takes as a share of a uniform one: `predicted` in operations,
-                 `measured` in seconds
-    held_out     ARM/SEED and ARM, `test`: nats per token; the interval of one model is over documents, that of an arm
-                 over its seeds
-    null         `token pairs` and `single tokens`, `test`: what tables of them lose on the same text
-    rates        ARM, a learning rate: `nll` of the validation at the end, and `chosen`; of warm-ups at the best rate
-                 `warmup_nll` and `warmup_chosen`
-    epochs       ARM, by layer: how many times the text was read while the layer learned
-    growth       `ARM - uniform` at equal tokens, operations or seconds; see `layerwise.measure.cost.frontier`
+    schedule     by arm, phase and layer (or the part `embedding` or `head`): the `share` of its full cost
+    accounting   by arm and phase: what a step takes as a share of a uniform one: `predicted` in operations, `measured`
+                 in seconds
+    held_out     by arm and seed, and by arm: nats per token; the interval of one model is over documents, that of an
+                 arm over its seeds
+    null         of the arms `token pairs` and `single tokens`: what tables of them lose on the same text
+    rates        by arm, setting (`learning_rate`, or `warmup` at the best rate) and amount: `nll` of the validation at
+                 the end, and `chosen`
+    epochs       by arm and layer: how many times the text was read while the layer learned
+    growth       an arm against another at equal tokens, operations or seconds; see `layerwise.measure.cost.frontier`
+
+The `condition` of a row of a phase is its name, the `amount` the step that it ends before.
 
 Seconds are those of steps alone: the median step of a phase, over all trainings of the arm, times its steps. Validating
 and saving are not the training's doing, and a median does not mind what else the machine was at for a moment.
@@ -18,9 +20,11 @@ and saving are not the training's doing, and a median does not mind what else th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -37,17 +41,26 @@ from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import (
+    ACCOUNTING,
+    EMBEDDING_PART,
+    EPOCHS,
+    HEAD_PART,
+    HELD_OUT,
+    LEARNING_RATE,
+    MEASURED,
+    NULL,
+    PREDICTED,
+    RATES,
+    SCHEDULE,
+    SHARE,
+    SINGLE_TOKENS,
+    TOKEN_PAIRS,
+)
 from layerwise.schedule import GrowthSchedule, ModelCost, layer_shares
 from layerwise.schedule.cost import embedding_share, head_share, phase_shares
 from layerwise.schedule.exposure import learned_steps
 from layerwise.stack import load
-
-SCHEDULE, ACCOUNTING, HELD_OUT, RATES, TRAINING = "schedule", "accounting", "held_out", "rates", "training"
-EPOCHS = "epochs"
-NULL, PAIRS, SINGLES = "null", "token pairs", "single tokens"
-
-WARMUP = "warmup_"
-"""How the metrics of a sweep begin whose settings are the shares of the steps that are warmed up over."""
 
 TEST_WINDOWS = 512
 """Windows of the text that is held out, at most, spread evenly over it."""
@@ -59,19 +72,15 @@ TrainingRecords = Mapping[str, TrainingRecord]
 """Of finished models, by `ARM/SEED`."""
 
 
-def phase_tasks(schedule: GrowthSchedule, steps: int) -> list[str]:
-    """What rows call the phases of a training of so many steps: `0-120 gastrulation`."""
-    bounds = schedule.bounds(steps)
-    return [f"{first}-{end} {phase.name}" for phase, (first, end) in zip(schedule.phases, bounds, strict=True)]
-
-
 def schedule_rows(arm: str, schedule: GrowthSchedule, steps: int) -> list[Score]:
     """What every part of the model costs in every phase, as a share of its full cost."""
     rows = []
-    for phase, task in zip(schedule.phases, phase_tasks(schedule, steps), strict=True):
-        shares = {str(layer): share for layer, share in enumerate(layer_shares(phase, schedule.depth))}
-        shares |= {"embedding": embedding_share(phase), "head": head_share(phase)}
-        rows += [Score(SCHEDULE, arm, task, part, share) for part, share in shares.items()]
+    for phase, (_, end) in zip(schedule.phases, schedule.bounds(steps), strict=True):
+        own: dict[str, Any] = {"arm": arm, "condition": phase.name, "amount": float(end)}
+        shares = enumerate(layer_shares(phase, schedule.depth))
+        rows += [Score.of(SCHEDULE, SHARE, share, layer=layer, **own) for layer, share in shares]
+        parts = {EMBEDDING_PART: embedding_share(phase), HEAD_PART: head_share(phase)}
+        rows += [Score.of(SCHEDULE, SHARE, share, part=part, **own) for part, share in parts.items()]
     return rows
 
 
@@ -84,23 +93,34 @@ def accounting_rows(
     """
     rows = []
     shares = phase_shares(schedule, cost)
-    for phase, task, predicted in zip(schedule.phases, phase_tasks(schedule, steps), shares, strict=True):
-        rows.append(Score(ACCOUNTING, arm, task, "predicted", predicted))
+    for phase, (_, end), predicted in zip(schedule.phases, schedule.bounds(steps), shares, strict=True):
+        own: dict[str, Any] = {"arm": arm, "condition": phase.name, "amount": float(end)}
+        rows.append(Score.of(ACCOUNTING, PREDICTED, predicted, **own))
         if uniform is not None and phase.name in paces:
-            rows.append(Score(ACCOUNTING, arm, task, "measured", paces[phase.name] / uniform))
+            rows.append(Score.of(ACCOUNTING, MEASURED, paces[phase.name] / uniform, **own))
     return rows
 
 
-def epoch_rows(arm: str, schedule: GrowthSchedule, steps: int, epochs: float) -> list[Score]:
-    """How often the text was read while every layer learned, in a training of `steps` that read it `epochs` times."""
-    learned = learned_steps(schedule, steps)
-    return [Score(EPOCHS, arm, "all", str(layer), epochs * own / steps) for layer, own in enumerate(learned)]
+def epoch_rows(
+    arm: str, schedule: GrowthSchedule, steps: int, epochs: float, share: float | None = None
+) -> list[Score]:
+    """How often the text was read while every layer learned, in a training of `steps` that read it `epochs` times.
+
+    `share` is that of the whole budget, where the training has another.
+    """
+    return [
+        Score.of(EPOCHS, EPOCHS, epochs * own / steps, arm=arm, layer=layer, amount=share)
+        for layer, own in enumerate(learned_steps(schedule, steps))
+    ]
 
 
-def held_out_row(subject: str, folder: Path, splits: Splits, device: str) -> Score:
-    """The nats per token of the model in `folder` on documents that nothing was trained or chosen on."""
+def held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:
+    """The nats per token of the model in `folder` on documents that nothing was trained or chosen on.
+
+    `columns` say which model it is.
+    """
     losses = _held_out(splits).evaluate(load(folder, device=device))
-    return _over_documents(HELD_OUT, subject, losses)
+    return _over_documents(HELD_OUT, losses, **columns)
 
 
 def null_rows(splits: Splits) -> list[Score]:
@@ -116,10 +136,10 @@ def null_rows(splits: Splits) -> list[Score]:
     held_out = _held_out(splits)
     before, after, units = (np.concatenate(parts) for parts in zip(*_document_losses(held_out), strict=True))
     counted = np.bincount(units).astype(np.float64)
-    tables = {PAIRS: table.nll(before, after), SINGLES: table.single_nll(after)}
+    tables = {TOKEN_PAIRS: table.nll(before, after), SINGLE_TOKENS: table.single_nll(after)}
     return [
-        _over_documents(NULL, subject, Losses(np.bincount(units, weights=nats).astype(np.float64), counted))
-        for subject, nats in tables.items()
+        _over_documents(NULL, Losses(np.bincount(units, weights=nats).astype(np.float64), counted), arm=arm)
+        for arm, nats in tables.items()
     ]
 
 
@@ -139,7 +159,7 @@ def _held_out(splits: Splits) -> HeldOut:
     return HeldOut.of(splits.test, splits.collate, owners=owners, limit=TEST_WINDOWS)
 
 
-def _over_documents(measure: str, subject: str, losses: Losses) -> Score:
+def _over_documents(measure: str, losses: Losses, **columns: Any) -> Score:
     """The mean loss of a token, with its interval over documents where there are enough of them."""
     seen = losses.counted > 0
     nats, tokens = losses.nll[seen], losses.counted[seen]
@@ -148,34 +168,33 @@ def _over_documents(measure: str, subject: str, losses: Losses) -> Score:
         interval = paired_bootstrap([nats], tokens, seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
     value = float(nats.sum() / tokens.sum())
-    return Score(measure, subject, "test", "nll", value, low, high, documents=int(seen.sum()), tokens=int(tokens.sum()))
+    counted = {"documents": int(seen.sum()), "tokens": int(tokens.sum())}
+    return Score.of(measure, "nll", value, low, high, **{**counted, **columns})
 
 
 def arm_rows(rows: Iterable[Score]) -> list[Score]:
-    """Held-out losses of arms: means over seeds with Student's interval; of one seed its own row, named as the arm."""
-    models = sorted((row for row in rows if row.measure == HELD_OUT and "/" in row.subject), key=_arm)
+    """Held-out losses of arms: means over seeds with Student's interval; of one seed its own row, without the seed."""
+    models = sorted((row for row in rows if row.measure == HELD_OUT and row.seed is not None), key=_arm)
     scores = []
-    for arm, group in groupby(models, key=_arm):
+    for _, group in groupby(models, key=_arm):
         own = list(group)
         values = [row.value for row in own]
         low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
-        mean = float(np.mean(values))
-        scores.append(
-            Score(HELD_OUT, arm, "test", "nll", mean, low, high, documents=own[0].documents, tokens=own[0].tokens)
-        )
+        scores.append(replace(own[0], seed=None, value=float(np.mean(values)), low=low, high=high))
     return scores
 
 
-def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], what: str = "") -> list[Score]:
+def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], setting: str = LEARNING_RATE) -> list[Score]:
     """The sweep of an arm: the validation loss of every rate, over the seeds that tried it, and which was chosen.
 
-    `what` begins the metrics of another setting than the rate: `WARMUP`.
+    `setting` is what was swept: the learning rate, or the warm-up.
     """
+    own = {"arm": arm, "condition": setting}
     rows = []
     for rate, tried in sorted(losses.items()):
         low, high = over_seeds(tried)
-        rows.append(Score(RATES, arm, f"{rate:g}", f"{what}nll", float(np.mean(tried)), low, high))
-    return [*rows, Score(RATES, arm, f"{best_rate(means(losses)):g}", f"{what}chosen", 1.0)]
+        rows.append(Score.of(RATES, "nll", float(np.mean(tried)), low, high, amount=rate, **own))
+    return [*rows, Score.of(RATES, "chosen", 1.0, amount=best_rate(means(losses)), **own)]
 
 
 def means(losses: Mapping[float, Sequence[float]]) -> dict[float, float]:
@@ -228,5 +247,5 @@ def point(record: TrainingRecord, loss: float, seconds: float) -> CostPoint:
     return CostPoint(loss, costs)
 
 
-def _arm(row: Score) -> str:
-    return row.subject.rpartition("/")[0]
+def _arm(row: Score) -> tuple[str, float]:
+    return str(row.arm), row.amount or 0.0

@@ -1,7 +1,7 @@
 """What a schedule saves of uniform training, seed for seed, as rows of measure `growth`; see
 `layerwise.measure.cost.cost_to_loss`.
 
-Subject `ARM - uniform`, the cost (tokens, flops, seconds) as task:
+Of an arm against uniform, the cost (tokens, flops, seconds) as condition:
 
     saving          what the arm saves to reach the loss that uniform ends with; `saving_at_most` and
                     `saving_at_least` where a seed never reached it, or sooner than can be read: a bound alone
@@ -10,9 +10,9 @@ Subject `ARM - uniform`, the cost (tokens, flops, seconds) as task:
 
 and, as ratios of what uniform has and what the arm has, means over seeds of their logarithms,
 
-    loss_ratio      task `tokens`: uniform's held-out loss after as many tokens, over the arm's
-                    task `budget`: uniform's at the end of its whole budget, over that of an arm with a smaller one
-    time_saved      task `tokens`: the share of uniform's seconds that as many steps of the arm do not take
+    loss_ratio      at equal `tokens`: uniform's held-out loss after as many tokens, over the arm's
+                    condition `budget`: uniform's at the end of its whole budget, over that of an arm with a smaller one
+    time_saved      at equal `tokens`: the share of uniform's seconds that as many steps of the arm do not take
 
 A course is read off the looks of a training at the validation text while its rate has not come down, which makes a loss
 look dearer than a training to that length would show.
@@ -21,17 +21,15 @@ look dearer than a training to that length would show.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from layerwise.measure.cost.cost_to_loss import CostSaving, log_ratio, ratio_row, saving
-from layerwise.measure.cost.frontier import COSTS, GROWTH, CostPoint, Points
+from layerwise.measure.cost.cost_to_loss import log_ratio, ratio_row, saving
+from layerwise.measure.cost.frontier import COSTS, CostPoint, Points
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import GROWTH, LOSS_RATIO, NEVER, READ_OFF, SOONER, TIME_SAVED, TOKENS
 from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.schedule.cost import phase_shares
-
-LOSS_RATIO, TIME_SAVED, READ_OFF = "loss_ratio", "time_saved", "read_off"
-BUDGET = "budget"
-"""The task of a ratio to uniform's loss at the end of its whole budget."""
 
 
 def losses_by_cost(
@@ -70,33 +68,38 @@ def saving_rows(
     arm: str, trainings: Mapping[int, Sequence[CostPoint]], reference: Points, name: str, read_off: int
 ) -> list[Score]:
     """What `arm` saves of each cost of the reference called `name`, whose loss it is to reach."""
-    subject = f"{arm} - {name}"
     rows: list[Score] = []
     for cost in COSTS:
         estimate = saving(trainings, reference, cost)
         if estimate is not None:
-            rows += _rows_of(subject, cost, estimate)
-            rows.append(Score(GROWTH, subject, cost, READ_OFF, float(read_off)))
+            own = {"arm": arm, "against": name, "condition": cost}
+            censored = {NEVER: estimate.never, SOONER: estimate.sooner}
+            rows += [
+                Score.of(GROWTH, estimate.metric, estimate.value, estimate.low, estimate.high, **own),
+                *(Score.of(GROWTH, kind, float(seeds), **own) for kind, seeds in censored.items() if seeds),
+                Score.of(GROWTH, READ_OFF, float(read_off), **own),
+            ]
     return rows
 
 
-def _rows_of(subject: str, cost: str, estimate: CostSaving) -> list[Score]:
-    censored = {"never": estimate.never, "sooner": estimate.sooner}
-    return [
-        Score(GROWTH, subject, cost, estimate.metric, estimate.value, estimate.low, estimate.high),
-        *(Score(GROWTH, subject, cost, kind, float(seeds)) for kind, seeds in censored.items() if seeds),
-    ]
-
-
 def loss_ratio_row(
-    arm: str, losses: Mapping[int, float], reference: Mapping[int, float], name: str, task: str
+    arm: str,
+    losses: Mapping[int, float],
+    reference: Mapping[int, float],
+    name: str,
+    terms: str,
+    share: float | None = None,
 ) -> Score:
-    """The reference's loss over the arm's, paired by seed: 2 where the arm's is half of it."""
-    return ratio_row(GROWTH, f"{arm} - {name}", task, LOSS_RATIO, log_ratio(reference, losses))
+    """The reference's loss over the arm's, paired by seed: 2 where the arm's is half of it.
+
+    `share` is that of the whole budget, where the arm has another.
+    """
+    ratio = log_ratio(reference, losses)
+    return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=name, condition=terms, amount=share)
 
 
 def time_saved_row(arm: str, seconds: Mapping[int, float], reference: Mapping[int, float], name: str) -> Score:
     """The share of the reference's time that the arm does not take for as many steps."""
-    estimate = ratio_row(GROWTH, f"{arm} - {name}", "tokens", TIME_SAVED, log_ratio(seconds, reference))
-    low, high = (None if bound is None else 1 - bound for bound in (estimate.high, estimate.low))
-    return Score(GROWTH, estimate.subject, estimate.task, estimate.metric, 1 - estimate.value, low, high)
+    taken = ratio_row(GROWTH, TIME_SAVED, log_ratio(seconds, reference), arm=arm, against=name, condition=TOKENS)
+    low, high = (None if bound is None else 1 - bound for bound in (taken.high, taken.low))
+    return replace(taken, value=1 - taken.value, low=low, high=high)

@@ -12,8 +12,8 @@ from layerwise.measure.cost.frontier import CostPoint
 from layerwise.report.claims.growth import CHEAPER, FASTER, LOWER
 from layerwise.results.rows import Score
 from layerwise.train.phases.savings import loss_ratio_row, saving_rows, time_saved_row
+from report.claims.heterogeneity.planted_frontiers import frontiers
 from report.claims.truths import WRONG, claim_of, concluded, share
-from report.growth.planted_frontiers import frontiers
 
 DEPTH = 12
 SEEDS = 3
@@ -49,9 +49,9 @@ def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: f
 def known(pairs: float = LEARNED) -> list[Score]:
     """The schedule, and uniform's loss beside that of a table of token pairs."""
     return [
-        Score("held_out", "uniform", "test", "nll", 4.0, 3.9, 4.1),
-        Score("schedule", "published", "a", "0", 1.0),
-        Score("null", "token pairs", "test", "nll", pairs, pairs - 0.05, pairs + 0.05),
+        Score.of("held_out", "nll", 4.0, 3.9, 4.1, arm="uniform"),
+        Score.of("schedule", "share", 1.0, arm="published", condition="a", amount=1.0, layer=0),
+        Score.of("null", "nll", pairs, pairs - 0.05, pairs + 0.05, arm="token pairs"),
     ]
 
 
@@ -113,7 +113,7 @@ def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
 
 def test_one_seed_decides_nothing() -> None:
     row = time_saved_row("published", {0: 0.5}, {0: 1.0}, "uniform")
-    claim = claim_of("growth_time", [Score("schedule", "published", "a", "0", 1.0), row], DEPTH)
+    claim = claim_of("growth_time", [*known()[1:2], row], DEPTH)
     assert (claim.verdict, claim.why) == ("not resolvable", "One seed has no interval: train with several.")
 
 

@@ -1,0 +1,352 @@
+"""A growth run read from its rows: its arms and lengths, their phases, what was tuned, and what its headline promises.
+
+An arm is a schedule of training: `uniform`, which trains everything all the time, or one that trains in phases. A
+training with a share of the whole budget is no arm but a point of that arm's frontier: a `Training` with a share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from layerwise.report.arms import in_reading_order
+from layerwise.report.data import ReportData
+from layerwise.report.page.number_format import between, tidy
+from layerwise.report.page.wording import counted, listed
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ACCOUNTING,
+    DIFFERENCE,
+    EPOCHS,
+    FLOPS,
+    GROWTH,
+    HELD_OUT,
+    LEARNING_RATE,
+    NEVER,
+    NULL,
+    RATES,
+    READ_OFF,
+    SAVING,
+    SAVING_AT_LEAST,
+    SAVING_AT_MOST,
+    SCHEDULE,
+    SECONDS,
+    SHARE,
+    SOONER,
+    TOKEN_PAIRS,
+    TOKENS,
+    TRAIN_LOSS,
+    TRAINING,
+    UNIFORM_TRAINING,
+    VALIDATION_LOSS,
+    WARMUP,
+    of_budget,
+)  # fmt: skip
+
+MEASURES = (SCHEDULE, GROWTH, ACCOUNTING, RATES, HELD_OUT)
+"""Measures that no other kind of run has; the training of a growth run is told with them."""
+
+TERMS: dict[str, str] = {FLOPS: "at equal FLOPs", TOKENS: "at equal tokens", SECONDS: "at equal seconds"}
+"""On which terms an arm is compared with uniform, the one that decides first."""
+
+CONTROLS: dict[str, str] = {
+    "permuted": "its layer roles permuted",
+    "reversed": "its layer roles reversed",
+    "random": "its layers drawn at random",
+}
+"""The arms that are the planned schedule with its roles given to other layers, the one that decides first."""
+
+PUBLISHED, PLANNED = "published", ("importance", "published")
+"""Which schedule the study is about, where no control tells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A schedule, trained for the whole budget, or for a `share` of it."""
+
+    arm: str
+    share: float | None = None
+
+    @property
+    def name(self) -> str:
+        """As tables call it.
+
+        >>> Training("uniform", 1.25).name
+        'uniform@1.25'
+        """
+        return self.arm if self.share is None else f"{self.arm}@{self.share:g}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PhaseSteps:
+    """A phase of a training: its first step, the step that it ends before, and its name."""
+
+    first: int
+    end: int
+    name: str
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """The columns of its rows."""
+        return {"condition": self.name, "amount": float(self.end)}
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The sweep of one arm: rate (or warm-up) to validation loss, in ascending order, and the one that was chosen."""
+
+    arm: str
+    losses: Mapping[float, Score]
+    chosen: float | None
+
+    @property
+    def at_end(self) -> bool:
+        """Whether the chosen rate is the least or the greatest of several: a better one may lie beyond it."""
+        return len(self.losses) > 1 and self.chosen in (min(self.losses), max(self.losses))
+
+    @property
+    def is_least(self) -> bool:
+        """Whether the chosen rate has the least loss of those tried, as it should."""
+        return self.chosen is not None and self.chosen == min(
+            self.losses, key=lambda rate: self.losses[rate].value, default=None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A number and where it may lie; an end that nothing bounds is infinite."""
+
+    value: float
+    low: float
+    high: float
+
+
+# -- what was trained ---------------------------------------------------------------------------------------------
+
+
+def is_growth(data: ReportData) -> bool:
+    """Whether a run has rows that only a growth run has."""
+    return bool(data.rows.where(measure=MEASURES))
+
+
+def arms(data: ReportData) -> tuple[str, ...]:
+    """The schedules that were trained for the whole budget, in reading order; none in a run of another kind."""
+    if not is_growth(data):
+        return ()
+    trained = (
+        *data.rows.where(measure=TRAINING, condition=None),
+        *data.rows.where(measure=(HELD_OUT, EPOCHS), amount=None),
+    )
+    planned = data.rows.where(measure=(SCHEDULE, ACCOUNTING))
+    return in_reading_order(row.arm for row in (*trained, *planned) if row.arm is not None)
+
+
+def lengths(data: ReportData) -> tuple[Training, ...]:
+    """The trainings for a share of the budget: those of uniform first, each by its share."""
+    known = {Training(str(row.arm), row.amount) for row in data.rows.where(measure=(HELD_OUT, EPOCHS), amount=PRESENT)}
+    return tuple(sorted(known, key=lambda each: (each.arm != UNIFORM_TRAINING, each.arm, each.share)))
+
+
+def trainings(data: ReportData) -> tuple[Training, ...]:
+    """Every arm, then the other lengths."""
+    return (*map(Training, arms(data)), *lengths(data))
+
+
+def uniform_lengths(data: ReportData) -> tuple[Training, ...]:
+    """Uniform, and its trainings of other lengths."""
+    return (Training(UNIFORM_TRAINING), *(each for each in lengths(data) if each.arm == UNIFORM_TRAINING))
+
+
+def rows_of(data: ReportData, measure: str, metric: str, training: Training) -> Rows:
+    """The rows of a training, and of its seeds: held-out losses, or what was noted of the whole training."""
+    length: dict[str, Any] = {"amount": training.share}
+    if measure == TRAINING:
+        length = {"amount": None, "condition": of_budget(training.share), "part": None}
+    return data.rows.where(measure=measure, metric=metric, arm=training.arm, **length)
+
+
+def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
+    """The seeds of a training."""
+    noted = data.rows.where(measure=TRAINING, arm=training.arm, condition=of_budget(training.share))
+    return tuple(sorted({*noted.axis("seed"), *rows_of(data, HELD_OUT, "nll", training).axis("seed")}))
+
+
+def by_seed(data: ReportData, measure: str, metric: str, training: Training) -> dict[int, Score]:
+    """Seed to score."""
+    return rows_of(data, measure, metric, training).where(seed=PRESENT).along("seed")
+
+
+def of_training(data: ReportData, measure: str, metric: str, training: Training) -> Score | None:
+    """The row of the training itself, else the mean of its seeds, without an interval."""
+    rows = rows_of(data, measure, metric, training)
+    whole, own = rows.one(seed=None), rows.where(seed=PRESENT)
+    if whole is not None or len(own) < 2:
+        return whole or next(iter(own), None)
+    return replace(own[0], seed=None, value=fmean(row.value for row in own), low=None, high=None, p=None)
+
+
+def held_out(data: ReportData, training: Training) -> Score | None:
+    """The loss on held-out text."""
+    return of_training(data, HELD_OUT, "nll", training)
+
+
+def token_pairs(data: ReportData) -> Score | None:
+    """What a table of token pairs loses on the held-out text."""
+    return data.rows.one(measure=NULL, metric="nll", arm=TOKEN_PAIRS)
+
+
+def losses(data: ReportData, training: Training, seed: int) -> dict[int, float]:
+    """Step to validation loss of one training, or to its training loss where it was never validated."""
+    of = {"measure": TRAINING, "arm": training.arm, "seed": seed, "condition": of_budget(training.share)}
+    for metric in (VALIDATION_LOSS, TRAIN_LOSS):
+        noted = {int(row.amount or 0): row.value for row in data.rows.where(metric=metric, amount=PRESENT, **of)}
+        if noted:
+            return dict(sorted(noted.items()))
+    return {}
+
+
+# -- schedules ----------------------------------------------------------------------------------------------------
+
+
+def phases(data: ReportData, arm: str) -> tuple[PhaseSteps, ...]:
+    """The phases of an arm, in order of time."""
+    rows = data.rows.where(measure=(SCHEDULE, ACCOUNTING), arm=arm)
+    ends = sorted({(int(row.amount or 0), str(row.condition)) for row in rows})
+    firsts = (0, *(end for end, _ in ends))
+    return tuple(PhaseSteps(first, end, name) for first, (end, name) in zip(firsts, ends, strict=False))
+
+
+def shares(data: ReportData, arm: str, phase: PhaseSteps) -> dict[int | str, float]:
+    """Layer, or `embedding` and `head`, to the share of its full cost that the phase spends on it."""
+    rows = data.rows.where(measure=SCHEDULE, metric=SHARE, arm=arm, **phase.where)
+    return {str(row.part) if row.layer is None else row.layer: row.value for row in rows}
+
+
+def step_shares(data: ReportData, arm: str, metric: str) -> dict[PhaseSteps, Score]:
+    """Phase to what its step takes as a share of a uniform one: `predicted` in operations, `measured` in seconds."""
+    rows = data.rows.where(measure=ACCOUNTING, metric=metric, arm=arm)
+    shown = {phase: rows.one(**phase.where) for phase in phases(data, arm)}
+    return {phase: row for phase, row in shown.items() if row is not None}
+
+
+def epochs(data: ReportData, training: Training) -> dict[int, float]:
+    """Layer to how often the text was read while it learned, by depth."""
+    return {int(row.layer or 0): row.value for row in rows_of(data, EPOCHS, EPOCHS, training)}
+
+
+def tunings(data: ReportData, setting: str = LEARNING_RATE) -> tuple[Tuning, ...]:
+    """The sweep of rates, or with `WARMUP` of warm-ups, of every arm that had one, in the order of the rows."""
+    rows = data.rows.where(measure=RATES, condition=setting, amount=PRESENT)
+    return tuple(_tuning(arm, rows.where(arm=arm)) for arm in rows.where(metric="nll").axis("arm"))
+
+
+def _tuning(arm: str, rows: Rows) -> Tuning:
+    tried = {row.amount: row for row in rows.where(metric="nll") if row.amount is not None}
+    chosen = (row.amount for row in rows.where(metric="chosen") if row.value == 1.0)
+    return Tuning(arm, dict(sorted(tried.items())), next(chosen, None))
+
+
+# -- differences and the headline ---------------------------------------------------------------------------------
+
+
+def against(
+    data: ReportData, training: Training, other: str = UNIFORM_TRAINING, terms: str = FLOPS, metric: str = DIFFERENCE
+) -> Score | None:
+    """A row of a training against another arm on these terms: by default its loss minus that of uniform."""
+    return data.rows.one(
+        measure=GROWTH, metric=metric, arm=training.arm, amount=training.share, against=other, condition=terms
+    )
+
+
+def planned(data: ReportData) -> str | None:
+    """The arm that the study is about: the one with controls, else the first of `PLANNED` that was compared."""
+    compared = data.rows.where(measure=GROWTH, metric=DIFFERENCE, amount=None)
+    controlled = compared.where(against=tuple(CONTROLS)).axis("arm")
+    others = [arm for arm in compared.where(against=UNIFORM_TRAINING).axis("arm") if arm not in CONTROLS]
+    preferred = [arm for arm in PLANNED if arm in others]
+    return next(iter([*controlled, *preferred, *others]), None)
+
+
+def headline_arm(data: ReportData) -> str | None:
+    """The arm that the published headline is put to: the published schedule, else what the study is about."""
+    return PUBLISHED if PUBLISHED in arms(data) else planned(data)
+
+
+def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
+    """What the arm saves to reach uniform's loss; of a loss that was not reached, or too soon, the one bound there is.
+
+    `None` where it was not measured, or has no interval.
+    """
+    exact, most, least = _savings(data, Training(arm), terms)
+    if exact is not None and exact.low is not None and exact.high is not None:
+        return Bounds(exact.value, exact.low, exact.high)
+    if most is not None:
+        return Bounds(most.value, -math.inf, most.value)
+    return None if least is None else Bounds(least.value, least.value, 1.0)
+
+
+def saved_in_words(data: ReportData, training: Training, terms: str) -> str:
+    """The saving as it is printed, in hundredths; where seeds are censored, how many and what that leaves."""
+    exact, most, least = _savings(data, training, terms)
+    if exact is not None:
+        return f"{percents(exact)} %"
+    if most is not None:
+        return f"{hundredths(most.value)} % at most (not reached with {_censored(data, training, terms, NEVER)})"
+    if least is not None:
+        count = _censored(data, training, terms, SOONER)
+        return f"{hundredths(least.value)} % at least (reached before the first look with {count})"
+    return "–"
+
+
+def _savings(data: ReportData, training: Training, terms: str) -> Sequence[Score | None]:
+    metrics = (SAVING, SAVING_AT_MOST, SAVING_AT_LEAST)
+    return [against(data, training, terms=terms, metric=metric) for metric in metrics]
+
+
+def _censored(data: ReportData, training: Training, terms: str, metric: str) -> str:
+    row = against(data, training, terms=terms, metric=metric)
+    return "a seed" if row is None else counted(int(row.value), "seed")
+
+
+def how_read(data: ReportData, arm: str) -> str:
+    """What the cost of a loss was read off, as the end of a sentence."""
+    rows = data.rows.where(measure=GROWTH, metric=READ_OFF, arm=arm, amount=None)
+    count = max((int(row.value) for row in rows), default=0)
+    if count > 1:
+        return f"read off its trainings of {count} lengths, each decayed to its end"
+    return "read off the course of its loss, whose rate has not come down yet"
+
+
+def nulls_in_words(data: ReportData) -> str:
+    """The table of token pairs, and uniform with its warm-up, as a sentence; empty where neither was measured."""
+    uniform, pairs = held_out(data, Training(UNIFORM_TRAINING)), token_pairs(data)
+    parts = []
+    if uniform is not None:
+        parts.append(f"uniform{_warmup(data)} ends at {tidy(uniform.value)} nats per token")
+    if pairs is not None:
+        parts.append(f"a table of token pairs at {tidy(pairs.value)}")
+    return f"{listed(parts)[:1].upper()}{listed(parts)[1:]}." if parts else ""
+
+
+def _warmup(data: ReportData) -> str:
+    tried = next((tuning for tuning in tunings(data, WARMUP) if tuning.arm == UNIFORM_TRAINING), None)
+    if tried is None or tried.chosen is None:
+        return " (its warm-up not tuned)"
+    tested = listed([f"{share:g}" for share in tried.losses])
+    end = ", the end of them" if tried.at_end else ""
+    return f" (its warm-up {tried.chosen:g} of the steps, of {tested} tried{end})"
+
+
+def percents(score: Score) -> str:
+    """A share in hundredths with its interval."""
+    low, high = (None if bound is None else 100 * bound for bound in (score.low, score.high))
+    return between(100 * score.value, low, high)
+
+
+def hundredths(value: float) -> str:
+    """A share in hundredths."""
+    return tidy(round(100 * value, 1))

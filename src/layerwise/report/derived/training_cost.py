@@ -1,0 +1,130 @@
+"""What a training had cost by each of its steps, in tokens, floating-point operations and seconds, and its loss there.
+
+Tokens go evenly over the steps. The other two do not where phases differ: a phase that freezes layers takes fewer
+operations and less time for each step. Rows tell what the whole training took, and for each phase what its step takes
+as a share of a uniform one, so
+
+    FLOPs by step n   = FLOPs of the training * sum over steps < n of `predicted` / sum over all steps of `predicted`
+    seconds by step n = median seconds of a uniform step * sum over steps < n of `measured`
+
+The second is the time of the steps alone: validating, saving and reading back are the study's own doing. A phase that
+was too short to be timed is taken at what was predicted. Where chance decides what a step costs, seeds differ by a few
+steps in what the budget buys; the phases are then stretched to the steps of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean, median
+
+from layerwise.report.data import ReportData
+from layerwise.report.derived.growth import (
+    Training,
+    arms,
+    by_seed,
+    losses,
+    phases,
+    seeds,
+    step_shares,
+    uniform_lengths,
+)
+from layerwise.report.figures.loss_vs_cost import FRONTIER
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import FLOPS, MEASURED, PREDICTED, SECONDS, TOKENS, TRAINING
+
+AXES: dict[str, str] = {FLOPS: "FLOPs", TOKENS: "tokens", SECONDS: "seconds of training steps"}
+"""What a loss is drawn against, the terms that decide first."""
+
+Pieces = tuple[tuple[float, float, float], ...]
+"""Of a training: (first step, step it ends before, cost of each of its steps)."""
+
+
+def cost_by(pieces: Pieces, step: float) -> float:
+    """The cost of the first `step` steps.
+
+    >>> cost_by(((0, 10, 1.0), (10, 30, 0.5)), 14)
+    12.0
+    """
+    return sum(cost * max(0.0, min(step, end) - first) for first, end, cost in pieces)
+
+
+def stretched(pieces: Pieces, steps: int) -> Pieces:
+    """The same phases in a training of so many steps.
+
+    >>> cost_by(stretched(((0, 10, 1.0), (10, 20, 0.5)), 40), 30)
+    25.0
+    """
+    factor = steps / max(end for _, end, _ in pieces)
+    return tuple((factor * first, factor * end, cost) for first, end, cost in pieces)
+
+
+def outlay(data: ReportData, training: Training, seed: int, terms: str) -> Pieces | None:
+    """What a training had cost by each step, on these terms; `None` where its rows do not say."""
+    steps, whole = (by_seed(data, TRAINING, metric, training).get(seed) for metric in ("steps", terms))
+    if steps is None or steps.value < 1.0:
+        return None
+    count = int(steps.value)
+    if terms == TOKENS:
+        return None if whole is None else ((0, count, whole.value / count),)
+    pieces = _relative(data, training, count, timed=terms == SECONDS)
+    pace = _uniform_pace(data)
+    if terms == SECONDS and pace is not None:
+        return _scaled(pieces, pace)
+    spent = cost_by(pieces, count)
+    return None if whole is None or spent <= 0.0 else _scaled(pieces, whole.value / spent)
+
+
+def loss_by_cost(data: ReportData) -> Iterator[Score]:
+    """Every arm's loss (`loss`) by what it had cost: the `amount`, of the cost that the `condition` names.
+
+    A value is the mean over the seeds that were measured there, its interval their range. The rows of `FRONTIER` are
+    the last losses of uniform's trainings by their whole cost, every one of them decayed to the end. There are none
+    where uniform was trained for one length alone: one point is no frontier.
+    """
+    for terms in AXES:
+        for arm in arms(data):
+            yield from _curve(data, Training(arm), terms)
+        curves = [list(_curve(data, training, terms)) for training in uniform_lengths(data)]
+        ends = {row.amount: row for curve in curves if curve for row in (max(curve, key=_amount),)}
+        if len(ends) > 1:
+            yield from (Score.of(TRAINING, "loss", row.value, row.low, row.high, arm=FRONTIER, condition=terms,
+                                 amount=row.amount) for row in sorted(ends.values(), key=_amount))  # fmt: skip
+
+
+def _curve(data: ReportData, training: Training, terms: str) -> Iterator[Score]:
+    """Mean cost to mean loss, the n-th validation of every seed together; what not all seeds have is left out."""
+    looks = []
+    for seed in seeds(data, training):
+        spent = outlay(data, training, seed, terms)
+        if spent is not None and (noted := losses(data, training, seed)):
+            looks.append([(cost_by(spent, step), loss) for step, loss in noted.items()])
+    for together in zip(*looks, strict=False):
+        values = [loss for _, loss in together]
+        bounds = (min(values), max(values)) if len(values) > 1 else ()
+        cost = fmean(cost for cost, _ in together)
+        yield Score.of(TRAINING, "loss", fmean(values), *bounds, arm=training.arm, condition=terms, amount=cost)
+
+
+def _relative(data: ReportData, training: Training, steps: int, *, timed: bool) -> Pieces:
+    """What each step takes as a share of a uniform one; all alike unless every phase was accounted for."""
+    known = step_shares(data, training.arm, PREDICTED) if training.share is None else {}
+    known |= step_shares(data, training.arm, MEASURED) if timed and training.share is None else {}
+    if not known or len(known) < len(phases(data, training.arm)):
+        return ((0, steps, 1.0),)
+    return stretched(tuple((phase.first, phase.end, row.value) for phase, row in known.items()), steps)
+
+
+def _scaled(pieces: Pieces, factor: float) -> Pieces:
+    return tuple((first, end, factor * cost) for first, end, cost in pieces)
+
+
+def _uniform_pace(data: ReportData) -> float | None:
+    """The median seconds of a uniform step, over its trainings of every length."""
+    timed: Sequence[float] = [
+        row.value for each in uniform_lengths(data) for row in by_seed(data, TRAINING, "step_seconds", each).values()
+    ]
+    return median(timed) if timed else None
+
+
+def _amount(row: Score) -> float:
+    return row.amount or 0.0

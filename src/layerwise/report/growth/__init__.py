@@ -1,1 +1,0 @@
-"""The report of a growth run: whether a schedule helps, and whether layer roles are why."""

@@ -1,0 +1,109 @@
+"""Models that a run trained: their arms and seeds, the suites they know, and their rows by arm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from layerwise.report.arms import arm_slots, in_reading_order
+from layerwise.report.data import ReportData
+from layerwise.report.page.group import arm_tiles
+from layerwise.report.show import NUMBER, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ALPHA,
+    ATTRIBUTION,
+    BABYLM,
+    BACKBONE,
+    FINE_TUNED,
+    GLUE,
+    MASKED_LM,
+    MSGS,
+    OUR_MSGS,
+    PAIRS,
+    SEED_AGREEMENT,
+    STABILITY,
+    TRAINING,
+    UNIFORMITY,
+)
+
+SUITES = {PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
+"""Suites of minimal pairs: the better of two sentences must be the likelier. Others are files of a user."""
+TASKS = {GLUE: "GLUE", MSGS: "MSGS", OUR_MSGS: "Mixed signals of our own"}
+"""Suites that models are fine-tuned on."""
+LOSS = Show(axis="nats per masked token", decimals=3)
+SIGNED = NUMBER.but(signed=True)
+THREE = Show(decimals=3, bounds=False)
+
+
+def suites(data: ReportData) -> tuple[str, ...]:
+    """The suites of minimal pairs that were evaluated, the known ones first."""
+    measures = data.rows.axis("measure")
+    files = (measure for measure in measures if measure.startswith(f"{PAIRS} "))
+    return (*(name for name in SUITES if name in measures), *files)
+
+
+def suite_name(measure: str) -> str:
+    """A suite as it is read; a user's file goes by its own name."""
+    return SUITES.get(measure) or TASKS.get(measure) or measure
+
+
+def arms(data: ReportData) -> tuple[str, ...]:
+    """The arms whose models were trained or evaluated as they are, in reading order."""
+    measures = (MASKED_LM, ALPHA, TRAINING, UNIFORMITY, STABILITY, BABYLM, ATTRIBUTION, *FINE_TUNED, *suites(data))
+    return in_reading_order(arm for name in measures for arm in data.rows.where(measure=name, plan=None).axis("arm"))
+
+
+def seeds(data: ReportData, arm: str) -> tuple[int, ...]:
+    """The seeds that any row of an arm is of."""
+    return tuple(sorted(data.rows.where(arm=arm, seed=PRESENT, plan=None).axis("seed")))
+
+
+def slots(data: ReportData) -> Callable[[Sequence[str]], Mapping[str, int]]:
+    """The colours of arms, the same in every figure of a run."""
+    of = arm_slots(arms(data))
+    return lambda names: {name: of.get(name, 0) for name in names}
+
+
+def by_arm(rows: Iterable[Score]) -> Rows:
+    """Of each arm, in reading order: its own row, else the mean of its seeds, without an interval."""
+    cells: dict[tuple[str, ...], list[Score]] = {}
+    for row in rows:
+        if row.arm is not None and row.other is None:
+            key = (row.arm, row.task, row.metric, row.condition or "", row.against or "")
+            cells.setdefault(key, []).append(row)
+    order = {arm: at for at, arm in enumerate(in_reading_order(key[0] for key in cells))}
+    return Rows(_mean(own) for _, own in sorted(cells.items(), key=lambda cell: order[cell[0][0]]))
+
+
+def _mean(own: Sequence[Score]) -> Score:
+    whole = next((row for row in own if row.seed is None), own[0])
+    if whole.seed is None or len(own) == 1:
+        return replace(whole, seed=None)
+    return replace(whole, seed=None, value=fmean(row.value for row in own), low=None, high=None, p=None)
+
+
+def with_seeds(rows: Rows) -> Iterator[Score]:
+    """The rows of arms, and where an arm has several seeds the rows of these."""
+    yield from by_arm(rows)
+    for own in rows.where(seed=PRESENT, other=None).by("arm").values():
+        if len(own) > 1:
+            yield from own
+
+
+def reference(data: ReportData) -> str | None:
+    """The arm that the others are compared with: the backbone where it was trained."""
+    return BACKBONE if BACKBONE in arms(data) else None
+
+
+def is_pretrained(data: ReportData) -> bool:
+    """Whether models were pre-trained in this run, and not refined with layer weights of their own."""
+    return bool(data.rows.where(measure=(MASKED_LM, SEED_AGREEMENT)))
+
+
+def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
+    """How many arms, and the most seeds of one."""
+    named = arms(data)
+    return arm_tiles(named, {arm: seeds(data, arm) for arm in named}) if named else ()

@@ -1,0 +1,55 @@
+"""The guide to a new kind of run in CONTRIBUTING.md is true: its text is run, and every output has the kind."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layerwise.report import ReportData, markdown, prose, render
+from layerwise.report.page import groups
+from layerwise.report.writers import terminal_lines
+from layerwise.results.rows import Score
+
+GUIDE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+MOST_LINES = 60
+ROWS = (
+    Score.of("energy", "joules", 3.0, 2.9, 3.1, plan="0-11"),
+    Score.of("energy", "joules", 2.0, 1.9, 2.1, plan="0-3 6-11"),
+)
+
+
+def block(name: str) -> str:
+    """The file of the guide that a comment names."""
+    match = re.search(rf"<!-- {re.escape(name)} -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL)
+    assert match is not None
+    return match[1]
+
+
+@pytest.fixture
+def kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The kind of the guide, among the others."""
+    namespace: dict[str, Any] = {"__name__": "energy"}
+    exec(compile(block("energy.py"), "energy.py", "exec"), namespace)
+    (tmp_path / "kinds").mkdir()
+    (tmp_path / "kinds" / "energy.md").write_text(block("energy.md"))
+    monkeypatch.setattr(prose, "files", lambda package: tmp_path)
+    monkeypatch.setattr(groups, "GROUPS", (groups.group_of(namespace["ENERGY_KIND"]),))
+    return namespace["ENERGY_KIND"]
+
+
+def test_a_kind_with_a_picture_a_table_and_a_finding_takes_few_lines_in_two_files() -> None:
+    assert block("energy.py").count("\n") + block("energy.md").count("\n") + 2 <= MOST_LINES
+
+
+def test_every_output_has_it(kind: Any) -> None:
+    data = ReportData({"model": "demo", "corpus": "none"}, (), ROWS)
+    page = render(data)
+    for words in ("What a pass takes", "0-3 6-11 takes least", "a meter reads what they take", "Student's over rounds"):
+        assert words in page.replace("&#x27;", "'")
+    assert '"energy"' in page
+    for text in (markdown(data), "\n".join(terminal_lines(kind, data))):
+        assert "0-3 6-11 takes least: 2.00 J [1.90, 2.10]." in text
+        assert "3.00 J [2.90, 3.10]" in text
