@@ -75,5 +75,5 @@ def concluded(rows: Rows) -> dict[int, Score]:
 
 
 def _by_layer(rows: Iterable[Score]) -> dict[int, Score]:
-    by_layer = {row.layer: row for row in rows if row.layer is not None and math.isfinite(row.value)}
+    by_layer = {row.layer: row for row in rows if row.layer is not None}
     return dict(sorted(by_layer.items()))

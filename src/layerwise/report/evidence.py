@@ -36,7 +36,7 @@ class Evidence:
     """The rows of a report, looked up: build it with `Evidence.of`.
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
-    first family that listed it), `tasks` every task with effects, "all" first, `rows` all finite rows by their columns.
+    first family that listed it), `tasks` every task with effects, "all" first.
     `run` holds all rows and plans as they are; the plans of `data` are those of a sweep: the pruned models of a
     diagnosis, and the plans of fine-tunings, are left to their own chapters.
     """
@@ -47,7 +47,6 @@ class Evidence:
     tasks: tuple[str, ...]
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
-    rows: Rows = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
     @classmethod
@@ -75,9 +74,13 @@ class Evidence:
             records.setdefault(record.plan, record)
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
-        rows = Rows(row for row in data.scores if math.isfinite(row.value))
         schedules = _schedules(records)
-        return cls(run, data, depth, tasks, records, schedules, rows, effects)
+        return cls(run, data, depth, tasks, records, schedules, effects)
+
+    @property
+    def rows(self) -> Rows:
+        """The finite rows, looked up by their columns."""
+        return self.data.rows
 
     @property
     def named_tasks(self) -> tuple[str, ...]:

@@ -82,10 +82,11 @@ def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
 
 
 def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() -> None:
-    rows = Rows([
+    given = (
         row("verdict", "no_effect", 0.0, layer=1), row("racing", "matters", 0.1, layer=1),
         row("racing", "matters", 1.0, layer=0), row("racing", "matters", float("inf"), layer=2),
-    ])  # fmt: skip
+    )  # fmt: skip
+    rows = ReportData({}, (), given).rows
     assert {layer: each.metric for layer, each in concluded(rows).items()} == {0: "matters", 1: "no_effect"}
     assert in_words(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
 

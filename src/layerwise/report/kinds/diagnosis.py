@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -96,7 +95,7 @@ def layers(data: ReportData) -> Iterator[Score]:
         yield replace(row, measure=VERDICT, metric="worth", condition=WORDS.get(row.metric))
         for head, source in BESIDE.items():
             own = data.rows.one(layer=layer, task=ALL, against=None, **source)
-            if own is not None and math.isfinite(own.value):
+            if own is not None:
                 yield replace(own, measure=VERDICT, metric=head, part=None)
 
 
