@@ -290,10 +290,10 @@ def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
     for plan, (strategy, _) in _moves(depth).items():
         for task in tasks:
             value = costs[task] * (0.6 if strategy == "skip" and task == "arithmetic" else 1.0)
-            yield row("effect", plan, "delta_nll", value, 0.1, task=task, tokens=TOKENS)
-            yield row("effect", plan, "nll", 1.2 + value, task=task)
+            yield row("effect", "", "delta_nll", value, 0.1, task=task, plan=plan, tokens=TOKENS)
+            yield row("effect", "", "nll", 1.2 + value, task=task, plan=plan)
             if task == "arithmetic":
-                yield row("effect", plan, "exact_match", 0.3, 0.05, task=task)
+                yield row("effect", "", "exact_match", 0.3, 0.05, task=task, plan=plan)
 
 
 def _of_layers_states_and_order() -> Iterator[Score]:

@@ -24,7 +24,7 @@ from layerwise.report.robustness.lookup import depth_of as stated_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT
 from layerwise.results.units import resampling_unit
-from layerwise.results.vocabulary import FINE_TUNED
+from layerwise.results.vocabulary import EFFECT, FINE_TUNED
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -73,7 +73,7 @@ class Evidence:
                 "the run from a copy"
             )
         effects = {
-            (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
+            (str(score.plan), score.task, score.metric): score for score in data.scores if score.measure == EFFECT
         }
         under_plans = data.rows.where(measure=FINE_TUNED, plan=PRESENT)
         swept = {plan for plan, _, _ in effects} if under_plans else {record.plan for record in data.plans}

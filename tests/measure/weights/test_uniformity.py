@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from layerwise.report.pretraining import stability
 from numpy.typing import NDArray
 
 from layerwise.measure.weights.uniformity import ALL, MARGIN, distances, uniformity_rows
-from layerwise.report.pretraining import stability
 from layerwise.results.rows import Score
 from tier import by_tier
 

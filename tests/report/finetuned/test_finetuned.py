@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from layerwise.plan.subject import under_plan
+from layerwise.report.finetuned.findings import finetuned_findings
+from layerwise.report.finetuned.lookup import PLANS, FineTunedPlans
+from layerwise.report.finetuned.tables import columns, plan_rows, strategy_curves
 
 from layerwise.experiments.summary import summary
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import leave_one_out
 from layerwise.plan.member import GIVEN
 from layerwise.plan.painters import painters
-from layerwise.plan.subject import under_plan
 from layerwise.report import Evidence, ReportData, markdown, render
-from layerwise.report.finetuned.findings import finetuned_findings
-from layerwise.report.finetuned.lookup import PLANS, FineTunedPlans
-from layerwise.report.finetuned.tables import columns, plan_rows, strategy_curves
 from layerwise.report.page.groups import written
 from layerwise.results.rows import Note, PlanRecord, Score
 

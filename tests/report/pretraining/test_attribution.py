@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from layerwise.report import Evidence, ReportData
 from layerwise.report.pretraining.attribution import attribution_findings, attribution_rows
 from layerwise.report.pretraining.chapters.attribution import attribution
 from layerwise.report.pretraining.lookup import PretrainingScores
+
+from layerwise.report import Evidence, ReportData
 from report import pretrained
 
 ROWS = tuple(pretrained.attributed())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-
 from layerwise.report.pretraining.dynamics import dynamics_findings
 from layerwise.report.pretraining.lookup import PretrainingScores
+
 from layerwise.results.rows import Score
 
 

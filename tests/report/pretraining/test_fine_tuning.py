@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from layerwise.report import Evidence, ReportData
 from layerwise.report.pretraining.chapters.fine_tuning import fine_tuning
 from layerwise.report.pretraining.fine_tuning import WEIGHTS_IN, fine_tuning_findings, fine_tuning_rows
 from layerwise.report.pretraining.lookup import PretrainingScores
+
+from layerwise.report import Evidence, ReportData
 from report import pretrained
 
 FOUND = PretrainingScores.of([*pretrained.tuning(), pretrained.row("glue", "elc", "rte", "accuracy", 0.56, 0.03)])

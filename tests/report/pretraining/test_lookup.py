@@ -10,15 +10,15 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
-
-from layerwise.experiments.summary import summary
-from layerwise.report import Evidence, ReportData, markdown, render
-from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.report.pretraining.findings import pretraining_findings
 from layerwise.report.pretraining.layer_weights import Alpha
 from layerwise.report.pretraining.lookup import PretrainingScores
 from layerwise.report.pretraining.tables import cost_rows, outcome_rows, suite_rows
 from layerwise.report.pretraining.weight_map import weight_map
+
+from layerwise.experiments.summary import summary
+from layerwise.report import Evidence, ReportData, markdown, render
+from layerwise.report.figures.dot_plot import DotArm, dots
 from layerwise.results.rows import Score
 from report import diagnosed, pretrained, robust, synthetic
 from report.page.test_render import read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layerwise.report.pretraining.lookup import PretrainingScores
 from layerwise.report.pretraining.stability import stability_findings
+
 from layerwise.results.rows import Score
 
 

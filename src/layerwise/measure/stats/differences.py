@@ -68,11 +68,11 @@ def _renamed(measure: str, metric: str, arms: Sequence[ArmLosses], rows: Sequenc
     subjects = {arm.key: arm.subject for arm in arms}
     order = {key: position for position, key in enumerate(subjects)}
     scores = []
-    for score in sorted((score for score in rows if score.subject in order), key=lambda score: order[score.subject]):
-        subject = subjects[score.subject]
+    for score in sorted((score for score in rows if score.plan in order), key=lambda score: order[str(score.plan)]):
+        subject = subjects[str(score.plan)]
         if score.metric == "delta_nll":
-            scores.append(replace(score, measure=measure, subject=subject, metric=metric))
+            scores.append(replace(score, measure=measure, subject=subject, metric=metric, plan=None))
         elif score.metric == "null_band":
-            band = replace(score, measure=measure, subject=subject, metric=f"{metric}{NO_EFFECT}")
+            band = replace(score, measure=measure, subject=subject, metric=f"{metric}{NO_EFFECT}", plan=None)
             scores.append(replace(band, value=0.0, low=-score.value, high=score.value))
     return scores

@@ -218,11 +218,8 @@ class Contrasts:
 
 def contrast_rows(evidence: Evidence, claim: str, task: str = "all") -> dict[str, Score]:
     """The contrasts of a claim on a task, by metric."""
-    return {
-        metric: by_claim[claim]
-        for (measure, metric, where), by_claim in evidence.diagnosis.rows.items()
-        if measure == CONTRAST and where == task and claim in by_claim
-    }
+    rows = evidence.run.rows.where(measure=CONTRAST, subject=claim, task=task, amount=None)
+    return {row.metric: row for row in rows}
 
 
 def contrast_tasks(evidence: Evidence, claim: str, metric: str) -> dict[str, Score]:

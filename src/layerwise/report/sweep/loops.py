@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
 from layerwise.report.claims.claim import Position, span
-from layerwise.report.claims.contrasts import ALIKE, CONTRAST, OF_COSTS
+from layerwise.report.claims.contrasts import ALIKE, CONTRAST, OF_COSTS, contrast_rows
 from layerwise.report.claims.painters import LOOP_COUNT, PER_LAYER
 from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT
 
 LOOPED, GAINED = "looped", "gain_sweep"
 FAMILIES = (LOOPED, GAINED)
 """The families that are drawn as maps of windows and numbers, and not as curves."""
-
-_OF_WINDOW = re.compile(r"(.+)_(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +51,14 @@ def loop_grid(evidence: Evidence, family: str, task: str) -> LoopGrid:
 
 
 def by_window(evidence: Evidence, metric: str) -> dict[int, Score]:
-    """The contrasts of the loops that were made window by window, `best_loops_5` as 5 of `best_loops`."""
-    scores = {}
-    for (measure, name, task), by_claim in evidence.diagnosis.rows.items():
-        match = _OF_WINDOW.fullmatch(name)
-        if match and (measure, task, match[1]) == (CONTRAST, "all", metric) and LOOP_COUNT in by_claim:
-            scores[int(match[2])] = by_claim[LOOP_COUNT]
-    return dict(sorted(scores.items()))
+    """The contrasts of the loops that were made window by window, by the number of its layers."""
+    rows = evidence.run.rows.where(measure=CONTRAST, subject=LOOP_COUNT, metric=metric, amount=PRESENT)
+    return {int(size): row for size, row in sorted(rows.along("amount").items())}
 
 
 def contrast_of_loops(evidence: Evidence, metric: str) -> Score | None:
     """A contrast of the claim that more layers take more loops."""
-    return evidence.diagnosis.score(CONTRAST, LOOP_COUNT, metric)
+    return contrast_rows(evidence, LOOP_COUNT).get(metric)
 
 
 def line(evidence: Evidence) -> tuple[float, float] | None:
