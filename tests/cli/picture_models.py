@@ -12,9 +12,9 @@ DEPTH = 3
 CLASSES = ("circle", "square")
 
 
-def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH) -> Path:
+def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH, seed: int = 0) -> Path:
     """A vision transformer for grey images of 8 x 8 pixels, random but for the ten times larger weights."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = ViTConfig(
         image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=depth,
         num_attention_heads=2, num_labels=classes, initializer_range=0.2,

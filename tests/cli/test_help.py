@@ -24,6 +24,26 @@ SCREEN = 45
 LISTED = {*(verb.split()[0] for verb in VERBS), *OTHERS}
 
 
+def test_the_surface_is_what_a_person_can_hold() -> None:
+    """Verbs are what `layerwise --help` lists. An option is a flag with its meaning, the help text: one that several
+    verbs share counts once, and one name with two meanings twice. Settings have no flag, and are counted apart.
+    """
+    options, settings = set(), set()
+    for kind in map(configuration, VERBS):
+        for name, (_, each) in options_of(kind).items():
+            if not each.positional:
+                (settings if each.setting else options).add((flag_of(kind, name), each.help))
+    of_others = {
+        "plan": 4,
+        "report": 2,
+        "run": 0,
+        "all": 7,
+    }  # of all: help, help-all, version, completion, -q, dry run, set
+    assert len(LISTED) <= 16
+    assert len(options) + sum(of_others.values()) <= 140
+    assert len(settings) <= 80
+
+
 @pytest.mark.parametrize("verb", [*VERBS, *OTHERS])
 def test_every_help_has_an_example_and_fits_eighty_columns(verb: str) -> None:
     ended = layerwise(*verb.split(), "--help")

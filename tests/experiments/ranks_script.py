@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.ranks import assist, measuring
+from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
@@ -36,7 +38,8 @@ def training_of(folder: Path, run: Path) -> RobustTraining:
 
 def _failing(folder: Path, run: Path) -> None:
     """A piece that fails in the second process fails the measurement in the first, in the words of that process."""
-    prepared = sweep_of(folder, run).prepare(Silent(), Inputs())
+    outline = next(sweep_of(folder, run).begin(Silent(), Inputs()))
+    assert isinstance(outline, Outline)
 
     def carry_out(piece: Plain, emit: Emit) -> Plain:
         emit(piece)
@@ -44,14 +47,14 @@ def _failing(folder: Path, run: Path) -> None:
             raise MeasureError(f"piece {piece} cannot be measured")
         return piece
 
-    prepared.carry_out = carry_out  # type: ignore[method-assign]
+    outline = replace(outline, pieces=carry_out)
     if os.environ["RANK"] == "1":
-        assist(prepared)
+        assist(outline)
         return
     heard: list[Plain] = []
-    with measuring(prepared):
+    with measuring(outline) as spread:
         try:
-            for _ in prepared.spread.map(range(10**6), carry_out, on_partial=lambda number, news: heard.append(news)):
+            for _ in spread.map(range(10**6), carry_out, on_partial=lambda number, news: heard.append(news)):
                 pass
         except MeasureError as error:
             (run.parent / "failure.txt").write_text(f"{error}; {len(heard) == len(set(heard))}")

@@ -18,6 +18,7 @@ from cli.picture_models import save_vit
 from conftest import tiny_llama
 from experiments.growth.tiny_inputs import save_config, save_documents
 from experiments.neighbours import Neighbours
+from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, RunError, SwarmError
@@ -201,7 +202,7 @@ def test_a_worker_with_other_weights_is_refused(
 
 
 def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> None:
-    here = Sweep(model=str(model), text=texts).prepare(Silent(), Inputs()).manifest
+    here = outline_of(Sweep(model=str(model), text=texts)).manifest
     other = replace(here, hardware={**here.hardware, "kernels": "NEON"})
     with pytest.raises(RunError, match=r"another kind of machine .* \(kernels: NEON, not"):
         opened.check_same_here(here, other)
@@ -250,5 +251,5 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_dry_run_says_what_the_workers_do_twice(model: Path, texts: Path) -> None:
     config = Sweep(model=str(model), text=texts, families=("leave_one_out",), ray="local", workers=2)
-    lines = [*config.prepare(Silent(), Inputs()).describe()]
+    lines = [*outline_of(config).says()]
     assert any(line.startswith("2 workers: ") and "x as fast as one" in line for line in lines)

@@ -21,6 +21,7 @@ from layerwise.experiments import finetuned_tasks
 from layerwise.experiments.finetuned_tasks import (
     LEARNING_CURVE,
     PREDICTIONS,
+    FineTunedModel,
     averaged,
     described,
     fine_tuned,
@@ -35,6 +36,7 @@ from layerwise.results.rows import Score
 from layerwise.train.finetune import fine_tuning
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, fine_tune
 from layerwise.train.finetune.learning_curve import CurvePoint
+from row_names import named
 from tiny_tokenizers import character_tokenizer
 from train.learners import planted, tiny_bert
 from train.tiny_models import rooted
@@ -57,43 +59,44 @@ def run(tmp_path: Path) -> Iterator[Run]:
         yield found
 
 
-def benchmark(
-    location: Path, task: Task, settings: FineTuningConfig, seed: int, *, label: str, **options: Any
-) -> list[Score]:
+def benchmark(location: Path, task: Task, settings: FineTuningConfig, seed: int, **options: Any) -> list[Score]:
     """The rows of one fine-tuning of the model at `location`."""
-    return rows_of(f"{label}.{seed}", *fine_tuned(location, task, settings, seed, label=label, **options))
+    return rows_of(*fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **options))
 
 
-def _found(rows: list[Score], subject: str, metric: str) -> Score:
-    (row,) = (row for row in rows if (row.subject, row.metric) == (subject, metric))
+def _found(rows: list[Score], name: str, metric: str, against: str | None = None) -> Score:
+    of = [row for row in rows if (row.metric, row.against) == (metric, against)]
+    (row,) = (row for row in of if named(replace(row, against=None)) == name)
     return row
 
 
 def test_a_task_that_can_be_learned_is_learned(bert: Path) -> None:
-    rows = benchmark(bert, planted(), QUICK, 0, label="bert/0", device="cpu")
-    assert _found(rows, "bert/0.0", "mcc").value > 0.95
-    assert _found(rows, "bert/0.0", "accuracy").value > 0.95
-    assert _found(rows, "bert/0.0", "accuracy").documents == 60
+    rows = benchmark(bert, planted(), QUICK, 0, device="cpu")
+    assert _found(rows, "all", "mcc").value > 0.95
+    assert _found(rows, "all", "accuracy").value > 0.95
+    assert _found(rows, "all", "accuracy").documents == 60
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BABYLM)
 def test_every_task_of_babylm_is_fine_tuned_and_scored_as_there(name: str, bert: Path, tmp_path: Path) -> None:
     (task,) = read_tasks([write(tmp_path, name)], [name])
-    rows = benchmark(bert, task, replace(ONCE, batch_size=36), 0, label="bert/0", device="cpu")
+    rows = benchmark(bert, task, replace(ONCE, batch_size=36), 0, device="cpu")
     main = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}.get(name, "accuracy")
     assert rows[0].metric == main
-    assert {row.metric for row in rows} == {metric + end for metric in (main, "accuracy") for end in ("", "@chance")}
+    assert {(row.metric, row.against) for row in rows} == {
+        (metric, against) for metric in (main, "accuracy") for against in (None, "chance")
+    }
     assert {(row.task, row.documents) for row in rows} == {(name, 10)}
 
 
 def test_random_labels_stay_at_chance(bert: Path) -> None:
-    rows = benchmark(bert, planted(800, random_labels=True), ONCE, 0, label="bert/0", device="cpu")
-    found = _found(rows, "bert/0.0", "mcc")
+    rows = benchmark(bert, planted(800, random_labels=True), ONCE, 0, device="cpu")
+    found = _found(rows, "all", "mcc")
     assert found.low is not None
     assert found.high is not None
     assert found.low < 0 < found.high
-    assert _found(rows, "bert/0.0", "mcc@chance").value == 0.0
+    assert _found(rows, "all", "mcc", "chance").value == 0.0
 
 
 def test_a_decoder_without_a_padding_token_learns_too(tmp_path: Path) -> None:
@@ -183,20 +186,20 @@ def taught(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     return found
 
 
-def _models(folder: Path) -> list[tuple[str, Path]]:
+def _models(folder: Path) -> list[FineTunedModel]:
     found = []
     for arm in ("ltg", "elc"):
         for seed in range(2):
             location = folder / f"{arm}-{seed}"
             location.mkdir()
             (location / "config.json").write_text(json.dumps({"arm": arm, "seed": seed}))
-            found.append((f"{arm}/{seed}", location))
+            found.append(FineTunedModel(arm, seed, location))
     return found
 
 
 def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taught: list[Any]) -> None:
     rows = run_benchmarks(_models(tmp_path), [planted()], ONCE, run, seeds=3)
-    values = {row.subject: row.value for row in rows if row.metric == "accuracy"}
+    values = {named(row): row.value for row in rows if row.metric == "accuracy" and row.against is None}
     assert set(values) == {
         *(f"{arm}/{seed}{part}" for arm in ("ltg", "elc") for seed in (0, 1) for part in ("", ".0", ".1", ".2")),
         "ltg", "elc",
@@ -209,7 +212,7 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
     assert (row.low, row.high) == over_seeds(own, "accuracy", [(one.low, one.high) for one in each])
     assert row.low is not None
     assert _found(rows, "elc", "accuracy").value == pytest.approx((values["elc/0"] + values["elc/1"]) / 2)
-    assert _found(rows, "elc", "accuracy@chance").value == 0.5
+    assert _found(rows, "elc", "accuracy", "chance").value == 0.5
     assert _found(rows, "elc/1.0", "mcc").value == 0.0
     assert {(row.measure, row.task) for row in rows} == {("glue", "planted")}
     assert sorted(map(str, run.store.scores("glue"))) == sorted(map(str, rows))
@@ -223,7 +226,7 @@ def test_what_is_finished_is_not_taught_again(tmp_path: Path, run: Run, taught: 
     assert run_benchmarks(models, [planted()], ONCE, run, seeds=2) == rows
     assert taught == []
     run_benchmarks(models, [planted()], ONCE, run, seeds=3)
-    assert taught == [(location.name, "planted", 2) for _, location in models]
+    assert taught == [(Path(model.location).name, "planted", 2) for model in models]
     taught.clear()
     next((run.folder / PREDICTIONS).glob("glue/planted/ltg-1.0-*.json")).unlink()
     run_benchmarks(models, [planted()], ONCE, run, seeds=3)
@@ -231,12 +234,12 @@ def test_what_is_finished_is_not_taught_again(tmp_path: Path, run: Run, taught: 
 
 
 def test_other_weights_settings_or_examples_are_taught_anew(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    label, location = _models(tmp_path)[0]
+    location = Path(_models(tmp_path)[0].location)
     keep = run.folder / PREDICTIONS
 
     def again(task: Task, settings: FineTuningConfig) -> int:
         taught.clear()
-        benchmark(location, task, settings, 0, label=label, keep=keep)
+        benchmark(location, task, settings, 0, keep=keep)
         return len(taught)
 
     assert again(planted(), ONCE) == 1
@@ -254,9 +257,9 @@ def test_rows_of_other_tasks_and_models_stay(tmp_path: Path, run: Run, taught: l
     run_benchmarks(models, [planted()], ONCE, run, seeds=1)
     run_benchmarks(models[:1], [other], ONCE, run, seeds=1)
     run_benchmarks(models[:1], [planted()], ONCE, run, seeds=2)
-    stored = run.store.scores("glue", metric="mcc")
-    assert {row.subject for row in stored if row.task == "other"} == {"ltg/0", "ltg/0.0", "ltg"}
-    assert {"elc/1", "ltg/0.1"} <= {row.subject for row in stored if row.task == "planted"}
+    stored = [row for row in run.store.scores("glue", metric="mcc") if row.against is None]
+    assert {named(row) for row in stored if row.task == "other"} == {"ltg/0", "ltg/0.0", "ltg"}
+    assert {"elc/1", "ltg/0.1"} <= {named(row) for row in stored if row.task == "planted"}
     notes = [note.text for note in run.store.notes("glue")]
     assert len(notes) == 2
     assert any(note.startswith("other: from another seed; examples: train 120") for note in notes)
@@ -275,11 +278,9 @@ def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
     for evals in (1, 2, 2):
         run_benchmarks(models, [planted()], replace(ONCE, evals=evals), run, seeds=1)
     rows = run.store.scores(LEARNING_CURVE)
-    assert {(row.subject, row.task, row.metric, row.value) for row in rows if row.subject == "ltg/1.0"} == {
-        ("ltg/1.0", "planted step 3", "mcc", 0.5),
-        ("ltg/1.0", "planted step 10", "mcc", 0.5),
-        ("ltg/1.0", "planted", "step_seconds", 0.25),
-    }
+    assert {(row.task, row.amount, row.metric, row.value) for row in rows if named(row) == "ltg/1.0"} == {
+        ("planted", 3, "mcc", 0.5), ("planted", 10, "mcc", 0.5), ("planted", None, "step_seconds", 0.25),
+    }  # fmt: skip
     assert len(rows) == 6
 
 
@@ -299,11 +300,10 @@ def test_a_limit_is_said_in_the_note() -> None:
 
 def test_a_single_fine_tuning_keeps_the_interval_over_examples() -> None:
     outcome = FineTuningResult((1, 0, 1, 1), (1, 0, 0, 1), 0.5, 1e-3, 1, 0.1)
-    pieces = rows_of("name.0", planted(), outcome)
-    rows = averaged({"name": [pieces]})
-    assert {row.subject for row in rows} == {"name", "name.0"}
-    one, mean = (_found(rows, subject, "accuracy") for subject in ("name.0", "name"))
-    assert replace(mean, subject="name.0") == one
+    pieces = [replace(row, arm="name", seed=0, other=0) for row in rows_of(planted(), outcome)]
+    rows = averaged([[pieces]])
+    one, *means = (_found(rows, name, "accuracy") for name in ("name/0.0", "name/0", "name"))
+    assert [replace(mean, seed=0, other=0) for mean in means] == [one, one]
     assert (one.value, one.documents) == (0.75, 4)
 
 

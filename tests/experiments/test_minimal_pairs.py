@@ -18,6 +18,7 @@ from layerwise.experiments.minimal_pairs import (
     setting,
 )
 from layerwise.results import Manifest, Run
+from row_names import named
 from tiny_tokenizers import character_tokenizer
 
 PAIRS = PairSet(
@@ -42,22 +43,22 @@ class Openings:
     def __init__(self) -> None:
         self.count = 0
 
-    def examinee(self, subject: str, seed: int) -> EvaluatedModel:
+    def examinee(self, arm: str, number: int, seed: int) -> EvaluatedModel:
         def open_model() -> Opened:
             self.count += 1
             tokenizer = character_tokenizer()
             return tiny_llama(1, vocabulary=len(tokenizer), seed=seed), tokenizer
 
-        return EvaluatedModel(subject, open_model)
+        return EvaluatedModel(arm, number, open_model)
 
 
 def test_every_model_on_every_suite_and_the_arms(run: Run) -> None:
     openings = Openings()
-    examinees = [openings.examinee("elc/0", 0), openings.examinee("elc/1", 1)]
+    examinees = [openings.examinee("elc", 0, 0), openings.examinee("elc", 1, 1)]
     evaluate_models(examinees, [PAIRS, OTHER], ScoringOptions(), run)
     assert openings.count == 2, "one opening serves both suites"
     for suite in (PAIRS.suite, OTHER.suite):
-        found = {row.subject: row for row in run.store.scores(suite, task="all", metric="accuracy")}
+        found = {named(row): row for row in run.store.scores(suite, task="all", metric="accuracy")}
         assert set(found) == {"elc/0", "elc/1", "elc"}
         assert found["elc"].value == pytest.approx((found["elc/0"].value + found["elc/1"].value) / 2)
     assert "temperature 1" in run.store.notes("pairs")[0].text
@@ -73,28 +74,28 @@ def test_a_stopped_evaluation_goes_on_with_the_next_paradigm(run: Run) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate_models([openings.examinee("elc/0", 0)], [PAIRS], ScoringOptions(), run, progress=stop)
-    kept = {row.task for row in run.store.scores("pairs")}
-    assert kept == {"paradigm:a"}
+        evaluate_models([openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(), run, progress=stop)
+    kept = {(row.condition, row.task) for row in run.store.scores("pairs")}
+    assert kept == {("paradigm", "a")}
     told.clear()
     evaluate_models(
-        [openings.examinee("elc/0", 0)], [PAIRS], ScoringOptions(), run, progress=lambda label, _: told.append(label)
+        [openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(), run, progress=lambda label, _: told.append(label)
     )
     assert {label.rpartition(": ")[2] for label in told} == {"b"}
     resumed = run.store.scores("pairs")
     discard([PAIRS], run)
-    evaluate_models([openings.examinee("elc/0", 0)], [PAIRS], ScoringOptions(), run)
+    evaluate_models([openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(), run)
     assert run.store.scores("pairs") == resumed
     before = openings.count
-    evaluate_models([openings.examinee("elc/0", 0)], [PAIRS], ScoringOptions(), run)
+    evaluate_models([openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(), run)
     assert openings.count == before, "nothing is missing, so nothing is opened"
 
 
 def test_rows_that_were_made_in_another_way_do_not_stay(run: Run) -> None:
     openings = Openings()
-    evaluate_models([openings.examinee("elc/0", 0), openings.examinee("ltg/0", 1)], [PAIRS], ScoringOptions(), run)
-    evaluate_models([openings.examinee("elc/0", 0)], [PAIRS], ScoringOptions(temperature=2.0), run)
-    assert {row.subject for row in run.store.scores("pairs")} == {"elc/0", "elc"}
+    evaluate_models([openings.examinee("elc", 0, 0), openings.examinee("ltg", 0, 1)], [PAIRS], ScoringOptions(), run)
+    evaluate_models([openings.examinee("elc", 0, 0)], [PAIRS], ScoringOptions(temperature=2.0), run)
+    assert {named(row) for row in run.store.scores("pairs")} == {"elc/0", "elc"}
     assert [row.value for row in run.store.scores("pairs", metric="temperature")] == [2.0, 2.0]
     assert setting(PAIRS, ScoringOptions()) != setting(PAIRS.first(1), ScoringOptions())
     assert "float32 on cpu, 2 threads" in setting(PAIRS, ScoringOptions(how="float32 on cpu, 2 threads"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -13,7 +12,8 @@ from typing import ClassVar
 import pytest
 
 from layerwise.errors import MeasureError, RunError
-from layerwise.experiments.experiment import Experiment, Inputs, Prepared
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.runner import describe, perform
@@ -48,33 +48,37 @@ class Counting(Experiment):
     interrupted_at: int | None = option(None, "The step before which Ctrl-C is pressed.")
     refused: bool = option(False, "Whether the last step has no honest answer.")
 
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedCounting:
-        reporter.log("preparing")
-        return PreparedCounting(self)
+    RUNS: ClassVar = "counting"
+
+    def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
+        reporter.log("opening")
+        manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("counting",), (), self.seed)
+        yield Outline(
+            manifest, lambda: [f"{self.steps} steps"], discard=lambda folder: (folder / "model").unlink(missing_ok=True)
+        )
+        for step in range(self.steps):
+            yield from Step(self, step)
+        return Completed([Score("count", "all", "all", "steps", float(self.steps))])
 
 
-class PreparedCounting(Prepared):
-    def __init__(self, config: Counting) -> None:
-        self.config = config
-        self.manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("counting",), (), config.seed)
-        self.computed: list[int] = []
+@dataclass(frozen=True)
+class Step(Unit[None]):
+    config: Counting
+    number: int
 
-    def describe(self) -> Iterator[str]:
-        yield f"{self.config.steps} steps"
+    def carry_out(self, session: UnitSession) -> None:
+        config, stored = self.config, session.store.scores("effect")
+        if any(score.subject == str(self.number) for score in stored):
+            return
+        computed.append(self.number)
+        if self.number == config.interrupted_at:
+            raise KeyboardInterrupt
+        if config.refused and self.number == config.steps - 1:
+            raise MeasureError("the last step is not finite")
+        session.store.replace_scores("effect", [*stored, Score("effect", str(self.number), "all", "x", 1.0)])
 
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        for step in range(self.config.steps):
-            stored = run.store.scores("effect")
-            if any(score.subject == str(step) for score in stored):
-                continue
-            if step == self.config.interrupted_at:
-                raise KeyboardInterrupt
-            if self.config.refused and step == self.config.steps - 1:
-                raise MeasureError("the last step is not finite")
-            run.store.replace_scores("effect", [*stored, Score("effect", str(step), "all", "x", 1.0)])
 
-    def discard(self, folder: Path) -> None:
-        (folder / "model").unlink(missing_ok=True)
+computed: list[int] = []
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +96,7 @@ def test_a_run_is_named_by_what_it_computes_and_its_report_is_written() -> None:
     result = perform(Counting(), reporter)
     assert result.folder.parent == Path("runs")
     assert (result.folder / "report.html").is_file()
-    assert reporter.logs == ["preparing", "3 steps", f"run folder: {result.folder}"]
+    assert reporter.logs == ["opening", "3 steps", f"run folder: {result.folder}"]
     assert reporter.results[-1] == f"report: {result.folder / 'report.html'}"
     assert perform(Counting()).folder == result.folder
     assert perform(Counting(seed=1)).folder != result.folder
@@ -154,6 +158,39 @@ def test_the_manifest_stores_the_options_that_were_given(tmp_path: Path) -> None
     perform(Counting(run=tmp_path / "run", steps=2))
     content = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert content["experiment"] == {"experiment": "counting", "run": str(tmp_path / "run"), "steps": 2}
+
+
+def test_a_complete_run_begins_no_unit_again_and_other_options_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    perform(Counting(run=tmp_path / "run", steps=2))
+    monkeypatch.setattr(Step, "carry_out", lambda *_: pytest.fail("a unit was begun again"))
+    perform(Counting(run=tmp_path / "run", steps=2), told := Recorder())
+    assert any(text.startswith("report: ") for text in told.results)
+    monkeypatch.undo()
+    computed.clear()
+    perform(Counting(run=tmp_path / "run", steps=3))
+    assert computed == [2]
+    with Run.open(tmp_path / "run") as run:
+        assert [row.value for row in run.store.scores("count")] == [3.0]
+
+
+def test_what_a_unit_raises_the_experiment_may_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = Counting.begin
+
+    def going_on(self: Counting, reporter: Reporter, inputs: Inputs) -> Steps:
+        steps = begin(self, reporter, inputs)
+        yield next(steps)
+        try:
+            yield from Step(self, 0)
+        except MeasureError as refusal:
+            return Completed([Score("count", "all", "all", "steps", 0.0)], {"count": [str(refusal)]})
+        raise AssertionError("the step refuses")
+
+    monkeypatch.setattr(Counting, "begin", going_on)
+    perform(Counting(run=tmp_path / "run", steps=1, refused=True))
+    with Run.open(tmp_path / "run") as run:
+        assert [note.text for note in run.store.notes("count")] == ["the last step is not finite"]
 
 
 def test_describing_computes_nothing_and_makes_no_folder(tmp_path: Path) -> None:

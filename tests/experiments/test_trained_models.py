@@ -11,22 +11,22 @@ from checkpoint.test_push import FakeHub
 from cli.command import refused
 from cli.picture_models import save_vit
 from layerwise.errors import CheckpointError
-from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.interchange.trained_card import write_trained_card
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform
+from layerwise.results import Manifest
 from layerwise.results.training_record import LogEntry, TrainingRecord
 
 
-class Two(Prepared):
-    """An experiment that leaves two models."""
+def two_models(folder: Path) -> dict[str, Path]:
+    """What an experiment leaves."""
+    return {f"shuffled/{seed}": folder / f"seed-{seed}" / "model" for seed in (0, 1)}
 
-    def models_of(self, folder: Path) -> dict[str, Path]:
-        return {f"shuffled/{seed}": folder / f"seed-{seed}" / "model" for seed in (0, 1)}
 
-    describe = measure = lambda *_: None  # type: ignore[assignment]
+TWO = Outline(Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, (), (), 0), list, models=two_models)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def config(**options: Any) -> RobustTraining:
 def test_every_model_goes_to_a_repository_of_its_own_and_goes_there_once(hub: FakeHub, tmp_path: Path) -> None:
     for seed in (0, 1):
         model(tmp_path / f"seed-{seed}" / "model")
-    made = TrainedModels.of(config(private=True), Two(), tmp_path)
+    made = TrainedModels.of(config(private=True), TWO, tmp_path)
     assert made is not None
     made.publish(Silent())
     names = ["org/shuffled-shuffled-0", "org/shuffled-shuffled-1"]
@@ -67,7 +67,7 @@ def test_every_model_goes_to_a_repository_of_its_own_and_goes_there_once(hub: Fa
     assert all(call["private"] for kind, call in hub.calls if kind == "create_repo")
     assert "README.md" in hub.files[names[1]]
     hub.calls.clear()
-    again = TrainedModels.of(config(), Two(), tmp_path)
+    again = TrainedModels.of(config(), TWO, tmp_path)
     assert again is not None
     again.publish(Silent())
     assert hub.calls == []
@@ -76,16 +76,16 @@ def test_every_model_goes_to_a_repository_of_its_own_and_goes_there_once(hub: Fa
 def test_what_the_hub_would_refuse_is_refused_before_the_training(hub: FakeHub, tmp_path: Path) -> None:
     hub.files["org/shuffled-shuffled-1"] = {"config.json"}
     with pytest.raises(CheckpointError, match="holds a model already"):
-        TrainedModels.of(config(), Two(), tmp_path)
-    assert TrainedModels.of(config(push=None), Two(), tmp_path) is None
-    assert TrainedModels.of(config(overwrite=True), Two(), tmp_path) is not None
+        TrainedModels.of(config(), TWO, tmp_path)
+    assert TrainedModels.of(config(push=None), TWO, tmp_path) is None
+    assert TrainedModels.of(config(overwrite=True), TWO, tmp_path) is not None
 
 
 def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    monkeypatch.setattr("layerwise.experiments.robustness.training.train", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr("layerwise.experiments.engines.trainings.train", lambda *_, **__: pytest.fail("trained"))
     command = ("train", "robust", "layershuffle", "--model", str(save_vit(tmp_path / "vit")), "--images", "digits")
     text = refused(*command, "--limit", "20", "--run", str(tmp_path / "run"), "--push", "org/shuffled")
     assert "there is no token" in text

@@ -9,9 +9,9 @@ import pytest
 from transformers import ViTForImageClassification
 
 from cli.picture_models import save_images, save_vit
+from experiments.outlines import outline_of
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
-from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.option import plain
 from layerwise.experiments.rehearsal.config import Rehearsal
@@ -47,10 +47,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
     return run, splits
 
 
-def splits_of(config: Merging | Rehearsal | Robustness) -> Splits:
-    prepared = config.prepare(Silent(), Inputs())
-    assert isinstance(prepared.splits, Splits)
-    return prepared.splits
+def digest_of(config: Merging | Rehearsal | Robustness) -> str:
+    """The examples that are reported, as the manifest names them."""
+    return outline_of(config).manifest.corpus_hash
 
 
 @pytest.mark.parametrize("verb", ["robustness", "merge", "rehearse"])
@@ -61,12 +60,12 @@ def test_the_images_of_the_training_are_those_of_its_run(verb: str, trained: tup
         "merge": Merging(models=(str(run),)),
         "rehearse": Rehearsal(model=str(run), hop_seconds=0.0, layer_seconds=0.0),
     }
-    assert splits_of(configs[verb]).digest == splits.digest
+    assert digest_of(configs[verb]) == splits.digest
 
 
 def test_what_is_named_stands_and_other_examples_are_refused(trained: tuple[Path, Splits], tmp_path: Path) -> None:
     run, splits = trained
     with pytest.raises(RunError, match="was trained on images with other splits"):
-        splits_of(Robustness(model=str(run), limit=20))
+        digest_of(Robustness(model=str(run), limit=20))
     copies = save_images(tmp_path / "images")
-    assert splits_of(Robustness(model=str(run), images=str(copies))).digest == splits.digest
+    assert digest_of(Robustness(model=str(run), images=str(copies))) == splits.digest

@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from layerwise.report import ReportData
 from layerwise.results.rows import Note, Score
@@ -116,10 +117,10 @@ def nll(share: float) -> float:
     return 1.3 + (math.log(VOCABULARY) + 0.4 - 1.3) * (1.0 - share) ** 1.5
 
 
-def row(measure: str, subject: str, task: str, metric: str, value: float, half: float | None = None) -> Score:
+def row(measure: str, metric: str, value: float, half: float | None = None, **columns: Any) -> Score:
     """A score with an interval of `half` to either side."""
-    low, high = (None, None) if half is None else (value - half, value + half)
-    return Score(measure, subject, task, metric, value, low, high, documents=IMAGES)
+    bounds = () if half is None else (value - half, value + half)
+    return Score.of(measure, metric, value, *bounds, documents=IMAGES, **columns)
 
 
 def _half(share: float, images: int = IMAGES) -> float:
@@ -127,70 +128,68 @@ def _half(share: float, images: int = IMAGES) -> float:
 
 
 def _model(depth: int, language: bool) -> Iterator[Score]:
-    yield row("robustness", "model", "all", "depth", float(depth))
-    yield row("robustness", "model", "all", "classes", 0.0 if language else 10.0)
-    yield row("robustness", "model", "all", "accuracy@chance", 0.0 if language else CHANCE)
-    yield row("robustness", "model", "all", "leads", 0.0 if language else 1.0)
+    yield row("robustness", "depth", float(depth))
+    yield row("robustness", "classes", 0.0 if language else 10.0)
+    yield row("robustness", "accuracy", 0.0 if language else CHANCE, against="chance")
+    yield row("robustness", "leads", 0.0 if language else 1.0)
 
 
 def _survival(depth: int, language: bool) -> Iterator[Score]:
     for condition in CONDITIONS:
         for arm in IN_ORDER:
-            yield from _seeds(arm, condition, accuracy(arm, condition, depth, depth), language, depth, depth, "even")
+            share = accuracy(arm, condition, depth, depth)
+            yield from _seeds(share, language, depth, depth, arm=arm, condition=condition)
         for kept in range(1, depth):
             for rule in RULES:
                 arms = [*IN_ORDER, *(["retrained"] if rule == "even" else [])]
                 for arm in arms:
                     share = accuracy(arm, condition, depth, kept, rule)
-                    yield from _seeds(arm, f"kept {kept} {rule} {condition}", share, language, depth, kept, rule)
+                    of = {"arm": arm, "condition": condition, "part": rule, "amount": float(kept)}
+                    yield from _seeds(share, language, depth, kept, **of)
 
 
-def _seeds(arm: str, task: str, share: float, language: bool, depth: int, kept: int, rule: str) -> Iterator[Score]:
-    yield from _all_metrics(arm, task, share, 1.2 * _half(share), language)
+def _seeds(share: float, language: bool, depth: int, kept: int, **of: Any) -> Iterator[Score]:
+    yield from _all_metrics(share, 1.2 * _half(share), language, **of)
     for seed in SEEDS:
-        moved = share + 0.006 * (seed - 1)
-        yield from _all_metrics(f"{arm}/{seed}", task, moved, _half(share), language)
-    if arm != "baseline" and (arm != "retrained" or rule == "even"):
-        condition = task.rpartition(" ")[2]
-        gap = share - accuracy("baseline", condition, depth, kept, rule)
-        yield row("robustness", arm, task, "accuracy_above@baseline", gap, 1.3 * _half(share))
+        yield from _all_metrics(share + 0.006 * (seed - 1), _half(share), language, **of, seed=seed)
+    if of["arm"] != "baseline":
+        base = accuracy("baseline", of["condition"], depth, kept, of.get("part", "even"))
+        yield row("robustness", "accuracy_above", share - base, 1.3 * _half(share), **of, against="baseline")
         if language:
-            gap = nll(share) - nll(accuracy("baseline", condition, depth, kept, rule))
-            yield row("robustness", arm, task, "nll_above@baseline", gap, 0.06)
+            yield row("robustness", "nll_above", nll(share) - nll(base), 0.06, **of, against="baseline")
 
 
-def _all_metrics(subject: str, task: str, share: float, half: float, language: bool) -> Iterator[Score]:
-    yield row("robustness", subject, task, "accuracy", share, half)
-    yield row("robustness", subject, task, "accuracy_top5", min(0.999, 0.45 + 0.55 * share), half / 2)
-    yield row("robustness", subject, task, "nll", nll(share) if language else 2.3 * (1.02 - share), 0.05)
+def _all_metrics(share: float, half: float, language: bool, **of: Any) -> Iterator[Score]:
+    yield row("robustness", "accuracy", share, half, **of)
+    yield row("robustness", "accuracy_top5", min(0.999, 0.45 + 0.55 * share), half / 2, **of)
+    yield row("robustness", "nll", nll(share) if language else 2.3 * (1.02 - share), 0.05, **of)
 
 
 def _orders(depth: int, language: bool, draw: random.Random) -> Iterator[Score]:
-    for number in range(ORDERS):
+    for _ in range(ORDERS):
         layers = list(range(depth))
         draw.shuffle(layers)
         plan = " ".join(map(str, layers))
         for arm, share in RANDOM_ORDER.items():
-            for seed in SEEDS[:1]:
-                found = min(0.99, max(0.03, share + draw.gauss(0.0, 0.012 if share > 0.5 else 0.045)))
-                yield row("orders", f"{arm}/{seed}", plan, "accuracy", found)
-                yield row("orders", f"{arm}/{seed}", plan, "nll", nll(found) if language else 2.3 * (1.02 - found))
-        if number == 0:
-            yield row("identity", "baseline", "random", "draws", 300.0)
-            yield row("identity", "baseline", "random", "identical", 0.0)
-            yield row("identity", "layershuffle", "kept 2 even random", "draws", 300.0)
-            yield row("identity", "layershuffle", "kept 2 even random", "identical", 148.0)
-            yield row("identity", "layershuffle", "kept 2 even random", "accuracy", 0.31, 0.03)
+            found = min(0.99, max(0.03, share + draw.gauss(0.0, 0.012 if share > 0.5 else 0.045)))
+            of = {"arm": arm, "seed": 0, "plan": plan}
+            yield row("orders", "accuracy", found, **of)
+            yield row("orders", "nll", nll(found) if language else 2.3 * (1.02 - found), **of)
+    kept = {"arm": "layershuffle", "condition": "random", "part": "even", "amount": 2.0}
+    for of, same in (({"arm": "baseline", "condition": "random"}, 0.0), (kept, 148.0)):
+        yield row("identity", "draws", 300.0, **of)
+        yield row("identity", "identical", same, **of)
+    yield row("identity", "accuracy", 0.31, 0.03, **kept)
 
 
 def _position(depth: int) -> Iterator[Score]:
     for seed in SEEDS:
-        subject = f"layershuffle-predict/{seed}"
+        of = {"arm": "layershuffle-predict", "seed": seed}
         for position in range(depth):
-            yield row("position", subject, str(position), "accuracy", 0.9995 - 0.004 * (position == 1), 0.002)
-            yield row("position", subject, str(position), "accuracy@chance", 1.0 / depth)
-        yield row("position", subject, "all", "accuracy", 0.9992 - 0.0003 * seed, 0.0004)
-        yield row("position", subject, "all", "accuracy@chance", 1.0 / depth)
+            yield row("position", "accuracy", 0.9995 - 0.004 * (position == 1), 0.002, **of, other=position)
+        yield row("position", "accuracy", 0.9992 - 0.0003 * seed, 0.0004, **of)
+        for at in (*range(depth), None):
+            yield row("position", "accuracy", 1.0 / depth, **of, other=at, against="chance")
 
 
 def _branches(depth: int) -> Iterator[Score]:
@@ -199,10 +198,10 @@ def _branches(depth: int) -> Iterator[Score]:
             for position in range(depth):
                 near = math.exp(-abs(layer - position) / 3.0)
                 growth = 1.0 + position / depth * (3.0 if arm == "baseline" else 1.2)
-                subject = f"{layer},{position}"
-                yield row("branches", subject, arm, "attn", growth * (2.0 + 1.5 * near))
-                yield row("branches", subject, arm, "mlp", growth * (3.0 + 4.0 * near * (1 + layer / depth)))
-                yield row("branches", subject, arm, "share", 0.1 + 0.25 * near)
+                of = {"arm": arm, "layer": layer, "other": position}
+                yield row("branches", "norm", growth * (2.0 + 1.5 * near), **of, part="attn")
+                yield row("branches", "norm", growth * (3.0 + 4.0 * near * (1 + layer / depth)), **of, part="mlp")
+                yield row("branches", "share", 0.1 + 0.25 * near, **of)
 
 
 def _contribution(depth: int, language: bool) -> Iterator[Score]:
@@ -212,7 +211,7 @@ def _contribution(depth: int, language: bool) -> Iterator[Score]:
             for condition in CONDITIONS:
                 value = (first if condition == "sequential" else 0.01 * FRAGILITY.get(arm, 0.8)) + 0.003
                 metric = "nll_added" if language else "accuracy_lost"
-                yield row("contribution", str(layer), arm, f"{metric}.{condition}", value, 0.006)
+                yield row("contribution", metric, value, 0.006, arm=arm, layer=layer, condition=condition)
 
 
 def _nodes(depth: int, language: bool) -> Iterator[Score]:
@@ -223,15 +222,15 @@ def _nodes(depth: int, language: bool) -> Iterator[Score]:
                 for lost in range(1, count):
                     for condition in CONDITIONS:
                         cost = scale * factor * FRAGILITY.get(arm, 0.4) * 0.3 * (lost / count) ** 2
-                        task = f"{count} {layout} {lost} {condition}"
-                        yield row("nodes", arm, task, metric, cost, 0.02)
+                        of = {"arm": arm, "part": layout, "other": count, "amount": float(lost), "condition": condition}
+                        yield row("nodes", metric, cost, 0.02, **of)
                         for null, share in (("single", 0.5), ("scattered", 0.9)):
-                            yield row("nodes", arm, task, f"{metric}@{null}", share * cost, 0.02)
-                            yield row("nodes", arm, task, f"{metric}_above@{null}", (1 - share) * cost, 0.015)
+                            yield row("nodes", metric, share * cost, 0.02, **of, against=null)
+                            yield row("nodes", f"{metric}_above", (1 - share) * cost, 0.015, **of, against=null)
                         if layout != "blocks":
-                            yield row("nodes", arm, task, f"{metric}_above@blocks", cost - cost / factor, 0.03)
+                            yield row("nodes", f"{metric}_above", cost - cost / factor, 0.03, **of, against="blocks")
                         if lost == 1:
-                            yield row("nodes", arm, task, f"{metric}.worst", 1.5 * cost)
+                            yield row("nodes", f"{metric}_worst", 1.5 * cost, **of)
 
 
 def _worth(depth: int) -> Iterator[Score]:
@@ -239,20 +238,23 @@ def _worth(depth: int) -> Iterator[Score]:
         for layer in range(depth):
             for position in range(depth):
                 near = math.exp(-abs(layer - position) / 3.0)
-                yield row("worth", f"{layer},{position}", arm, "nll_added", 0.3 * near - 0.02)
+                yield row("worth", "nll_added", 0.3 * near - 0.02, arm=arm, layer=layer, other=position)
         related = 0.6 if "layershuffle" in arm else 0.05
-        yield replace(row("worth", "all", arm, "relation", related, 0.12), p=0.001 if related > 0.5 else 0.5)
-        yield Score("worth", "all", arm, "relation@shuffled", 0.0, -0.17, 0.17)
+        yield replace(row("worth", "relation", related, 0.12, arm=arm), p=0.001 if related > 0.5 else 0.5)
+        yield Score.of("worth", "relation", 0.0, -0.17, 0.17, arm=arm, against="shuffled")
 
 
 def _attention(depth: int) -> Iterator[Score]:
-    levels = {"entropy": 0.7, "first": 0.2, "first@uniform": 0.2, "distance": 0.9, "distance@uniform": 0.85}
+    levels = {
+        ("entropy", None): 0.7, ("first", None): 0.2, ("first", "uniform"): 0.2, ("distance", None): 0.9,
+        ("distance", "uniform"): 0.85,
+    }  # fmt: skip
     for arm in IN_ORDER:
         for layer in range(depth):
             for position in range(depth):
-                for metric, level in levels.items():
-                    moved = level if "@" in metric else level * (1 + 0.3 * position / depth)
-                    yield row("attention", f"{layer},{position}", arm, metric, moved)
+                for (metric, against), level in levels.items():
+                    moved = level if against else level * (1 + 0.3 * position / depth)
+                    yield row("attention", metric, moved, arm=arm, layer=layer, other=position, against=against)
 
 
 def _embedding(depth: int, draw: random.Random) -> Iterator[Score]:
@@ -264,7 +266,8 @@ def _embedding(depth: int, draw: random.Random) -> Iterator[Score]:
                     angle = 2.0 * math.pi * position / depth
                     for metric, centre in (("x", math.cos(angle)), ("y", math.sin(angle))):
                         where = apart * centre + draw.gauss(0.0, 0.3)
-                        yield row("embedding", f"{image},{layer},{position}", arm, metric, where)
+                        of = {"arm": arm, "layer": layer, "other": position, "amount": float(image)}
+                        yield row("embedding", metric, where, **of)
         facts = {
             "images": 100,
             "layers": depth,
@@ -273,9 +276,9 @@ def _embedding(depth: int, draw: random.Random) -> Iterator[Score]:
             "same_layer": 0.3,
         }
         for metric, value in facts.items():
-            yield row("embedding", "all", arm, metric, float(value))
-        for metric in ("same_position@chance", "same_layer@chance"):
-            yield row("embedding", "all", arm, metric, 1 / depth)
+            yield row("embedding", metric, float(value), arm=arm)
+        for metric in ("same_position", "same_layer"):
+            yield row("embedding", metric, 1 / depth, arm=arm, against="chance")
 
 
 def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]:
@@ -284,26 +287,24 @@ def _merging(depth: int, language: bool, draw: random.Random) -> Iterator[Score]
         own = 0.71 if arm == "baseline" else 0.74 if arm == "layerdrop" else ordered - 0.02
         anywhere = shuffled - 0.03 if shuffled > 0.5 else 0.11
         values = {
-            "members sequential": ordered,
-            "members random": shuffled,
-            "merged own-depth": own,
-            "merged random": anywhere,
-            "ensemble sequential": min(0.985, ordered + 0.012),
-            "ensemble random": min(0.985, shuffled + 0.03),
-            "best member sequential": ordered + 0.006,
-            "best member random": shuffled + 0.008,
-        }
-        for task, share in values.items():
-            yield row("merging", arm, task, "accuracy", share, 0.012)
-            yield row("merging", arm, task, "accuracy@spread", 0.02)
-            yield row("merging", arm, task, "accuracy_top5", min(0.999, 0.45 + 0.55 * share), 0.006)
+            ("members", "sequential"): ordered, ("members", "random"): shuffled,
+            ("merged", "sequential"): own, ("merged", "random"): anywhere,
+            ("ensemble", "sequential"): min(0.985, ordered + 0.012),
+            ("ensemble", "random"): min(0.985, shuffled + 0.03),
+            ("best member", "sequential"): ordered + 0.006, ("best member", "random"): shuffled + 0.008,
+        }  # fmt: skip
+        for (part, condition), share in values.items():
+            of = {"arm": arm, "part": part, "condition": condition}
+            yield row("merging", "accuracy", share, 0.012, **of)
+            yield row("merging", "accuracy_spread", 0.02, **of)
+            yield row("merging", "accuracy_top5", min(0.999, 0.45 + 0.55 * share), 0.006, **of)
             if language:
-                yield row("merging", arm, task, "nll", nll(share), 0.03)
-        for kind, centre in (("own-depth", own), ("random", anywhere)):
+                yield row("merging", "nll", nll(share), 0.03, **of)
+        for condition, centre in (("sequential", own), ("random", anywhere)):
             for number in range(DRAWS):
-                plan = f"{kind} {number}: " + " ".join(f"{draw.choice('abc')}:{layer}" for layer in range(depth))
+                plan = f"{number}: " + " ".join(f"{draw.choice('abc')}:{layer}" for layer in range(depth))
                 found = min(0.99, max(0.02, centre + draw.gauss(0.0, 0.05 if centre < 0.8 else 0.012)))
-                yield row("merges", arm, plan, f"accuracy.{kind}", found)
+                yield row("merges", "accuracy", found, arm=arm, plan=plan, condition=condition)
 
 
 def _decisive() -> Iterator[Score]:
@@ -330,17 +331,19 @@ def _decisive() -> Iterator[Score]:
         ("switching_off", "all", "above_other_layers", 0.4, 0.1),
     ):
         p = 0.001 if metric == "relation" else None
-        yield replace(row("contrast", claim, task, metric, value, half), mde=1.4 * half, p=p)
+        yield Score("contrast", claim, task, metric, value, value - half, value + half, p, mde=1.4 * half)
 
 
 def _training(draw: random.Random) -> Iterator[Score]:
-    for slot, arm in enumerate([*IN_ORDER, "retrained-3", "retrained-10"]):
-        for seed in SEEDS if arm in IN_ORDER else SEEDS[:1]:
+    refined = [{"arm": "retrained", "condition": f"{layers} layers"} for layers in (3, 10)]
+    for slot, arm in enumerate([*({"arm": arm} for arm in IN_ORDER), *refined]):
+        for seed in SEEDS if "condition" not in arm else SEEDS[:1]:
+            of = {**arm, "seed": seed}
             for step in range(20, 420, 20):
                 floor = 0.09 + 0.02 * slot
                 loss = floor + 2.2 * math.exp(-step / (70.0 + 12.0 * slot)) + abs(draw.gauss(0.0, 0.02))
-                yield row("training", f"{arm}/{seed}", f"step {step}", "train_loss", loss)
+                yield row("training", "train_loss", loss, **of, amount=float(step))
                 if step % 60 == 0:
-                    yield row("training", f"{arm}/{seed}", f"step {step}", "validation_loss", loss + 0.05)
+                    yield row("training", "validation_loss", loss + 0.05, **of, amount=float(step))
             for metric, value in {"steps": 400.0, "epochs": 20.0, "seconds": 31.0 + slot, "best_step": 360.0}.items():
-                yield row("training", f"{arm}/{seed}", "all", metric, value)
+                yield row("training", metric, value, **of)

@@ -191,7 +191,7 @@ def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def pretraining() -> str:
-    return render(pretrained.run(12))
+    return render(pretrained.run())
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ RUNS: dict[str, Callable[[], ReportData]] = {
     "diagnosis": lambda: diagnosed.diagnosis(4, tasks=("all",)),
     "robustness of a classifier": lambda: robust.run(4),
     "robustness of a language model": lambda: robust.run(4, language=True),
-    "pre-training": lambda: pretrained.run(4),
+    "pre-training": pretrained.run,
     "growth": lambda: grown.run(6),
 }
 

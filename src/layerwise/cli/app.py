@@ -43,6 +43,9 @@ GROUPS = {
 TRAIN = "Train a model: for other orders, from scratch, or in phases."
 """The help of the one verb that is nothing without a kind."""
 
+COMPLETION = "--install-completion"
+"""What writes every verb and option into the files of a shell."""
+
 ALL = "--help-all"
 """What lists every option of a verb, the rare ones too."""
 
@@ -52,8 +55,13 @@ def _version() -> str:
 
 
 @cache
-def build(everything: bool = False) -> App:
-    """The command line with every verb; a process makes it once. Its help lists the usual options, or `everything`."""
+def build(everything: bool = False, word: str = COMPLETION) -> App:
+    """The command line, as much of it as is needed; a process makes it once.
+
+    `word` is the first one that was typed. Where it is a verb, that verb is made with its kinds; for `COMPLETION` all
+    are, and else the verbs that `layerwise --help` lists, without their options. Help lists the usual options, or
+    `everything`.
+    """
     app = App(
         name="layerwise", help=HELP, help_format="plaintext", version=_version,
         default_parameter=None, result_action="return_value",
@@ -62,16 +70,21 @@ def build(everything: bool = False) -> App:
     app.register_install_completion_command(group=about, help="Let this shell complete verbs and options.")
     app["--help"].group = app["--version"].group = about
     verbs: dict[str, App] = {}
+    listed = {verb.partition(" ")[0] for verb in VERBS}
     for group, members in CATALOGUE.items():
         for verb in members:
-            first, _, word = verb.partition(" ")
+            first, _, member = verb.partition(" ")
+            if word != first and word in listed:
+                continue
             if first not in verbs:
                 text = help_of(configuration(first), everything) if first in VERBS else TRAIN
                 verbs[first] = App(name=first, help=text, group=GROUPS[group])
                 app.command(verbs[first])
+            if word not in (first, COMPLETION):
+                continue
             kind = configuration(verb)
-            if word:
-                verbs[first].command(command(kind, everything), name=word, help=help_of(kind, everything))
+            if member:
+                verbs[first].command(command(kind, everything), name=member, help=help_of(kind, everything))
             else:
                 verbs[first].default(command(kind, everything))
     app.command(plan, group=GROUPS["Plans"], usage="Usage: layerwise plan [OPTIONS] PLAN")
@@ -85,7 +98,7 @@ def main() -> None:
     words = sys.argv[1:]
     everything = ALL in words
     try:
-        app = build(everything)
+        app = build(everything, words[0] if words else "")
         arguments = ["--help" if word == ALL else word for word in words]
         sys.exit(app(arguments, print_error=False, exit_on_error=False) or 0)
     except LayerwiseError as error:

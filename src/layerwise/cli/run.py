@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from layerwise.cli.command import DRY_RUN, QUIET, carry_out
-from layerwise.errors import OptionError
+from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments.files import RECIPES, ExperimentFile, FileStage
 from layerwise.experiments.option import check_location
 from layerwise.experiments.spelling import as_command
@@ -59,8 +59,14 @@ def run(
             write(errors if quiet else output, f"\n{stage.name}", style="bold")
         if dry_run and (waiting := stage.waits_for()):
             write(output, f"not forecast: it reads the run of {' and '.join(waiting)}, which is not there yet")
-        else:
+            continue
+        try:
             code = max(code, carry_out(stage.config, quiet=quiet, dry_run=dry_run))
+        except LayerwiseError as refusal:
+            if not dry_run or len(stages) == 1:
+                raise
+            write(errors, f"error: {refusal}", style="red")  # the other stages have their forecasts
+            code = 2
     return code
 
 

@@ -1,6 +1,6 @@
-"""An experiment: a frozen configuration, and what is prepared from it once.
+"""An experiment: a frozen configuration, and the steps that it is carried out in.
 
-    configuration --prepare--> Prepared --perform--> Result
+    configuration --begin--> Outline, units of work, Rows --perform--> Result
 
 `layerwise.experiments.runner.perform` carries any of them out. This module needs no torch.
 """
@@ -10,11 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from layerwise.errors import OptionError
-from layerwise.experiments.forecast.work import Work
+from layerwise.experiments.engines.prepared import steps_of
+from layerwise.experiments.engines.steps import Steps
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.option import check_options, given_flag, given_options, holds, needed, options_of
 from layerwise.experiments.options.run import RunOptions
 from layerwise.experiments.reporter import Reporter
@@ -122,11 +125,25 @@ class Action(Configuration):
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(RunOptions, Configuration):
-    """The configuration of an experiment, whose rows go into a run folder."""
+    """The configuration of an experiment, whose rows go into a run folder.
 
-    @abstractmethod
+    `RUNS` names the function that carries it out, `module:function` below this package: it takes the configuration, a
+    reporter and the inputs, and gives `Steps`. As a text it needs no import of what needs torch.
+    """
+
+    RUNS: ClassVar[str] = ""
+
+    def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
+        """The experiment as steps, the first of which opens the model and the data."""
+        if not self.RUNS:
+            return steps_of(self.prepare(reporter, inputs))
+        module, _, name = self.RUNS.partition(":")
+        steps: Steps = getattr(import_module(f"{__package__}.{module}"), name)(self, reporter, inputs)
+        return steps
+
     def prepare(self, reporter: Reporter, inputs: Inputs) -> Prepared:
-        """Open the model and the data, and compute everything that the run needs to know before it begins."""
+        """Open the model and the data of an experiment that is not written as steps."""
+        raise NotImplementedError(f"{type(self).__name__} names its steps in RUNS")
 
 
 class Prepared(ABC):

@@ -1,12 +1,20 @@
-"""Opening the model that options name."""
+"""Opening the model and the text that options name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import torch
 from transformers.utils import logging
 
 import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.text import BATCH_TOKENS, TextOptions
+from layerwise.experiments.reporter import Reporter, waiting
+from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.search.texts import by_document
 from layerwise.stack import Stack, load
 
 
@@ -34,3 +42,27 @@ def open_model(
         revision=options.revision, trust_remote_code=trust_remote_code, resident_layers=resident_layers,
         device_map=device_map,
     )  # fmt: skip
+
+
+def tokenized(
+    config: TextOptions, stack: Stack, corpus: Corpus, reporter: Reporter, seed: int, batch_tokens: int = BATCH_TOKENS
+) -> EvalData:
+    """The text that the options name, in windows for `stack`; `batch_tokens` where they do not say it."""
+    with waiting(reporter, f"tokenizing {corpus.name}"):
+        return tokenize(
+            stack, corpus, length=config.max_length, tokens=config.tokens,
+            batch_tokens=config.batch_tokens or batch_tokens, seed=seed,
+        )  # fmt: skip
+
+
+def first_windows(data: EvalData, count: int, length: int) -> list[torch.Tensor]:
+    """The beginnings of `count` documents, (1, length) each, or as long as the document's first window is."""
+    windows = [window for window in data.windows if window.index == 0] or list(data.windows)
+    return [torch.tensor([window.ids[:length]]) for window in windows[:count]]
+
+
+def divided_sentence(text: EvalData, parts: Mapping[str, EvalData]) -> str:
+    """How a text was divided, and how much each part scores."""
+    what = "document" if by_document(text) else "window"
+    counted = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
+    return f"texts, disjoint by {what}, in scored tokens: {counted}"

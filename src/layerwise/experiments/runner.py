@@ -1,24 +1,30 @@
 """The one way in which every experiment is carried out: started, resumed, stopped and reported.
 
 `perform` names the run folder, opens its store, announces what is computed and what it costs, passes Ctrl-C on, and
-writes the report. An experiment that was killed goes on when it is performed again.
+writes the report. An experiment that was killed goes on when it is performed again, and one that is complete computes
+nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from layerwise import __version__
 from layerwise import report as pages
 from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.experiments.cluster.ranks import assist, measuring
 from layerwise.experiments.cluster.workers import as_workers_compute, is_spread, spread_over
-from layerwise.experiments.experiment import Experiment, Inputs, Prepared
-from layerwise.experiments.forecast.forecast import Forecast, forecast, held_against
+from layerwise.experiments.engines.forecast import Forecast, forecast, held_against
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession, carry_out
+from layerwise.experiments.engines.work import Work
+from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.option import plain
 from layerwise.experiments.provenance import folder_of
@@ -26,91 +32,149 @@ from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary
 from layerwise.results import Manifest, Run
-from layerwise.results.run import is_run
+from layerwise.results.run import is_run, write_whole
 from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
+
+COMPLETE = "complete"
+"""The file in a run folder that says of which options the run is complete."""
+
+_HOW = ("run", "overwrite", "ray", "workers")
+"""The options that say where and by whom an experiment is carried out."""
 
 
 def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs | None = None) -> Result:
     """Carry an experiment out, or resume it, and write its report; the result reads the run folder.
 
-    `inputs` are opened objects that stand in place of what the options name. Raises what `Experiment.prepare` and
-    `Prepared.measure` refuse; a `MeasureError` that comes after rows were stored is raised once the report is written.
+    `inputs` are opened objects that stand in place of what the options name. Raises what opening the model and the data
+    and what the units of the experiment refuse; a `MeasureError` that comes after rows were stored is raised once the
+    report is written.
     """
     reporter, inputs = reporter or Silent(), inputs or Inputs()
     use_own_accelerator()
-    with as_workers_compute(config):
-        prepared = config.prepare(reporter, inputs)
-        with spread_over(config, prepared, inputs, reporter):
-            return _performed(config, prepared, reporter)
+    with as_workers_compute(config), outlined(config, reporter, inputs) as (outline, steps):
+        folder = folder_for(config, outline)
+        with spread_over(config, outline, inputs, reporter) as spread:
+            if not is_first_process():
+                _help(outline, steps, UnitSession(folder, Silent(), spread=spread))
+            else:
+                _perform(config, outline, steps, UnitSession(folder, reporter, spread=spread))
+    return Result(folder)
 
 
-def _performed(config: Experiment, prepared: Prepared, reporter: Reporter) -> Result:
-    """Carry a prepared experiment out, or resume it."""
-    folder = folder_for(config, prepared)
-    if not is_first_process():
-        prepared.train(folder, Silent())
-        assist(prepared)
-        return Result(folder)
+def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = None) -> None:
+    """Report what `perform` would compute, what it costs, and where it would go; compute nothing."""
+    with as_workers_compute(config), outlined(config, reporter, inputs or Inputs()) as (outline, _):
+        folder = folder_for(config, outline)
+        if not config.overwrite:
+            outline.refuse(folder)
+        for text in outline.says():
+            reporter.result(text)
+        with _stored(config, folder) as run:
+            # Of what is to be discarded nothing is finished: as in a folder that there is not.
+            new = folder / "new" if config.overwrite else folder
+            if run is None or not _is_complete(config, outline, run):
+                _forecast(config, outline, new, run, reporter, reporter.result)
+    reporter.result(f"run folder: {folder}")
+
+
+@contextmanager
+def outlined(config: Experiment, reporter: Reporter, inputs: Inputs) -> Iterator[tuple[Outline, Steps]]:
+    """An experiment whose model and data are open: its outline, and the steps behind it."""
+    with closing(config.begin(reporter, inputs)) as steps:
+        outline = next(steps)
+        assert isinstance(outline, Outline), "the outline comes first"
+        yield outline, steps
+
+
+def folder_for(config: Experiment, outline: Outline) -> Path:
+    """The run folder: that of an existing run, the one that was named, or one named by what is computed."""
+    return outline.folder or config.run or folder_of(outline.manifest, outline.recipe)
+
+
+def _help(outline: Outline, steps: Steps, session: UnitSession) -> None:
+    """In another process than the first: take part in trainings, then carry pieces of measurements out."""
+    if carry_out(steps, session, lambda: False) is None:
+        assist(outline)
+
+
+def _perform(config: Experiment, outline: Outline, steps: Steps, session: UnitSession) -> None:
+    folder, reporter = session.folder, session.reporter
     if not config.overwrite:
-        prepared.check(folder)
-    published = TrainedModels.of(config, prepared, folder)
-    discards_rows = config.overwrite and prepared.folder is None
+        outline.refuse(folder)
+    published = TrainedModels.of(config, outline, folder)
     refusal: MeasureError | None = None
-    with _interrupts_restored(), _begin(folder, _manifest(config, prepared), discards_rows) as run:
+    with _interrupts_restored(), _begin(config, outline, folder) as run:
+        session.opened = run
         if config.overwrite:
-            prepared.discard(folder)
-        _announce(prepared, run, reporter)
-        with _interruptible(run, reporter):
-            expected = _forecast(config, prepared, folder, run, reporter, reporter.log)
-            with held_against(expected, run, reporter):
-                try:
-                    prepared.train(folder, reporter)
-                    with measuring(prepared):
-                        prepared.measure(run, reporter)
-                except MeasureError as error:
-                    if prepared.is_empty(run):
-                        raise
-                    refusal = error
-        for text in prepared.results(run):
+            (folder / COMPLETE).unlink(missing_ok=True)
+            outline.discard(folder)
+        _announce(outline, run, reporter)
+        if not _is_complete(config, outline, run):
+            with _interruptible(run, reporter):
+                refusal = _complete(config, outline, steps, session, run)
+        for text in outline.results(run):
             reporter.result(text)
         _write_report(run, reporter)
         if published is not None:
             published.publish(reporter)
     if refusal is not None:
         raise refusal
-    return Result(folder)
 
 
-def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = None) -> None:
-    """Report what `perform` would compute, what it costs, and where it would go; compute nothing."""
-    with as_workers_compute(config):
-        prepared = config.prepare(reporter, inputs or Inputs())
-        folder = folder_for(config, prepared)
-        if not config.overwrite:
-            prepared.check(folder)
-        for text in prepared.describe():
-            reporter.result(text)
-        with _stored(config, folder) as run:
-            # Of what is to be discarded nothing is finished: as in a folder that there is not.
-            new = folder / "new" if config.overwrite else folder
-            _forecast(config, prepared, new, run, reporter, reporter.result)
-    reporter.result(f"run folder: {folder}")
+def _complete(
+    config: Experiment, outline: Outline, steps: Steps, session: UnitSession, run: Run
+) -> MeasureError | None:
+    """Carry out what is missing and store the rows; returns a refusal that leaves rows to report."""
+    expected = _forecast(config, outline, session.folder, run, session.reporter, session.reporter.log)
+    with held_against(expected, run, session.reporter), ExitStack() as others:
+
+        def measures() -> bool:
+            if not is_alone():
+                session.spread = others.enter_context(measuring(outline))
+            return True
+
+        try:
+            finished = carry_out(steps, session, measures)
+        except MeasureError as error:
+            finished = Completed(refusal=error)
+        assert finished is not None, "the first process carries everything out"
+        finished.store(run.store)
+        if finished.refusal is not None and outline.is_empty(run):
+            raise finished.refusal
+    if finished.refusal is None and is_alone() and config.RUNS and outline.lasts and outline.folder is None:
+        write_whole(session.folder / COMPLETE, _completed(config, outline))
+    return finished.refusal
 
 
-def folder_for(config: Experiment, prepared: Prepared) -> Path:
-    """The run folder: that of an existing run, the one that was named, or one named by what is computed."""
-    return prepared.folder or config.run or folder_of(prepared.manifest, prepared.recipe)
+def _completed(config: Experiment, outline: Outline) -> bytes:
+    """What a complete run is complete of: another version of layerwise may make other rows of the same units."""
+    options = {name: value for name, value in plain(config).items() if name not in _HOW}
+    content = [config.VERB, options, outline.recipe, outline.manifest.measured(), __version__]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest().encode()
+
+
+def _is_complete(config: Experiment, outline: Outline, run: Run) -> bool:
+    """Whether a run holds everything that these options ask for. Several processes go through their steps together."""
+    path = run.folder / COMPLETE
+    if not is_alone() or not path.is_file() or outline.is_empty(run) or _works(outline, run.folder, run):
+        return False
+    return path.read_bytes() == _completed(config, outline)
+
+
+def _works(outline: Outline, folder: Path, run: Run | None) -> list[Work]:
+    """What is known to be left."""
+    return [work for unit in outline.ahead for work in unit.works(folder, run)]
 
 
 def _forecast(
-    config: Experiment, prepared: Prepared, folder: Path, run: Run | None, reporter: Reporter,
+    config: Experiment, outline: Outline, folder: Path, run: Run | None, reporter: Reporter,
     say: Callable[[str], None],
 ) -> Forecast | None:  # fmt: skip
     """What is left to do will take this; `None` where that is short. What several processes do is not forecast.
 
     What a piece of the work refuses is left to the work itself to refuse: other rows may be stored before it.
     """
-    works = list(prepared.works(folder, run))
+    works = _works(outline, folder, run)
     if not works:
         return None
     if is_spread(config) or not is_alone():
@@ -136,18 +200,18 @@ def _stored(config: Experiment, folder: Path) -> Iterator[Run | None]:
         yield run
 
 
-def _manifest(config: Experiment, prepared: Prepared) -> Manifest:
+def _begin(config: Experiment, outline: Outline, folder: Path) -> Run:
+    """The run in `folder`, new or gone on with; an existing run that the rows belong to keeps its own."""
     # A run is resumed from its manifest, which must not discard it again.
     experiment = {"experiment": config.VERB, **plain(replace(config, overwrite=False))}
-    return replace(prepared.manifest, command=tuple(sys.argv), experiment=experiment)
+    manifest: Manifest = replace(outline.manifest, command=tuple(sys.argv), experiment=experiment)
+    if config.overwrite and outline.folder is None:
+        return Run.create(folder, manifest, overwrite=True)
+    return Run.resume_or_create(folder, manifest)
 
 
-def _begin(folder: Path, manifest: Manifest, overwrite: bool) -> Run:
-    return Run.create(folder, manifest, overwrite=True) if overwrite else Run.resume_or_create(folder, manifest)
-
-
-def _announce(prepared: Prepared, run: Run, reporter: Reporter) -> None:
-    for text in prepared.describe():
+def _announce(outline: Outline, run: Run, reporter: Reporter) -> None:
+    for text in outline.says():
         reporter.log(text)
     reporter.log(f"run folder: {run.folder}")
     stored = run.store.count_losses()

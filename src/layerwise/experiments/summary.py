@@ -9,7 +9,6 @@ from layerwise import report as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.grid import complete
-from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.results import Run
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import EFFECT
@@ -38,14 +37,14 @@ def summary(data: pages.ReportData) -> str:
     # A frontier shows what was timed itself.
     own = own if len(own) == 1 else [kind for kind in own if kind.name != "timing"]
     if own:
-        written = [] if is_pretrained(data) else list(pages.robustness_lines(evidence.robustness))
+        written: list[str] = []
         for kind in own:  # an answer that another kind has given already is not repeated
             written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
         return "\n".join(written)
     if evidence.growth.measures:
         return "\n".join([*pages.growth_lines(evidence.growth), *(f"- {line}" for line in pages.claim_lines(data))])
     lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
-    return "\n".join([*pages.robustness_lines(evidence.robustness), *(f"- {line}" for line in lines)])
+    return "\n".join(f"- {line}" for line in lines)
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

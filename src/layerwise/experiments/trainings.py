@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerwise.experiments.reporter import Reporter
+from layerwise.results import Manifest, Run
 from layerwise.results.training_record import trained_models
 
 
@@ -36,6 +37,12 @@ def finished_models(run: Path) -> tuple[TrainedModel, ...]:
         TrainedModel(model.parts[-3], int(model.parts[-2].removeprefix("seed-")), model, model.parent)
         for model in trained_models(run)
     )
+
+
+def manifest_of(run: Path) -> Manifest:
+    """The manifest of the run in a folder. Raises `RunError` where there is none."""
+    with Run.open(run) as opened:
+        return opened.manifest
 
 
 def discard_trainings(run: Path) -> None:

@@ -8,12 +8,12 @@ into parts of the page:
 
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
-robustness   which way of training survives which change
 growth       whether a schedule of training helps, and whether layer roles are why
 claims       what became of the published claims, on the page and over several runs
 comparison   several models side by side: curves, layers, similarity and claims
 
 kinds        the kinds of run that are data (`kind`), with their words; `writers` write any of them
+derived      numbers that follow from the rows
 
 All kinds share these:
 
@@ -46,7 +46,6 @@ from layerwise.report.kinds import KINDS
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
-from layerwise.report.robustness.tables import robustness_lines
 from layerwise.report.sweep.findings import findings
 from layerwise.report.writers import terminal_lines
 
@@ -73,7 +72,6 @@ __all__ = [
     "over_models",
     "overlaid",
     "render",
-    "robustness_lines",
     "terminal_lines",
     "wiring",
     "write",

@@ -12,6 +12,7 @@ from layerwise.plan import Plan
 from layerwise.report.interval import bounded
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ROBUSTNESS
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,14 @@ class ReportData:
 
     @cached_property
     def depth(self) -> int:
-        """The depth that the manifest states, else one more than the deepest layer of any plan or row; 0 for none."""
+        """The depth that the manifest states, or a row of a robustness run, else one more than the deepest layer of any
+        plan or row; 0 for none."""
         stated = self.manifest.get("depth")
         if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
             return stated
+        written = self.rows.value(measure=ROBUSTNESS, metric="depth")
+        if written is not None and 0 < written < math.inf:
+            return int(written)
         planned = (layer for plan in self.schedules.values() for layer in plan.layers())
         return 1 + max((*planned, *self.rows.axis("layer")), default=-1)
 

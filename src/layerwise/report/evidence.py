@@ -19,8 +19,6 @@ from layerwise.report.data import ReportData
 from layerwise.report.diagnosis.lookup import ORDER, DiagnosisScores, depth_of
 from layerwise.report.growth.lookup import GrowthScores
 from layerwise.report.page.number_format import verdict
-from layerwise.report.robustness.lookup import RobustnessScores
-from layerwise.report.robustness.lookup import depth_of as stated_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT
 from layerwise.results.units import resampling_unit
@@ -41,9 +39,8 @@ class Evidence:
 
     `schedules` holds the parsed plan of every record whose text is a plan, `records` one record per plan text (the
     first family that listed it), `tasks` every task with effects, "all" first, `diagnosis` the rows of a diagnosis,
-    `robustness` those of a robustness run and `growth` those of a growth run. `run` holds all rows and plans as they
-    are; the plans of `data` are those of a sweep: the pruned models of a diagnosis, and the plans of fine-tunings, are
-    left to their own chapters.
+    and `growth` those of a growth run. `run` holds all rows and plans as they are; the plans of `data` are those of a
+    sweep: the pruned models of a diagnosis, and the plans of fine-tunings, are left to their own chapters.
     """
 
     run: ReportData
@@ -53,7 +50,6 @@ class Evidence:
     records: Mapping[str, PlanRecord]
     schedules: Mapping[str, Plan]
     diagnosis: DiagnosisScores = field(repr=False)
-    robustness: RobustnessScores = field(repr=False)
     growth: GrowthScores = field(repr=False)
     _effects: Mapping[tuple[str, str, str], Score] = field(repr=False)
 
@@ -84,10 +80,9 @@ class Evidence:
         named = dict.fromkeys(task for _, task, _ in effects)
         tasks = tuple(sorted(named, key=lambda task: (task != ALL_TASKS, task)))
         diagnosis = DiagnosisScores.of(data.scores, depth, data.level)
-        robustness = RobustnessScores.of(data.scores, depth, data.level)
         schedules = _schedules(records)
         return cls(
-            run, data, depth, tasks, records, schedules, diagnosis, robustness, growth, effects
+            run, data, depth, tasks, records, schedules, diagnosis, growth, effects
         )  # fmt: skip
 
     @property
@@ -170,10 +165,8 @@ def _schedules(records: Iterable[str]) -> dict[str, Plan]:
 
 
 def _depth(data: ReportData) -> int:
-    """The depth the manifest states, else what a robustness run states or the deepest layer that any row names."""
+    """The depth that the manifest states, else that of the deepest layer that any plan or row names."""
     stated = data.manifest.get("depth")
     if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
         return stated
-    plans = _schedules(record.plan for record in data.plans).values()
-    planned = 1 + max((max(plan.layers(), default=-1) for plan in plans), default=-1)
-    return max(planned, depth_of(data.scores), stated_depth(data.scores))
+    return max(data.depth, depth_of(data.scores))

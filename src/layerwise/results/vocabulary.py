@@ -18,6 +18,28 @@ ALL = "all"
 TRAINING = "training"
 TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
 
+# Robustness, of `arm` and `seed`: `condition` is the order in which the layers run. Where not all of them do: `amount`
+# is how many are kept and `part` the rule that chose them; or `layer` is the one that is left out; or nodes are lost:
+# `part` is the layout, `other` how many nodes there are, `amount` how many are lost, `layer` the first layer on the one
+# that is. Rows without an arm are about the model and the examples.
+
+ROBUSTNESS, ORDERS, IDENTITY, CONTRIBUTION, NODES = "robustness", "orders", "identity", "contribution", "nodes"
+POSITION, BRANCHES, ATTENTION, WORTH, OUTPUT_LAYOUT = "position", "branches", "attention", "worth", "embedding"
+"""The position of a layer is the column `other`; the `amount` of a point of a layout is its example."""
+
+SEQUENTIAL, RANDOM_ORDER = "sequential", "random"
+BLOCKS, ROUND_ROBIN = "blocks", "round-robin"
+BASELINE, UNIFORM_ATTENTION = "baseline", "uniform"
+SINGLE, SCATTERED = "single", "scattered"
+"""Against what the loss of nodes is set: the same layers one by one, and as many anywhere."""
+
+# Merging: `part` is what runs, of several models of one `arm`; `condition` the order, or for merged models whether
+# their layers stand anywhere (`RANDOM_ORDER`) or at their own depth (`SEQUENTIAL`)
+
+MERGING, MERGES = "merging", "merges"
+MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED = "members", "best member", "ensemble", "merged"
+NODE_LOST, NODE_REPLACED = "node lost", "node replaced"
+
 # Times of passes: of each `plan`, in a setting (`condition`: the phase, the batch and the context)
 
 TIME = "time"
@@ -59,12 +81,7 @@ ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
 # A rehearsal: `amount` is the number of dead nodes, `condition` on how many nodes each layer lies
 
 REHEARSAL, REHEARSAL_DRAW = "rehearsal", "rehearsal_draw"
-BASELINE, COMMONEST = "baseline", "commonest"
-NODES = "nodes"
-
-# A swarm that is simulated: `amount` is its number of nodes
-
-SIMULATION = "simulation"
+COMMONEST = "commonest"
 
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
 
@@ -81,6 +98,7 @@ ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDI
     "route", "route_seed", "route_curve", "route_plan", "route_share", "route_time", "route_verdict",
 )  # fmt: skip
 ROUTER = "router"
+
 # Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (

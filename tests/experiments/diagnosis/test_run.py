@@ -18,7 +18,8 @@ from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis import parts as module
 from layerwise.experiments.diagnosis.config import NEEDS, PARTS, Diagnosis
 from layerwise.experiments.diagnosis.context import TIMES
-from layerwise.experiments.diagnosis.run import PreparedDiagnosis
+from layerwise.experiments.diagnosis.run import diagnosis_of
+from layerwise.experiments.engines.steps import Outline, Steps, UnitSession, carry_out
 from layerwise.experiments.reporter import Silent
 from layerwise.measure.interventions.ablation import ablation_losses
 from layerwise.measure.language.evaluation_data import EvalData
@@ -75,13 +76,21 @@ def diagnosis(**options: Any) -> Diagnosis:
     return Diagnosis(model="planted", **options)
 
 
+def outline(steps: Steps) -> Outline:
+    """What is known before anything is computed."""
+    first = next(steps)
+    assert isinstance(first, Outline)
+    return first
+
+
 def carried_out(
     folder: Path, stack: Stack, text: EvalData, config: Diagnosis, reporter: Silent | None = None
 ) -> tuple[list[Score], dict[str, list[str]]]:
     """The scores and the notes of a diagnosis in `folder`."""
-    prepared = PreparedDiagnosis(config, stack, text)
-    with Run.resume_or_create(folder, prepared.manifest) as run:
-        prepared.measure(run, reporter or Silent())
+    reporter = reporter or Silent()
+    steps = diagnosis_of(config, stack, text, reporter)
+    with Run.resume_or_create(folder, outline(steps).manifest) as run:
+        carry_out(steps, UnitSession(folder, reporter, run), lambda: True)
         notes: dict[str, list[str]] = {}
         for note in run.store.notes():
             notes.setdefault(note.measure, []).append(note.text)
@@ -270,7 +279,7 @@ def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
 def test_too_little_text_says_how_much_is_needed(stack: Stack, tmp_path: Path) -> None:
     text = own_text(stack, windows=3, length=12)
     with pytest.raises(MeasureError, match="needs at least 8 windows or documents: give a text of"):
-        PreparedDiagnosis(diagnosis(parts=("proxies", "structure")), stack, text)
+        outline(diagnosis_of(diagnosis(parts=("proxies", "structure")), stack, text, Silent()))
     _, notes = carried_out(tmp_path / "run", stack, text, diagnosis(parts=("structure",)))
     assert any("needs at least 8 windows or documents: give a text of" in note for note in notes["structure"])
 
@@ -291,8 +300,8 @@ def test_every_part_has_what_carries_it_out() -> None:
 
 def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: EvalData) -> None:
     """The variants of the ablation are as many as it measures losses of, besides the model as trained."""
-    prepared = PreparedDiagnosis(diagnosis(parts=("ablation", "recovery")), stack, reading)
+    known = outline(diagnosis_of(diagnosis(parts=("ablation", "recovery")), stack, reading, Silent()))
     losses = ablation_losses(stack, reading)
     counted = len({row.plan for row in losses}) - 1
-    (cost,) = (line for line in prepared.describe() if line.startswith("cost: "))
+    (cost,) = (line for line in known.says() if line.startswith("cost: "))
     assert f"ablation {counted} on {reading.tokens} tokens; recovery 54 fine-tunings of 16 steps" in cost

@@ -25,6 +25,7 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult
+from row_names import named
 
 
 def test_suites_in_the_help_are_those_of_the_code() -> None:
@@ -46,7 +47,7 @@ def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> No
     assert "chance 0.5" in ended.out
     assert "pairs mine.jsonl" in ended.out
     with Run.open(run) as opened:
-        found = {row.subject for row in opened.store.scores("pairs mine.jsonl")}
+        found = {named(row) for row in opened.store.scores("pairs mine.jsonl")}
         assert found == {"tiny/0", "tiny"}
         assert opened.manifest.families == ("evaluation",)
         assert next(iter(opened.store.scores("pairs", task="all", metric="accuracy"))).documents == 21 * 3
@@ -74,7 +75,7 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
     ended = layerwise("evaluate", run, "--limit", "2", "--quiet")
     assert ended.code == 0, ended.err
     with Run.open(run) as opened:
-        found = {row.subject for row in opened.store.scores("pairs", metric="accuracy")}
+        found = {named(row) for row in opened.store.scores("pairs", metric="accuracy")}
     assert found == {"elc/0", "elc", "ltg/0", "ltg"}
     assert "leave out --run" in refused("evaluate", run, "--run", tmp_path / "other")
     assert "--tokenizer does nothing here: the models of a run" in refused("evaluate", run, "--tokenizer", "x")
@@ -132,7 +133,7 @@ def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
     stack = load(model)
     result = evaluate(stack, reporter=Silent(), suite=(str(own),), run=tmp_path / "run")
     table = result.table("pairs mine.jsonl")
-    assert {"tiny", "tiny/0"} == set(table["subject"])
+    assert set(zip(table["arm"], table["seed"], strict=True)) >= {("tiny", 0)}
     with pytest.raises(DataError, match="fine-tuning opens its models anew"):
         evaluate(stack, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "other")
 
@@ -255,7 +256,7 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
     assert "0 (1|2)*2 3 " in ended.out
     assert "0 (1|2)*2 3 of tiny" not in ended.out
     with Run.open(tmp_path / "run") as run:
-        found = {row.subject for row in run.store.scores("glue", task="all", metric="normalised_mean")}
+        found = {named(row) for row in run.store.scores("glue", task="all", metric="mean") if row.condition}
         assert "0 (1|2)*2 3 of tiny" in found
         assert {record.family for record in run.store.plans()} == {"identity", "leave_one_out", "given"}
     right.clear()
@@ -275,4 +276,4 @@ def test_a_model_is_fine_tuned_under_a_plan_by_the_command(model: Path, tmp_path
     )  # fmt: skip
     assert ended.code == 0, ended.err
     with Run.open(tmp_path / "run") as run:
-        assert {"tiny", "0 (1|2) 3 of tiny"} <= {row.subject for row in run.store.scores("msgs-ours")}
+        assert {"tiny", "0 (1|2) 3 of tiny"} <= {named(row) for row in run.store.scores("msgs-ours")}

@@ -11,21 +11,24 @@ from torch import Tensor
 
 import layerwise
 from conftest import tiny_llama
+from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, PlanError, UnsupportedModel
+from layerwise.experiments.engines.work import SHORT
+from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier import healed, run
 from layerwise.experiments.frontier.config import LatencyFrontier
-from layerwise.experiments.frontier.run import PreparedFrontier
+from layerwise.experiments.opening import tokenized
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.timing import run as timing
 from layerwise.measure.cost.pass_time import Setting, TimedPlan
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import Score
-from layerwise.results.store import Store
 from layerwise.search.drafts import DraftTimes
 from layerwise.search.prices import PriceTable
+from layerwise.search.texts import divided_text
 from layerwise.stack import Stack, load
 from layerwise.stack.speculation import Speculation
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -68,7 +71,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         return 1.5
 
     table = DraftTimes(PriceTable({(layer, None): 1.0 for layer in range(DEPTH)}, 0.5), (4.5, 5.0, 5.5, 6.0, 6.5))
-    monkeypatch.setattr(run, "round_times", times)
+    monkeypatch.setattr(timing, "round_times", times)
     monkeypatch.setattr(run, "generation_ratio", ratio)
     monkeypatch.setattr(run, "draft_times", lambda stack, context, longest: table)
 
@@ -145,41 +148,6 @@ def test_the_page_has_the_answer_and_the_summary_says_it(whole: Path) -> None:
     assert "prefill, batch 1, context 8: " in result.summary
 
 
-def test_a_complete_frontier_computes_nothing_again(
-    stack: Stack, corpus: Corpus, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = everything(whole)
-    monkeypatch.setattr(Store, "add_losses", lambda self, rows: pytest.fail("a loss was computed again"))
-    monkeypatch.setattr(run, "measured_rounds", lambda *_: pytest.fail("a round was timed again"))
-    layerwise.time.frontier(stack, corpus, run=whole, **SMALL)
-    assert everything(whole) == before
-
-
-@pytest.mark.parametrize(
-    "moment",
-    [("add_losses", 1), pytest.param(("add_losses", 4), marks=pytest.mark.slow), ("replace_scores", 2),
-     pytest.param(("replace_scores", 9), marks=pytest.mark.slow)],
-)  # fmt: skip
-def test_a_frontier_that_was_stopped_goes_on_to_the_same_rows(
-    stack: Stack, corpus: Corpus, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: tuple[str, int]
-) -> None:
-    method, transactions = moment
-    plain, left = getattr(Store, method), iter(range(transactions))
-
-    def stopping(self: Store, *arguments: Any) -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        plain(self, *arguments)
-
-    folder = tmp_path / "run"
-    monkeypatch.setattr(Store, method, stopping)
-    with pytest.raises(KeyboardInterrupt):
-        layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
-    monkeypatch.setattr(Store, method, plain)
-    layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
-    assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
-
-
 @pytest.mark.slow
 def test_a_healed_model_is_an_arm_of_its_own(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -188,11 +156,11 @@ def test_a_healed_model_is_an_arm_of_its_own(
     folder = tmp_path / "shallow"
     layerwise.save(stack, "0 1 3", folder)
 
-    def stopped(*_: object) -> None:
+    def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as before:
-        before.setattr(run, "measured_rounds", stopped)
+        before.setattr(timing, "round_times", stopped)
         with pytest.raises(KeyboardInterrupt):
             layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
     result = layerwise.time.frontier(stack, corpus, run=tmp_path / "run", healed=(str(folder),), **SMALL)
@@ -222,8 +190,8 @@ def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path:
         with Run.open(path) as opened:
             assert opened.manifest.corpus == "many, the part that chooses"
     settings = {name: value for name, value in SMALL.items() if name not in ("reporter", "tokens")}
-    prepared = PreparedFrontier(LatencyFrontier(model="demo", **settings), stack, many, Silent())
-    documents = healed.documents_of(many, prepared.parts["choose"])
+    text = tokenized(LatencyFrontier(model="demo", **settings), stack, many, Silent(), 0)
+    documents = healed.documents_of(many, divided_text(text, 0, run.SHARES)["choose"])
     assert {document.id for document in documents.documents} == chosen
 
 
@@ -269,14 +237,13 @@ def test_a_dry_run_says_what_would_be_measured(
     stack: Stack, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     settings = {name: value for name, value in SMALL.items() if name != "reporter"}
-    prepared = PreparedFrontier(LatencyFrontier(model="demo", **settings), stack, corpus, Silent())
-    said = "\n".join(prepared.describe())
+    outline = outline_of(LatencyFrontier(model="demo", **settings), Inputs(stack, corpus))
+    said = "\n".join(outline.says())
     assert "texts, disjoint by document, in scored tokens: choose" in said
     assert "plans to choose from: 7 of skip" in said
     assert "12 rounds of everything in turns: prefill, batch 1, context 8; decode, batch 1, context 8" in said
-    assert not list(prepared.works(Path("new"), None))  # short for any processor
-    for module in (run, timing):
-        monkeypatch.setattr(module, "is_short", lambda *_: False)
-    costs = [work.measure(0.01) for work in prepared.works(Path("new"), None)]
+    works = [work for unit in outline.ahead for work in unit.works(Path("new"), None)]
+    assert sum(work.slow for work in works) < SHORT  # short for any processor
+    costs = [work.measure(0.01) for work in works]
     assert len(costs) == 2
     assert all(cost.seconds > 0 for cost in costs)

@@ -89,22 +89,6 @@ def test_the_checkpoint_is_the_adapters_on_the_base_under_the_plan(
 
 
 @pytest.mark.slow
-def test_the_same_command_trains_and_evaluates_nothing_again(
-    inputs: tuple[Path, Path], healed: tuple[Path, Ended]
-) -> None:
-    folder, ended = healed
-    before = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
-    before |= {path: path.stat().st_mtime_ns for path in folder.glob("outcomes/*")}
-    again = layerwise(
-        "heal", inputs[0], "--plan", "0 2-3", "--text", inputs[1], *SHORT, *ONE_RATE, "--compare", "tail-labels",
-        "--windows", "1", "--run", folder,
-    )  # fmt: skip
-    assert again.out == ended.out
-    assert before == {path: path.stat().st_mtime_ns for path in before}
-    assert not list(folder.glob("*/seed-*/checkpoint-*"))
-
-
-@pytest.mark.slow
 def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     result = library.heal(
         inputs[0], inputs[1], plan="0 2-3", method="tail", teacher="none", learning_rates=(1e-3, 2e-3), steps=1,

@@ -32,6 +32,7 @@ from layerwise.train import layer_mixing
 from layerwise.train.load_trained import open_trained, saved_edges
 from layerwise.train.methods import Options, recipe
 from layerwise.train.recipe import Settings
+from row_names import named
 
 DEPTH = 3
 
@@ -74,12 +75,12 @@ def test_a_model_is_ranked_cut_and_written(model: Path, tmp_path: Path) -> None:
     assert set(written) == set(after) == set(open_trained(tmp_path / "sparse").wiring.edges())  # type: ignore[union-attr]
     with Run.open(tmp_path / "run") as run:
         edges, alpha = run.store.scores("edges"), run.store.scores("alpha")
-    assert {row.subject for row in edges} >= {"out<-0", "1<-1", "all", "pruned"}
+    assert {row.condition or named(row) for row in edges} >= {"out<-0", "1<-1", "all", "pruned"}
     assert len(alpha) == 1 + 2 + 3 + 4
     assert f"report: {tmp_path / 'run' / 'report.html'}" in ended.out
     file = tmp_path / "layer-weights.yaml"
     file.write_text(
-        f"experiment: layer-weights\nmodel: {model}\nkeep: 0.5\noutput: {tmp_path / 'sparse'}\n"
+        f"experiment: diagnose layer-weights\nmodel: {model}\nkeep: 0.5\noutput: {tmp_path / 'sparse'}\n"
         f"run: {tmp_path / 'run'}\n"
     )
     assert read_experiment(file) == read_experiment(tmp_path / "run")
@@ -116,7 +117,8 @@ def test_every_model_of_a_run_is_measured_into_it(model: Path, tmp_path: Path) -
         shutil.copytree(model, run / "wiring-identity" / f"seed-{seed}" / "model")
     result = diagnose.layer_weights(run, reporter=Silent())
     assert result.folder == run
-    assert set(result.table("edges")["task"]) == {"wiring-identity/0", "wiring-identity/1"}
+    table = result.table("edges")
+    assert set(zip(table["arm"], table["seed"], strict=True)) == {("wiring-identity", 0), ("wiring-identity", 1)}
     message = refused("diagnose", "layer-weights", run, "--keep", "0.5", "--output", tmp_path / "sparse")
     assert "holds 2 models with learned layer weights, and one is written" in message
     assert "leave out --run" in refused("diagnose", "layer-weights", run, "--run", tmp_path / "other")
@@ -253,12 +255,13 @@ def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores("edge_phenomena")
     effects = [row for row in rows if row.metric == "effect"]
-    assert {row.task for row in effects} == {
-        "pairs: subject_verb_agreement", "pairs: indefinite_article", "msgs-ours: main_verb", "msgs-ours: length",
+    assert {(row.condition, row.task) for row in effects} == {
+        ("pairs", "subject_verb_agreement"), ("pairs", "indefinite_article"), ("msgs-ours", "main_verb"),
+        ("msgs-ours", "length"),
     }  # fmt: skip
-    assert {row.subject for row in effects} == {"1<-0", "1<-1", "2<-0", "2<-1", "2<-2"}
+    assert {named(row) for row in effects} == {"1<-0", "1<-1", "2<-0", "2<-1", "2<-2"}
     assert all(row.documents == 8 and row.p is not None for row in effects)
-    assert {row.subject for row in rows if row.metric == "contrast"} == {row.subject for row in effects}
+    assert {named(row) for row in rows if row.metric == "contrast"} == {named(row) for row in effects}
     assert "pairs: " in ended.out
     assert "edges x 2 phenomena have an effect that fresh units confirm" in ended.out
 

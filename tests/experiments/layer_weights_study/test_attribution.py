@@ -10,6 +10,7 @@ import pytest
 
 from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
 from layerwise.experiments import finetuned_tasks
+from layerwise.experiments.finetuned_tasks import FineTunedModel
 from layerwise.experiments.layer_weights_study import attribution
 from layerwise.experiments.layer_weights_study.attribution import attribution_rows, marked, shuffled, with_arms
 from layerwise.measure.gradients.attribution import FeatureShares
@@ -39,7 +40,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_rows_of_models_and_arms_and_nothing_is_taught_twice(tmp_path: Path, tuned: list[str]) -> None:
     manifest = Manifest("models", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("elc",), ("elc",), 7)
-    models = [("elc/0", tmp_path / "a"), ("elc/1", tmp_path / "b")]
+    models = [FineTunedModel("elc", seed, tmp_path / name) for seed, name in enumerate("ab")]
     with Run.create(tmp_path / "run", manifest) as run:
         rows = with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu"))
         assert tuned == [TASK.name, f"{TASK.name} shuffled"] * 2
@@ -49,13 +50,13 @@ def test_rows_of_models_and_arms_and_nothing_is_taught_twice(tmp_path: Path, tun
         for kept in (run.folder / attribution.ATTRIBUTION).rglob("*.json"):
             kept.unlink()
         assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu")) == rows
-    values = {(row.subject, row.metric): row.value for row in rows}
-    for subject in ("elc/0", "elc"):
-        assert values[subject, "linguistic"] == pytest.approx(0.4)
-        assert values[subject, "surface@tokens"] == pytest.approx(0.1)
-        assert values[subject, "preference"] == pytest.approx(0.4 - 0.2 - 0.2 + 0.1)
-        assert values[subject, "preference@shuffled"] == values[subject, "preference"]
-        assert values[subject, "gap"] == 0.004
+    values = {(row.arm, row.seed, row.metric, row.against): row.value for row in rows}
+    for seed in (0, None):
+        assert values["elc", seed, "linguistic", None] == pytest.approx(0.4)
+        assert values["elc", seed, "surface", "tokens"] == pytest.approx(0.1)
+        assert values["elc", seed, "preference", None] == pytest.approx(0.4 - 0.2 - 0.2 + 0.1)
+        assert values["elc", seed, "preference", "shuffled"] == values["elc", seed, "preference", None]
+        assert values["elc", seed, "gap", None] == 0.004
     assert {row.task for row in rows} == {TASK.name}
 
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from layerwise.experiments.layer_weights_study.arms import arms, bias_arms
-from layerwise.experiments.layer_weights_study.bias import GRID, bias_rows
+from layerwise.experiments.layer_weights_study.bias import bias_rows
 from layerwise.results.rows import Score
+from row_names import named
 from tier import by_tier
 
 BIASES = bias_arms((0, 0.5, 1, 2, 4))
@@ -18,14 +19,14 @@ def losses(effect: dict[float, float], seeds: int = 3, noise: float = 0.004, run
     chance = np.random.default_rng(run)
     shared = 3 + 0.05 * chance.standard_normal(seeds)
     return [
-        Score("masked_lm", f"{arm}/{seed}", "test", "nll", shared[seed] + effect[bias] + noise * chance.normal())
+        Score.of("masked_lm", "nll", shared[seed] + effect[bias] + noise * chance.normal(), arm=arm, seed=seed)
         for arm, bias in BIASES.items()
         for seed in range(seeds)
     ]
 
 
 def found(rows: list[Score]) -> dict[tuple[str, str], Score]:
-    return {(row.subject, row.metric): row for row in bias_rows(rows, BIASES)}
+    return {(named(row), row.metric): row for row in bias_rows(rows, BIASES)}
 
 
 def test_a_grid_has_the_arms_of_the_study_under_their_names() -> None:
@@ -41,9 +42,9 @@ def test_two_biases_are_no_grid() -> None:
 
 def test_every_arm_has_its_bias_and_its_mean() -> None:
     rows = found(losses({bias: 0.1 * bias for bias in BIASES.values()}, noise=0.0))
-    assert [rows[arm, "bias"].value for arm in BIASES] == [0, 0.5, 1, 2, 4]
+    assert [rows[arm, "value"].amount for arm in BIASES] == [0, 0.5, 1, 2, 4]
     assert rows["elc-bias-4", "value"].value - rows["zero", "value"].value == pytest.approx(0.4)
-    assert rows[GRID, "slope"].value == pytest.approx(0.1)
+    assert rows["all", "slope"].value == pytest.approx(0.1)
 
 
 @pytest.mark.simulated
@@ -59,7 +60,7 @@ def test_a_slope_a_peak_and_nothing() -> None:
     for truth, effect in truths.items():
         grids = [found(losses(effect, run=run)) for run in range(runs)]
         for metric in ("slope", "differ"):
-            share[truth, metric] = sum((each[GRID, metric].p_adjusted or 1) < 0.05 for each in grids) / runs
+            share[truth, metric] = sum((each["all", metric].p_adjusted or 1) < 0.05 for each in grids) / runs
     assert share["slope", "slope"] >= 0.95
     assert share["peak", "differ"] >= 0.95
     assert max(share["nothing", "slope"], share["nothing", "differ"]) <= 0.09

@@ -12,6 +12,7 @@ from layerwise.experiments.layer_weights_study.arms import answers, share_arm
 from layerwise.experiments.layer_weights_study.shares import part_of, share_recipes, share_rows
 from layerwise.results.rows import Score
 from layerwise.train.pretrain.recipe import pretraining_recipe
+from row_names import named
 
 DOCUMENTS = tuple(Document(f"{n}", " ".join(["word"] * Random(n).randint(5, 60))) for n in range(80))
 
@@ -40,20 +41,20 @@ def models(gain: dict[float, float]) -> list[Score]:
     for share, gap in gain.items():
         for seed, own in enumerate((3.0, 3.1, 3.3)):
             value = own - share
-            rows.append(Score("masked_lm", f"{share_arm('ltg', share)}/{seed}", "test", "nll", value))
+            rows.append(Score.of("masked_lm", "nll", value, arm=share_arm("ltg", share), seed=seed))
             timed = value - gap - 0.001 * seed
-            rows.append(Score("masked_lm", f"{share_arm('elc', share)}/{seed}", "test", "nll", timed))
+            rows.append(Score.of("masked_lm", "nll", timed, arm=share_arm("elc", share), seed=seed))
     return rows
 
 
 def test_gains_and_what_a_halving_adds_to_them() -> None:
     rows = models({0.25: 0.3, 0.5: 0.2, 1.0: 0.1})
-    found = {(row.subject, row.task): row for row in share_rows(rows)}
-    assert found["ltg", "share 0.5"].value == pytest.approx(3.4 / 3 * 1 + 2.0 - 0.5, abs=0.01)
-    gaps = {share: found["elc - ltg", f"share {share:g}"] for share in (0.25, 0.5, 1.0)}
+    found = {(named(row), row.amount): row for row in share_rows(rows)}
+    assert found["ltg", 0.5].value == pytest.approx(3.4 / 3 * 1 + 2.0 - 0.5, abs=0.01)
+    gaps = {share: found["elc - ltg", share] for share in (0.25, 0.5, 1.0)}
     assert {share: round(row.value, 3) for share, row in gaps.items()} == {0.25: -0.301, 0.5: -0.201, 1.0: -0.101}
     assert all((row.p_adjusted or 0) >= (row.p or 1) for row in gaps.values())
-    assert found["elc - ltg", "all"].value == pytest.approx(-0.1)
+    assert found["elc - ltg", None].value == pytest.approx(-0.1)
 
 
 def test_shares_are_compared_with_each_other_alone() -> None:

@@ -20,6 +20,7 @@ from layerwise.experiments.layer_weights_study.run import REWIRED
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_elc_study
 from layerwise.results import Run
+from row_names import named
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
 
@@ -90,43 +91,45 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
     with Run.open(folder) as run:
         rows = run.store.scores("study")
         agreement = run.store.scores("seed_agreement")
-        uniformity = {row.subject for row in run.store.scores("uniformity")}
-        convergence = {(row.subject, row.task) for row in run.store.scores("convergence", metric="ratio")}
-        biases = {row.subject: row.value for row in run.store.scores("initial_bias", metric="bias")}
-        shares = {(row.subject, row.task) for row in run.store.scores("data_share", metric="nll")}
-        tuned = {(row.subject, row.task) for row in run.store.scores("tuning_convergence", metric="ratio")}
-        on_glue = {row.subject for row in run.store.scores("glue", metric="accuracy")}
-        mixed = {(row.subject, row.task) for row in run.store.scores("msgs-ours", metric="mcc")}
-    answered = {(row.subject, row.task) for row in rows}
+        uniformity = {named(row) for row in run.store.scores("uniformity")}
+        convergence = {(named(row), row.condition) for row in run.store.scores("convergence", metric="ratio")}
+        biases = {row.arm: row.amount for row in run.store.scores("initial_bias", metric="value")}
+        shares = {(named(row), row.amount) for row in run.store.scores("data_share", task="masked_lm")}
+        tuned = {
+            (named(row), row.task, row.condition) for row in run.store.scores("tuning_convergence", metric="ratio")
+        }
+        on_glue = {row.arm for row in run.store.scores("glue", metric="accuracy")}
+        mixed = {(row.arm, row.task) for row in run.store.scores("msgs-ours", metric="mcc")}
+    answered = {(named(row), " ".join(filter(None, (row.task, row.condition)))) for row in rows}
     named = ("elc", "zero", "elc-identity", "elc-frozen", "denseformer")
     others = (*named, "elc-bias-2")
     assert uniformity == set(others) - {"denseformer"}
     assert convergence == {(f"{arm} - ltg", cost) for arm in others for cost in ("steps", "seconds")}
     assert biases == {"zero": 0, "elc": 1, "elc-bias-2": 2}
-    subjects = ("ltg", "elc", "elc - ltg")
-    assert {(subject, f"share {share}") for subject in subjects for share in ("0.5", "1")} <= shares
+    names = ("ltg", "elc", "elc - ltg")
+    assert {(name, share) for name in names for share in (0.5, 1.0)} <= shares
     asked = {"ltg", "elc-seconds", "ltg-rewired", "elc-kept", *others}
     assert {(arm, task) for arm in asked for task in arms.TASKS} <= mixed, "no arm has an empty cell"
     assert asked <= on_glue
-    assert {subject for subject, task in tuned if task == "rte steps"} == {
+    assert {name for name, task, cost in tuned if (task, cost) == ("rte", "steps")} == {
         f"{arm} - ltg" for arm in asked - {"ltg", "elc-seconds"}
     }
-    assert ("elc-kept - ltg", "all steps") in tuned
+    assert ("elc-kept - ltg", "all", "steps") in tuned
     for task in ("training step", "forward pass", "memory of a step"):
-        assert {subject for subject, of in answered if of == task} == {f"{arm} - ltg" for arm in named}
+        assert {name for name, of in answered if of == task} == {f"{arm} - ltg" for arm in named}
     for task in ("masked_lm tokens", "pairs tokens"):
-        assert {subject for subject, of in answered if of == task} == {
+        assert {name for name, of in answered if of == task} == {
             "elc - elc-frozen",
             *(f"{arm} - ltg" for arm in others),
         }
     for task in ("control tasks tokens", "linguistic generalisation tokens", "glue tokens"):
-        assert {subject for subject, of in answered if of == task} == {
+        assert {name for name, of in answered if of == task} == {
             "elc - elc-kept",
             "elc - elc-frozen",
             *(f"{arm} - ltg" for arm in (*others, "ltg-rewired", "elc-kept")),
         }
     assert {("elc - ltg", "masked_lm seconds"), ("elc - ltg", "pairs seconds")} <= answered
-    assert {row.subject for row in agreement} == {"elc", "zero", "elc-identity", "denseformer", "elc-bias-2"}
+    assert {named(row) for row in agreement} == {"elc", "zero", "elc-identity", "denseformer", "elc-bias-2"}
     assert "elc against ltg" in ended.out or "elc worth it against ltg" in ended.out
 
     result = train_elc_study(

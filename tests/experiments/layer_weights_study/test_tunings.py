@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from experiments.neighbours import copied
 from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
 from layerwise.errors import RunError
-from layerwise.experiments.finetuned_tasks import PREDICTIONS, kept_file
+from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, kept_file
 from layerwise.experiments.layer_weights_study import arms, tunings
 from layerwise.experiments.layer_weights_study.tunings import StudyTuning, tune_elsewhere
 from layerwise.experiments.provenance import in_words
@@ -41,8 +42,8 @@ class Elsewhere:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fine-tunings that answer nothing, and are kept as others are."""
 
-    def fine_tuned(model: Any, task: Any, settings: Any, seed: int, *, label: str, keep: Path, **more: Any) -> None:
-        path = kept_file(keep, model, task, settings, seed, label, in_words("cpu", "float32"), None)
+    def fine_tuned(model: Any, task: Any, settings: Any, seed: int, *, keep: Path, **more: Any) -> None:
+        path = kept_file(keep, model, task, settings, seed, in_words("cpu", "float32"))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
 
@@ -50,7 +51,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def every(folder: Path) -> list[StudyTuning]:
-    return [StudyTuning(f"elc/{seed}", folder / f"{seed}", task, SETTINGS) for seed in range(2) for task in TASKS]
+    models = [FineTunedModel("elc", seed, folder / f"{seed}") for seed in range(2)]
+    return [StudyTuning(model, task, SETTINGS) for model in models for task in TASKS]
 
 
 def test_what_is_kept_is_not_made_again(tmp_path: Path, quick: None) -> None:
@@ -60,7 +62,7 @@ def test_what_is_kept_is_not_made_again(tmp_path: Path, quick: None) -> None:
         assert len(workers.pieces) == 4
     assert len(list((tmp_path / PREDICTIONS).rglob("*.json"))) == 4
     assert [StudyTuning.of(piece, TASKS) for piece in workers.pieces] == [
-        StudyTuning(each.label, str(each.model), each.task, each.settings) for each in every(tmp_path)
+        replace(each, model=replace(each.model, location=str(each.model.location))) for each in every(tmp_path)
     ]
 
 

@@ -15,6 +15,7 @@ from layerwise.experiments.merging.comparison import compare, evaluate_members
 from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
 
 CLASSES, DEPTH = 7, 3
@@ -63,8 +64,9 @@ def share(said: Tensor, top: int = 1) -> float:
     return (said.topk(top).indices == TEST["labels"][:, None]).any(-1).double().mean().item()
 
 
-def value(rows: list[Score], task: str, metric: str = "accuracy", measure: str = "merging") -> Score:
-    (found,) = (row for row in rows if (row.measure, row.task, row.metric) == (measure, task, metric))
+def value(rows: list[Score], part: str, condition: str, metric: str = "accuracy") -> Score:
+    found = Rows(rows).one(measure="merging", part=part, condition=condition, metric=metric)
+    assert found is not None
     return found
 
 
@@ -76,32 +78,32 @@ def rows() -> list[Score]:
 def test_members_and_their_ensemble_in_order(rows: list[Score]) -> None:
     said = [logits(stack, Plan.identity(DEPTH)) for stack in STACKS.values()]
     shares = [share(each) for each in said]
-    assert value(rows, "members sequential").value == pytest.approx(np.mean(shares))
-    assert value(rows, "members sequential", "accuracy@spread").value == pytest.approx(np.std(shares, ddof=1))
+    assert value(rows, "members", "sequential").value == pytest.approx(np.mean(shares))
+    assert value(rows, "members", "sequential", "accuracy_spread").value == pytest.approx(np.std(shares, ddof=1))
     together = torch.stack(said).mean(0)
-    assert value(rows, "ensemble sequential").value == pytest.approx(share(together))
-    assert value(rows, "ensemble sequential", "accuracy_top5").value == pytest.approx(share(together, 5))
-    assert value(rows, "ensemble sequential").low < share(together) < value(rows, "ensemble sequential").high
+    assert value(rows, "ensemble", "sequential").value == pytest.approx(share(together))
+    assert value(rows, "ensemble", "sequential", "accuracy_top5").value == pytest.approx(share(together, 5))
+    assert value(rows, "ensemble", "sequential").low < share(together) < value(rows, "ensemble", "sequential").high
 
 
 def test_the_best_member_is_chosen_on_other_images_than_it_is_reported_on(rows: list[Score]) -> None:
     validation = evaluate_members(STACKS, SPLITS.validation, SPLITS.collate, "sequential", 5)
     test = evaluate_members(STACKS, SPLITS.test, SPLITS.collate, "sequential", 5)
     chosen = max(STACKS, key=lambda name: validation.members[name].accuracy)
-    assert value(rows, "best member sequential").value == pytest.approx(test.members[chosen].accuracy)
+    assert value(rows, "best member", "sequential").value == pytest.approx(test.members[chosen].accuracy)
     assert chosen != max(STACKS, key=lambda name: test.members[name].accuracy), "the two rules differ here"
-    gap = value(rows, "ensemble sequential", "accuracy_above@best member")
+    gap = value(rows, "ensemble", "sequential", "accuracy_above")
     assert gap.value == pytest.approx(test.ensemble.accuracy - test.members[chosen].accuracy)
     assert gap.low < gap.value < gap.high
 
 
-@pytest.mark.parametrize("kind", ["own-depth", "random"])
-def test_merged_models_are_the_drawn_assignments(rows: list[Score], kind: str) -> None:
-    plans = assignments("abc", DEPTH, 12, 5, own_depth=kind == "own-depth")
+@pytest.mark.parametrize("order", ["sequential", "random"])
+def test_merged_models_are_the_drawn_assignments(rows: list[Score], order: str) -> None:
+    plans = assignments("abc", DEPTH, 12, 5, own_depth=order == "sequential")
     merged = Stack.with_sources(STACKS)
     shares = {plan: share(logits(merged, plan)) for plan in plans}
-    assert value(rows, f"merged {kind}").value == pytest.approx(np.mean([shares[plan] for plan in plans]))
-    drawn = {row.task: row.value for row in rows if row.measure == "merges" and row.metric == f"accuracy.{kind}"}
+    assert value(rows, "merged", order).value == pytest.approx(np.mean([shares[plan] for plan in plans]))
+    drawn = {row.plan: row.value for row in rows if (row.measure, row.condition) == ("merges", order)}
     assert drawn == pytest.approx({str(plan): found for plan, found in shares.items()})
     assert len(set(drawn.values())) > 1
 
@@ -114,13 +116,13 @@ def test_random_orders_are_never_the_order_as_trained(rows: list[Score]) -> None
         assert not np.array_equal(one.members[name].nll, other.members[name].nll)
         # Orders are drawn for every batch of three images; each of these has another loss than in order.
         assert not np.isclose(one.members[name].nll, in_order.members[name].nll, atol=1e-6).any()
-    assert value(rows, "members random", "nll").value == pytest.approx(
+    assert value(rows, "members", "random", "nll").value == pytest.approx(
         np.mean([found.mean_nll for found in one.members.values()])
     )
 
 
 def test_every_row_has_a_key_of_its_own_and_the_study_is_a_function_of_the_seed(rows: list[Score]) -> None:
-    keys = [(row.measure, row.subject, row.task, row.metric) for row in rows]
+    keys = [(row.measure, row.key) for row in rows]
     assert len(keys) == len(set(keys))
     seen: list[tuple[int, int]] = []
     assert compare("arm", STACKS, SPLITS, draws=12, seed=5, progress=lambda *done: seen.append(done)) == rows
@@ -128,9 +130,9 @@ def test_every_row_has_a_key_of_its_own_and_the_study_is_a_function_of_the_seed(
 
 
 def test_without_draws_nothing_is_merged() -> None:
-    tasks = {row.task for row in compare("arm", STACKS, SPLITS, draws=0)}
-    assert tasks == {
-        f"{who} {order}" for who in ("members", "best member", "ensemble") for order in ("sequential", "random")
+    found = {(row.part, row.condition) for row in compare("arm", STACKS, SPLITS, draws=0)}
+    assert found == {
+        (part, order) for part in ("members", "best member", "ensemble") for order in ("sequential", "random")
     }
 
 
@@ -143,7 +145,7 @@ def test_language_models_are_led_by_their_loss() -> None:
     with torch.inference_mode():
         said = torch.stack([stack.model(ids).logits for stack in stacks.values()]).mean(0)
     nll = torch.nn.functional.cross_entropy(said[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
-    assert value(found, "ensemble sequential", "nll").value == pytest.approx(nll.item(), rel=1e-5)
+    assert value(found, "ensemble", "sequential", "nll").value == pytest.approx(nll.item(), rel=1e-5)
     assert not any(row.metric.startswith("accuracy_top5") for row in found)
 
 

@@ -34,11 +34,11 @@ def test_two_models_are_judged_into_a_run_with_a_report(trained: tuple[Path, Pat
     assert "merged" in ended.out
     assert (tmp_path / "run" / "report.html").is_file()
     with Run.open(tmp_path / "run") as run:
-        tasks = {score.task for score in run.store.scores("merging")}
+        parts = {(score.part, score.condition) for score in run.store.scores("merging")}
         drawn = run.store.scores("merges")
-    assert {"members sequential", "merged own-depth", "merged random", "ensemble random"} <= tasks
-    assert {score.metric for score in drawn} == {"accuracy.own-depth", "accuracy.random"}
-    assert all(score.task.startswith(("a:", "b:")) for score in drawn)
+    assert {(part, order) for part in ("members", "merged", "ensemble") for order in ("sequential", "random")} <= parts
+    assert {score.condition for score in drawn} == {"sequential", "random"}
+    assert all(str(score.plan).startswith(("a:", "b:")) for score in drawn)
 
 
 @pytest.mark.slow
@@ -74,12 +74,12 @@ def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path],
 
 @pytest.mark.slow
 def test_a_file_python_and_the_command_line_are_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    result = library.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
+    result = library.robustness.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
     table = result.table("merging")
-    assert set(table["subject"]) == {"arm"}
+    assert set(table["arm"]) == {"arm"}
     locations = tuple(map(str, trained))
     assert read_experiment(tmp_path / "run") == Merging(models=locations, draws=2, run=tmp_path / "run")
-    content = {"experiment": "merge", "models": list(locations), "draws": 2}
+    content = {"experiment": "robustness merge", "models": list(locations), "draws": 2}
     assert experiment_of(content, "file") == Merging(models=locations, draws=2)
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores()

@@ -47,15 +47,15 @@ def test_a_node_that_reads_is_worth_replacing() -> None:
     merged = Stack.with_sources(stacks)
     steps: list[None] = []
     rows = list(node_replacement("arm", merged, ("a", "b"), SPLITS, 0, lambda: steps.append(None)))
-    found = {(row.task, row.metric): row for row in rows}
+    found = {(row.part, row.condition, row.metric): row for row in rows}
     assert len(steps) == 2
     for order in ("sequential", "random"):
-        whole = found[f"node replaced {order}", "accuracy"].value
+        whole = found["node replaced", order, "accuracy"].value
         assert whole == pytest.approx(1.0)
-        lost = found[f"node lost {order}", "accuracy"].value
+        lost = found["node lost", order, "accuracy"].value
         # One of the four nodes has the reader; without it the model guesses.
         assert 0.75 <= lost < 0.85
-        gap = found[f"node replaced {order}", "accuracy_above@node lost"]
+        gap = found["node replaced", order, "accuracy_above"]
         assert gap.value == pytest.approx(whole - lost)
 
 
@@ -63,13 +63,14 @@ def test_models_that_lose_alike_have_no_spread_however_much_their_nodes_differ()
     """The nodes of a model are no models: two that are equal are as uncertain as the examples of one."""
     merged = Stack.with_sources({name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"})
     found = {
-        (row.task, row.metric): row for row in node_replacement("arm", merged, ("a", "b"), SPLITS, 0, lambda: None)
+        (row.part, row.condition, row.metric): row
+        for row in node_replacement("arm", merged, ("a", "b"), SPLITS, 0, lambda: None)
     }
-    lost = found["node lost sequential", "accuracy"]
-    assert found["node lost sequential", "accuracy@spread"].value == 0
+    lost = found["node lost", "sequential", "accuracy"]
+    assert found["node lost", "sequential", "accuracy_spread"].value == 0
     assert lost.low is not None
     assert lost.high is not None
     assert lost.low < lost.value < lost.high
-    gained = found["node replaced sequential", "accuracy_above@node lost"]
+    gained = found["node replaced", "sequential", "accuracy_above"]
     assert gained.low is not None
     assert 0 < gained.low < gained.value == pytest.approx(1 - lost.value)

@@ -27,6 +27,7 @@ from layerwise.experiments.verbs import train_elc
 from layerwise.models import VARIANTS
 from layerwise.results import Run
 from layerwise.train.pretrain.recipe import PRESETS
+from row_names import named
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
 SHORT = ("--steps", "3", "--batch-size", "8", "--set", "evals=1", "--device", "cpu")
@@ -74,11 +75,11 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
     for arm in ("ltg", "elc"):
         assert AutoModelForMaskedLM.from_pretrained(folder / arm / "seed-0" / "model").config.variant == arm
     with Run.open(folder) as run:
-        subjects = {measure: {row.subject for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
+        subjects = {measure: {named(row) for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
         assert subjects == {"masked_lm": {"ltg", "elc", "ltg/0", "elc/0"}, "pairs": {"ltg", "elc", "ltg/0", "elc/0"}}
-        assert {row.subject for row in run.store.scores("alpha")} == {"elc/0"}
+        assert {(row.arm, row.seed) for row in run.store.scores("alpha")} == {("elc", 0)}
         written = run.store.scores("training")
-        metrics = {row.metric for row in written if row.arm == "elc" or row.subject == "elc/0"}
+        metrics = {row.metric for row in written if row.arm == "elc"}
         assert {"tokens", "parameters", "step_seconds", "peak_bytes", "latency_seconds", "seconds"} <= metrics
         assert run.manifest.families == (FAMILY,)
 
@@ -147,7 +148,7 @@ def test_python_returns_the_rows(pretrained: tuple[Path, Ended], texts: Path, fe
     folder, _ = pretrained
     result = train_elc(texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder, reporter=Silent())
     assert result.folder == folder
-    assert set(result.table("masked_lm")["subject"]) == {"ltg", "elc", "ltg/0", "elc/0"}
+    assert set(result.table("masked_lm")["arm"]) == {"ltg", "elc"}
     with pytest.raises(OptionError, match="there is no option 'batchsize'; did you mean batch_size"):
         train_elc(texts, batchsize=8)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from layerwise.experiments.rehearsal.rows import rows
 from layerwise.experiments.rehearsal.trial import DeadNodes
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
-from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 
@@ -81,25 +78,8 @@ def test_a_decoder_from_end_to_end(tmp_path: Path) -> None:
     assert (safe.value(metric="agreement"), safe.value(metric="missing"), bare.value(metric="missing")) == (1, 0, 3)
     assert (bare.value(metric="nll_added") or 0) > 0
     assert (stored.value(amount=4, condition="2 replicas", metric="refused") or 0) > 0.4
-    with Run.open(tmp_path / "run") as run:
-        draws = run.store.scores("rehearsal_draw")
-    _forget_the_last_draw(tmp_path / "run", draws)
-    perform(config)
-    with Run.open(tmp_path / "run") as run:
-        assert run.store.scores("rehearsal_draw") == draws
-        assert run.store.scores("rehearsal") == list(stored)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "What is left when nodes die" in page
-
-
-def _forget_the_last_draw(folder: Path, draws: list[Score]) -> None:
-    """What is in the store of a rehearsal that was killed before its last draw."""
-    with closing(sqlite3.connect(folder / "run.sqlite")) as database, database:
-        database.execute("DELETE FROM scores WHERE measure = 'rehearsal'")
-        last = [draws[-1].task, draws[-1].condition, draws[-1].amount]
-        database.execute(
-            "DELETE FROM scores WHERE measure = 'rehearsal_draw' AND task = ? AND condition = ? AND amount = ?", last
-        )
 
 
 @pytest.mark.nightly

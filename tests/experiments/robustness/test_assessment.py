@@ -26,6 +26,7 @@ from layerwise.measure.stats.statistics import wilson
 from layerwise.plan import Plan
 from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Manifest, Run, Score
+from layerwise.results.selection import Rows
 from layerwise.results.training_record import LogEntry, TrainingRecord
 from layerwise.stack import load
 from layerwise.train import prediction
@@ -105,8 +106,8 @@ def trained_models(folder: Path, *labels: str) -> list[TrainedModel]:
     ]
 
 
-def scores(run: Run, measure: str) -> dict[tuple[str, str, str], Score]:
-    return {(row.subject, row.task, row.metric): row for row in run.store.scores(measure)}
+def scores(run: Run, measure: str) -> Rows:
+    return Rows(run.store.scores(measure))
 
 
 # Going on
@@ -141,7 +142,7 @@ def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: 
     shelf.opened.clear()
     ask("baseline/0", "baseline/1", grid=plain)
     assert shelf.opened == ["baseline-1"]
-    assert ("baseline/1", "sequential", "accuracy") in scores(run, "robustness")
+    assert scores(run, "robustness").where(arm="baseline", seed=1, condition="sequential", metric="accuracy")
 
 
 @pytest.mark.slow
@@ -185,26 +186,25 @@ def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: 
 def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
     ask("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
     found = scores(run, "robustness")
-    assert found["model", "all", "accuracy@chance"].value == 0.1
-    assert found["model", "all", "classes"].value == 10
+    assert found.value(metric="accuracy", against="chance") == 0.1
+    assert found.value(metric="classes") == 10
     stack = shelf(Path("layershuffle-1")).stack
     expected = evaluate(stack, Plan.parse("1"), SPLITS.test, SPLITS.collate)
-    assert found["layershuffle/1", "kept 1 even sequential", "accuracy"].value == expected.accuracy
-    assert found["layershuffle/1", "kept 1 even sequential", "nll"].value == pytest.approx(expected.mean_nll)
-    assert ("layershuffle", "random", "accuracy_above@baseline") in found
-    assert len(scores(run, "orders")) == 4 * len({task for _, task, _ in scores(run, "orders")}) * 2
-    assert {row.task for row in run.store.scores("branches")} == {"baseline", "layershuffle"}
-    assert {row.task for row in run.store.scores("contribution")} == {"baseline", "layershuffle"}
-    assert {row.task for row in run.store.scores("embedding")} == {"baseline", "layershuffle"}
+    one = found.where(arm="layershuffle", seed=1, part="even", amount=1.0, condition="sequential")
+    assert one.value(metric="accuracy") == expected.accuracy
+    assert one.value(metric="nll") == pytest.approx(expected.mean_nll)
+    assert found.where(arm="layershuffle", condition="random", metric="accuracy_above", against="baseline")
+    assert len(scores(run, "orders")) == 4 * len(scores(run, "orders").axis("plan")) * 2
+    for measure in ("branches", "contribution", "embedding"):
+        assert scores(run, measure).axis("arm") == ("baseline", "layershuffle")
 
 
 def test_models_refined_at_one_depth_are_one_arm_and_asked_nothing_else(ask: Ask, run: Run) -> None:
     ask("baseline/0", "retrained-2/0", "retrained-1/0")
-    tasks = {task for subject, task, _ in scores(run, "robustness") if subject == "retrained"}
-    assert tasks == {"kept 2 even sequential", "kept 2 even random", "kept 1 even sequential"}
-    assert not [key for key in scores(run, "orders") if key[0].startswith("retrained")]
-    for measure in ("contribution", "branches", "embedding"):
-        assert {row.task for row in run.store.scores(measure)} == {"baseline"}
+    own = {(row.amount, row.part, row.condition) for row in scores(run, "robustness").where(arm="retrained")}
+    assert own == {(2, "even", "sequential"), (2, "even", "random"), (1, "even", "sequential")}
+    for measure in ("orders", "contribution", "branches", "embedding"):
+        assert scores(run, measure).axis("arm") == ("baseline",)
 
 
 def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
@@ -214,9 +214,10 @@ def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
     opened = lambda folder: Trained(load(tiny_llama(DEPTH)), None)  # noqa: E731
     assess(trained_models(tmp_path, "llama/0"), splits, QUESTIONS, run, Silent(), open_model=opened)
     found = scores(run, "robustness")
-    assert found["model", "all", "leads"].value == 0
-    assert found["llama/0", "sequential", "nll"].tokens == 64
-    assert not [key for key in found if key[2] == "accuracy_top5"]
+    assert found.value(metric="leads") == 0
+    (loss,) = found.where(arm="llama", seed=0, condition="sequential", metric="nll", layer=None, part=None)
+    assert loss.tokens == 64
+    assert not found.where(metric="accuracy_top5")
 
 
 @pytest.mark.slow
@@ -235,14 +236,15 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
                 right[position] += int((logits.argmax(-1) == position).sum())
     found = scores(run, "position")
     for position, hits in right.items():
-        row = found["layershuffle-predict/0", str(position), "accuracy"]
+        row = found.one(seed=0, other=position)
         share = wilson(hits, 30)
+        assert row is not None
         assert (row.value, row.low, row.high) == pytest.approx((hits / 30, float(share.low), float(share.high)))
-    assert found["layershuffle-predict/0", "all", "accuracy"].value == pytest.approx(sum(right.values()) / 90)
-    both = [found[f"layershuffle-predict/{seed}", "all", "accuracy"].value for seed in range(2)]
-    assert found["layershuffle-predict", "all", "accuracy"].value == pytest.approx(np.mean(both))
-    assert found["layershuffle-predict", "all", "accuracy@chance"].value == pytest.approx(1 / 3)
-    assert not [key for key in found if key[0].startswith("baseline")]
+    both = [found.value(seed=seed, other=None) or 0.0 for seed in range(2)]
+    assert both[0] == pytest.approx(sum(right.values()) / 90)
+    assert found.value(seed=None, other=None, against=None) == pytest.approx(np.mean(both))
+    assert found.value(seed=None, other=None, against="chance") == pytest.approx(1 / 3)
+    assert found.axis("arm") == ("layershuffle-predict",)
 
 
 @pytest.mark.slow
@@ -250,7 +252,7 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
     """Of every kind one, and those that merging has written stay."""
     run.store.replace_scores("contrast", [Score("contrast", "merging", "all", "loss", 0.1)])
     ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
-    found = scores(run, "contrast")
+    found = {(row.subject, row.task, row.metric): row for row in scores(run, "contrast")}
     assert {(claim, metric) for claim, _, metric in found} == {
         ("merging", "loss"), ("trained_order", "cost"), ("trained_order", "gain_above@baseline"),
         ("collapse", "random_order"), ("collapse", "in_order"), ("position_informed", "gain"),
@@ -259,9 +261,11 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
     } | ({("pruning", "lost"), ("pruning", "lost@baseline"), ("pruning", "spared_above@baseline")}
          if ("pruning", "all", "lost") in found else set())  # fmt: skip
     robust = scores(run, "robustness")
-    told = scores(run, "position")["layershuffle-predict", "all", "accuracy"].value
-    assert found["positions", "all", "short"].value == pytest.approx(0.9999 - told)
-    collapsed = robust["baseline", "sequential", "accuracy"].value - robust["model", "all", "accuracy@chance"].value
+    known = scores(run, "position").value(seed=None, other=None, against=None)
+    assert found["positions", "all", "short"].value == pytest.approx(0.9999 - (known or 0))
+    whole = {"metric": "accuracy", "seed": None, "layer": None, "part": None}
+    chance = robust.value(**whole, against="chance")
+    collapsed = (robust.value(**whole, arm="baseline", condition="sequential") or 0) - (chance or 0)
     assert found["collapse", "all", "in_order"].value == pytest.approx(collapsed)
 
 

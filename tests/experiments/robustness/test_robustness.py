@@ -11,7 +11,7 @@ from cli.command import layerwise, refused
 from cli.conftest import save_texts
 from cli.picture_models import DEPTH, save_images, save_vit
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness import training
+from layerwise.experiments.robustness import run as training
 from layerwise.results import Run, Score
 from layerwise.train.recipe import Settings
 
@@ -61,9 +61,11 @@ def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
     assert {row.measure for row in found} >= {
         "robustness", "orders", "identity", "position", "branches", "contribution", "embedding", "merging", "training",
     }  # fmt: skip
-    tasks = {row.task for row in found if row.measure == "robustness"}
-    assert {f"kept {count} even sequential" for count in range(1, DEPTH)} <= tasks
-    assert {row.task for row in found if row.measure == "branches"} == set(arms)
+    even = {
+        row.amount for row in found if (row.measure, row.part, row.condition) == ("robustness", "even", "sequential")
+    }
+    assert even == set(range(1, DEPTH))
+    assert {row.arm for row in found if row.measure == "branches"} == set(arms)
     assert (trained / "report.html").read_text().endswith("</html>\n")
     before = stamps(trained)
     again = layerwise("robustness", trained, *FEW, "--quiet")
@@ -88,7 +90,9 @@ def test_one_model_has_a_run_of_its_own(vit: Path, tmp_path: Path) -> None:
     ended = layerwise("robustness", vit, *DIGITS, *FEW, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[2].startswith("vit ")
-    assert {row.subject for row in scores(tmp_path / "run") if row.measure == "robustness"} == {"model", "vit", "vit/0"}
+    found = scores(tmp_path / "run")
+    models = {(row.arm, row.seed) for row in found if row.measure == "robustness"}
+    assert models == {(None, None), ("vit", None), ("vit", 0)}
 
 
 @pytest.mark.slow
@@ -150,8 +154,10 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     assert ended.out.startswith("nats per token, lower is better")
     found = scores(run)
-    assert {row.metric for row in found if row.measure == "contribution"} >= {"nll_added.random"}
-    assert ("layershuffle", "random", "nll_above@baseline") in {(row.subject, row.task, row.metric) for row in found}
+    assert {(row.metric, row.condition) for row in found if row.measure == "contribution"} >= {("nll_added", "random")}
+    assert ("layershuffle", "random", "baseline") in {
+        (row.arm, row.condition, row.against) for row in found if row.metric == "nll_above"
+    }
 
 
 @pytest.mark.slow
@@ -163,8 +169,8 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
     ended = layerwise("robustness", "demo-vit", "--limit", "20", *FEW, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert "2 methods of training, 1 seed each" in ended.err
-    found = {row.task for row in scores(tmp_path / "run") if row.subject == "retrained"}
-    assert found == {"kept 3 even sequential", "kept 3 even random"}
+    rows = [row for row in scores(tmp_path / "run") if (row.measure, row.arm) == ("robustness", "retrained")]
+    assert {(row.amount, row.part, row.condition) for row in rows} == {(3, "even", "sequential"), (3, "even", "random")}
 
 
 # What it refuses

@@ -166,7 +166,8 @@ def test_all_methods(vit: Path, tmp_path: Path) -> None:
     ended = layerwise("train", "robust", "all", "--model", vit, *DIGITS, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert {path.name for path in (tmp_path / "run").iterdir() if path.is_dir()} == set(METHODS)
-    assert {line.split()[0] for line in ended.out.splitlines()[2:-1]} == set(METHODS)
+    table = ended.out.splitlines()[2 : 2 + len(METHODS)]
+    assert {line.split()[0] for line in table} == set(METHODS)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import pytest
 
 import layerwise
 from conftest import tiny_llama
-from experiments.store_faults import Killed, Writes
 from layerwise.errors import DataError, LayerwiseError, OptionError
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.routing import run as module
@@ -104,30 +103,6 @@ def test_the_router_is_kept_and_routes_the_model(stack: Stack, whole: RoutingRes
     assert routed.plan_of("item 3 is ") in whole.router.plans
     assert all(plan.order()[0] == 0 for plan in whole.router.plans)
     assert Plan.identity(DEPTH) in whole.router.plans
-
-
-def test_a_complete_routing_computes_nothing_again(
-    stack: Stack, whole: RoutingResult, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = everything(whole.folder)
-    monkeypatch.setattr(module, "sweep_into", lambda *_, **__: pytest.fail("a sweep was begun again"))
-    layerwise.search.route(stack, run=whole.folder, **options)
-    assert everything(whole.folder) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("writes", [2, 12, 40])
-def test_a_routing_that_was_killed_goes_on_to_the_same_rows(
-    stack: Stack, whole: RoutingResult, options: dict[str, Any], tmp_path: Path, writes: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    with monkeypatch.context() as patch:
-        Writes(patch).left = writes
-        with pytest.raises(Killed):
-            layerwise.search.route(stack, run=tmp_path / "run", **options)
-    again = layerwise.search.route(stack, run=tmp_path / "run", **options)
-    assert everything(again.folder) == everything(whole.folder)
-    assert (again.router.weights == whole.router.weights).all()
 
 
 @pytest.mark.slow

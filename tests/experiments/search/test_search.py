@@ -11,6 +11,7 @@ import pytest
 
 import layerwise
 from conftest import tiny_llama
+from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import DataError, OptionError
@@ -19,12 +20,10 @@ from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.search.config import Search
 from layerwise.experiments.search.result import SearchResult
-from layerwise.experiments.search.run import PreparedSearch
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.selection import Rows
-from layerwise.results.store import Store
 from layerwise.search import timing
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PriceTable
@@ -98,35 +97,6 @@ def test_the_controls_stand_beside_the_chosen_plan(whole: Path) -> None:
     assert all(len(Plan.parse(text).steps()) == 3 for text in sets)
     compared = [row for row in rows if row.metric == "above_chosen"]
     assert all(row.p_adjusted is not None and row.p_adjusted >= (row.p or 0) for row in compared)
-
-
-def test_a_complete_search_computes_nothing_again(
-    stack: Stack, corpus: Corpus, whole: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = everything(whole)
-    monkeypatch.setattr(Store, "add_losses", lambda self, rows: pytest.fail("a loss was computed again"))
-    layerwise.search(stack, corpus, Budget(layers=3), run=whole, **SMALL)
-    assert everything(whole) == before
-
-
-@pytest.mark.parametrize("transactions", [1, 9, 40])
-def test_a_search_that_was_stopped_goes_on_to_the_same_rows(
-    stack: Stack, corpus: Corpus, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, transactions: int
-) -> None:
-    add, left = Store.add_losses, iter(range(transactions))
-
-    def stopping(self: Store, rows: Any) -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        add(self, rows)
-
-    folder = tmp_path / "run"
-    monkeypatch.setattr(Store, "add_losses", stopping)
-    with pytest.raises(KeyboardInterrupt):
-        layerwise.search(stack, corpus, "layers=3", run=folder, **SMALL)
-    monkeypatch.setattr(Store, "add_losses", add)
-    layerwise.search(stack, corpus, "layers=3", run=folder, **SMALL)
-    assert everything(folder) == everything(whole)  # the store refuses a loss that is there already
 
 
 def test_a_second_corpus_and_milliseconds_are_reported(
@@ -206,7 +176,7 @@ def test_layers_of_another_model_are_among_the_moves(
         ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
         ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
         ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
-        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "takes no layers of other models"),
+        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "--source does nothing here"),
         ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),
     ],
 )
@@ -217,13 +187,13 @@ def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: di
 
 def test_a_budget_for_the_whole_model_and_too_little_text_are_refused(stack: Stack, corpus: Corpus) -> None:
     with pytest.raises(OptionError, match="leaves room for the whole model"):
-        PreparedSearch(Search(model="tiny", budget="layers=5"), stack, corpus)
+        outline_of(Search(model="tiny", budget="layers=5"), Inputs(stack, corpus))
     with pytest.raises(DataError, match="divided into 3 parts of at least 8"):
-        PreparedSearch(Search(model="tiny", budget="layers=3"), stack, texts("few", 9, "short"))
+        outline_of(Search(model="tiny", budget="layers=3"), Inputs(stack, texts("few", 9, "short")))
 
 
 def test_what_it_costs_is_said_before_it_begins(stack: Stack, corpus: Corpus) -> None:
     config = Search(model="tiny", budget="layers=3", max_length=16)
-    lines = list(config.prepare(Silent(), Inputs(stack, corpus)).describe())
+    lines = list(outline_of(config, Inputs(stack, corpus)).says())
     assert any("disjoint by document" in line for line in lines)
     assert any("at most" in line and "layer evaluations x tokens" in line for line in lines)

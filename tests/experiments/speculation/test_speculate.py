@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-import layerwise
 from cli.command import layerwise as layerwise_command
-from layerwise.data.text.demo_corpus import demo_corpus
 from layerwise.errors import MeasureError, OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.reporter import Silent
 from layerwise.experiments.speculation import run, trial
 from layerwise.experiments.speculation.config import SpeculativeDecoding
 from layerwise.experiments.speculation.rows import prompt_rows, speculation_rows, stored_trials
 from layerwise.experiments.speculation.trial import PromptTrial
 from layerwise.experiments.speculation.twin import twin
 from layerwise.plan import Plan
-from layerwise.results import Run
 from layerwise.results.selection import Rows
-from layerwise.search.drafts import DraftTimes
-from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
-from layerwise.stack.speculation import LayerPasses, Speculation
+from layerwise.stack.speculation import LayerPasses
 
 SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--set", "agreement_tokens=400")
 
@@ -106,47 +99,10 @@ def test_a_prompt_without_drafts_does_not_count_for_their_share(trials: list[Pro
 
 
 def test_a_text_that_differs_is_an_error_once_all_are_stored(trials: list[PromptTrial]) -> None:
-    run._refuse_others(trials)
-    with pytest.raises(MeasureError, match=r"1 of 4 texts differ .* the first of prompt 3"):
-        run._refuse_others([*trials, replace(trials[0], verdict="other")])
-
-
-def test_a_run_that_was_stopped_goes_on_with_the_next_prompt(
-    stack: Stack, trials: list[PromptTrial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[int] = []
-
-    class Noted:
-        note = ""
-
-        def __init__(self, draft: Speculation, new_tokens: int) -> None:
-            assert str(draft.draft) == "0 1 3-11"
-
-        def trial(self, prompt: Tensor, number: int) -> PromptTrial:
-            asked.append(number)
-            if len(asked) == 3:
-                raise KeyboardInterrupt
-            return trials[number]
-
-    times = DraftTimes(PriceTable({(layer, None): 1.0 for layer in range(12)}, 0.0), (12.0,) * 5)
-    monkeypatch.setattr(run, "Ways", Noted)
-    monkeypatch.setattr(run, "draft_times", lambda *_: times)
-    options: dict[str, Any] = {
-        "draft": "0 1 3-11",
-        "prompts": 2,
-        "context": 12,
-        "agreement_tokens": 400,
-        "run": tmp_path,
-    }
-    with pytest.raises(KeyboardInterrupt):
-        layerwise.time.speculation(stack, demo_corpus(), reporter=Silent(), **options)
-    found = layerwise.time.speculation(stack, demo_corpus(), reporter=Silent(), **options)
-    assert asked == [0, 0, 1, 0, 1]  # the first prompt once more at every start, untimed
-    with Run.open(found.folder) as stored:
-        assert {row.seed for row in stored.store.scores("speculation_prompt")} == {0, 1}
-        assert [row.plan for row in stored.store.scores("speculation_draft", metric="chosen")] == ["0 1 3-11"]
-        assert stored.store.scores("speculation", metric="bound")[0].documents == 2
-    assert "What drafts gain" in (found.folder / "report.html").read_text()
+    assert run._refusal(trials) is None
+    refusal = run._refusal([*trials, replace(trials[0], verdict="other")])
+    assert isinstance(refusal, MeasureError)
+    assert re.search(r"1 of 4 texts differ .* the first of prompt 3", str(refusal))
 
 
 @pytest.mark.slow

@@ -10,14 +10,12 @@ import pytest
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import folder_of
-from layerwise.experiments.reporter import Silent
 from layerwise.experiments.sweep import batch_size
 from layerwise.experiments.sweep.batch_size import batch_tokens, bytes_of_token
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.experiments.sweep.run import PreparedSweep
+from layerwise.experiments.sweep.run import SweepUnit
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.stack import Stack, load
@@ -57,8 +55,8 @@ def test_a_processor_with_room_runs_as_many_as_ever(stack: Stack, monkeypatch: p
 def test_what_was_chosen_is_recorded_and_kept(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Sweep(model="tiny", families=("leave_one_out",), max_length=24, similarity=False, run=tmp_path / "run")
 
-    def prepared(config: Sweep) -> PreparedSweep:
-        return config.prepare(Silent(), Inputs(stack, CORPUS))
+    def prepared(config: Sweep) -> SweepUnit:
+        return SweepUnit(config, stack, CORPUS)
 
     free(monkeypatch, stack, 100)
     first = prepared(config)

@@ -19,16 +19,17 @@ from experiments.store_faults import Killed, Writes
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError, RunError
-from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.engines.steps import UnitSession
 from layerwise.experiments.provenance import folder_of
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.sweep import benchmarks as asking
 from layerwise.experiments.sweep import run as module
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.experiments.sweep.run import PreparedSweep
+from layerwise.experiments.sweep.run import SweepUnit
 from layerwise.measure.interventions import sweep_pieces
 from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
+from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Run
 from layerwise.results.continuation import CONTINUATION, read_continuations
 from layerwise.results.rows import Score
@@ -80,7 +81,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
 
         return run
 
-    for name in ("sweep", "effects", "similarity_sums"):
+    for name in ("swept", "effects", "similarity_sums"):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     monkeypatch.setattr(asking, "judged", counting("judged", asking.judged))
     monkeypatch.setattr(stack, "apply", counting("layer", stack.apply))
@@ -97,16 +98,23 @@ class Log(Silent):
         self.logs.append(text)
 
 
-def prepared(stack: Stack, corpus: Corpus, config: Sweep = SWEEP) -> PreparedSweep:
-    return config.prepare(Silent(), Inputs(stack, corpus))
+def prepared(stack: Stack, corpus: Corpus, config: Sweep = SWEEP) -> SweepUnit:
+    return SweepUnit(config, stack, corpus)
 
 
 def measure(stack: Stack, corpus: Corpus, folder: Path, config: Sweep = SWEEP) -> list[str]:
     """Measure what is missing in the run folder; returns what was said."""
-    ready, reporter = prepared(stack, corpus, config), Log()
-    with Run.resume_or_create(folder, ready.manifest) as run:
-        ready.measure(run, reporter)
+    reporter = Log()
+    carry_out(prepared(stack, corpus, config), folder, reporter)
     return reporter.logs
+
+
+def carry_out(unit: SweepUnit, folder: Path, reporter: Silent | None = None) -> None:
+    """Measure what is missing in the run folder; raises what the sweep refuses once the rest is measured."""
+    with Run.resume_or_create(folder, unit.manifest) as run:
+        refusal = unit.carry_out(UnitSession(folder, reporter or Silent(), run))
+    if refusal is not None:
+        raise refusal
 
 
 def everything(folder: Path) -> tuple[list[object], ...]:
@@ -143,7 +151,7 @@ def test_a_complete_config_computes_nothing_again(
 ) -> None:
     measure(stack, corpus, tmp_path / "run")
     assert calls.pop("layer") > 0
-    assert calls == {"sweep": 1, "effects": 1, "similarity_sums": 1}
+    assert calls == {"swept": 1, "effects": 1, "similarity_sums": 1}
     before = everything(tmp_path / "run")
     calls.clear()
     assert measure(stack, corpus, tmp_path / "run") == []
@@ -199,7 +207,7 @@ def test_similarity_can_be_asked_for_later(stack: Stack, corpus: Corpus, tmp_pat
     measure(stack, corpus, tmp_path / "run", replace(SWEEP, similarity=False))
     assert calls["similarity_sums"] == 0
     measure(stack, corpus, tmp_path / "run")
-    assert (calls["sweep"], calls["similarity_sums"]) == (1, 1)
+    assert (calls["swept"], calls["similarity_sums"]) == (1, 1)
 
 
 def test_a_plan_that_is_not_finite_costs_itself_alone(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
@@ -463,14 +471,12 @@ def test_a_sweep_that_is_killed_at_any_write_of_its_store_goes_on_to_the_same_ro
         folder = tmp_path / str(number)
         writes.left = number
         try:
-            with Run.resume_or_create(folder, ready.manifest) as run:
-                ready.measure(run, Silent())
+            carry_out(ready, folder)
         except Killed:
             before = set(everything(folder)[0]) if (folder / "run.sqlite").is_file() else set()
             assert before <= set(everything(whole)[0])
             writes.left = None
-            with Run.resume_or_create(folder, ready.manifest) as run:
-                ready.measure(run, Silent())
+            carry_out(ready, folder)
         assert everything(folder) == everything(whole)
         if writes.left is not None:
             break
@@ -483,10 +489,10 @@ def test_texts_are_written_under_the_plans_and_not_again(
 ) -> None:
     config = replace(SWEEP, families=(), window=("1-2",), plan=("0 3",), prompt=("sphinx", "of"), new_tokens=3)
     ready = prepared(stack, corpus, config)
-    with Run.resume_or_create(tmp_path / "run", ready.manifest) as run:
-        ready.measure(run, Silent())
+    carry_out(ready, tmp_path / "run")
+    with Run.open(tmp_path / "run") as run:
         texts = read_continuations(run.store.notes(CONTINUATION))
-        lines = ready.results(run)
+    lines = continuation_lines(texts)
     wanted = {str(member.plan) for member in ready.members if member.draw in (None, 0)}
     assert {(each.plan, each.prompt) for each in texts} == {
         (plan, prompt) for plan in wanted for prompt in config.prompt

@@ -87,26 +87,6 @@ def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
     assert len(rows(tmp_path / "run", "time_round")) == 9 * 2 * 2
 
 
-def test_a_run_that_was_stopped_goes_on_with_its_rounds(
-    model: Path, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ("time", model, *PLANS, *SHORT, "--run", tmp_path / "run")
-    counted = timing.round_times
-
-    def stopping(*arguments: object, **options: object) -> object:
-        if arguments[3] == 3:
-            raise KeyboardInterrupt
-        return counted(*arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(timing, "round_times", stopping)
-    assert layerwise(*command).code == 130
-    assert len(rows(tmp_path / "run", "time_round")) == 3 * 2 * 2
-    assert rows(tmp_path / "run") == []
-    monkeypatch.setattr(timing, "round_times", counted)
-    assert layerwise(*command).code == 0
-    assert {row.documents for row in rows(tmp_path / "run")} == {LEAST_ROUNDS}
-
-
 def test_times_of_another_machine_are_not_added(
     model: Path, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

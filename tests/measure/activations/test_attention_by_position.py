@@ -37,7 +37,7 @@ def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch)
     rows, notes = attention_by_position(stack, "vit", IMAGES, collate)
     assert notes == []
     assert stack.model.config._attn_implementation == before
-    found = {(row.subject, row.metric): row.value for row in rows}
+    found = {(row.layer, row.other, row.metric, row.against): row.value for row in rows}
     assert len(found) == 5 * DEPTH**2
     with torch.inference_mode():
         for plan in rotations_of(DEPTH, "0/attention/0"):
@@ -54,26 +54,27 @@ def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch)
                 )  # fmt: skip
                 weights = (query @ key.transpose(2, 3) / math.sqrt(8)).softmax(dim=-1)
                 entropy = -(weights * weights.log()).sum(dim=-1).mean() / math.log(5)
-                subject = f"{layer},{position}"
-                assert found[subject, "entropy"] == pytest.approx(float(entropy), rel=1e-4)
-                assert found[subject, "first"] == pytest.approx(float(weights[:, :, 1:, 0].mean()), rel=1e-4)
+                assert found[layer, position, "entropy", None] == pytest.approx(float(entropy), rel=1e-4)
+                assert found[layer, position, "first", None] == pytest.approx(
+                    float(weights[:, :, 1:, 0].mean()), rel=1e-4
+                )
                 inner = weights.mean(dim=1)[:, 1:, 1:]
                 grid = torch.tensor([[0, 1, 1, 2**0.5], [1, 0, 2**0.5, 1], [1, 2**0.5, 0, 1], [2**0.5, 1, 1, 0]])
                 far = ((inner * grid).sum(dim=-1) / inner.sum(dim=-1)).mean()
-                assert found[subject, "distance"] == pytest.approx(float(far), rel=1e-4)
+                assert found[layer, position, "distance", None] == pytest.approx(float(far), rel=1e-4)
                 state = block(state)
                 state = state[0] if isinstance(state, tuple) else state
-    assert found["0,0", "first@uniform"] == pytest.approx(1 / 5)
-    assert found["0,0", "distance@uniform"] == pytest.approx((2 + 2**0.5) / 4)
+    assert found[0, 0, "first", "uniform"] == pytest.approx(1 / 5)
+    assert found[0, 0, "distance", "uniform"] == pytest.approx((2 + 2**0.5) / 4)
 
 
 def test_attention_spread_evenly_is_that_of_its_null() -> None:
     weights = torch.full((2, 3, 10, 10), 0.1)
     sums = attention_sums(weights, {"pixel_values": torch.zeros(2)})
     means = {metric: above / below for metric, (above, below) in sums.items()}
-    assert means["entropy"] == pytest.approx(1.0)
-    assert means["first"] == pytest.approx(means["first@uniform"]) == pytest.approx(0.1)
-    assert means["distance"] == pytest.approx(means["distance@uniform"])
+    assert means["entropy", None] == pytest.approx(1.0)
+    assert means["first", None] == pytest.approx(means["first", "uniform"]) == pytest.approx(0.1)
+    assert means["distance", None] == pytest.approx(means["distance", "uniform"])
 
 
 def test_of_a_text_only_what_is_seen_counts() -> None:
@@ -82,9 +83,9 @@ def test_of_a_text_only_what_is_seen_counts() -> None:
     weights = weights / weights.sum(dim=-1, keepdim=True)
     sums = attention_sums(weights, {"attention_mask": torch.tensor([[1, 1, 1, 0]])})
     # The first query sees one key and has nothing to spread; the last is padding.
-    assert sums["entropy"] == pytest.approx((math.log(2) + math.log(3), math.log(2) + math.log(3)))
-    assert sums["first"] == pytest.approx((1 / 2 + 1 / 3, 2.0))
-    assert sums["distance"] == pytest.approx((0.5 + 1.0, 2.0))
+    assert sums["entropy", None] == pytest.approx((math.log(2) + math.log(3), math.log(2) + math.log(3)))
+    assert sums["first", None] == pytest.approx((1 / 2 + 1 / 3, 2.0))
+    assert sums["distance", None] == pytest.approx((0.5 + 1.0, 2.0))
 
 
 def test_distances() -> None:

@@ -89,21 +89,20 @@ def test_norms_are_those_of_a_vit_written_out() -> None:
     assert notes == []
     assert len(rows) == 3 * DEPTH**2
     for row in rows:
-        layer, position = map(int, row.subject.split(","))
-        assert row.value == pytest.approx(np.mean(expected[layer, position, row.metric]), rel=1e-4)
-        assert row.task == "vit"
+        assert row.value == pytest.approx(np.mean(expected[row.layer, row.other, row.part or row.metric]), rel=1e-4)
+        assert row.arm == "vit"
 
 
 def test_a_layer_s_norms_differ_from_position_to_position() -> None:
     rows, _ = branch_norms(vit(), "vit", IMAGES, collate)
-    values = {row.subject: row.value for row in rows if row.metric == "attn"}
+    values = {(row.layer, row.other): row.value for row in rows if row.part == "attn"}
     assert len(set(values.values())) == DEPTH**2
 
 
 def test_a_language_model_has_norms_too() -> None:
     rows, notes = branch_norms(load(tiny_llama(DEPTH)), "llama", TEXTS, collate)
     assert notes == []
-    assert {row.metric for row in rows} == {"attn", "mlp", "share"}
+    assert {(row.metric, row.part) for row in rows} == {("norm", "attn"), ("norm", "mlp"), ("share", None)}
     assert len(rows) == 3 * DEPTH**2
 
 
@@ -118,7 +117,7 @@ def test_padding_is_no_token() -> None:
     for row, *each in zip(together, *alone, strict=True):
         expected = sum(length * own.value for length, own in zip(lengths, each, strict=True)) / sum(lengths)
         # Float32 through three layers: some tens of units of rounding.
-        assert row.value == pytest.approx(expected, rel=1e-5), row.subject
+        assert row.value == pytest.approx(expected, rel=1e-5), row.key
 
 
 def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
@@ -135,9 +134,9 @@ def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
                 expected[layer, position, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
                 state = after
     rows, _ = branch_norms(granite, "granite", TEXTS, collate)
-    found = {(*row.subject.split(","), row.metric): row.value for row in rows}
+    found = {(row.layer, row.other, row.part): row.value for row in rows}
     for (layer, position, part), values in expected.items():
-        assert found[str(layer), str(position), part] == pytest.approx(np.mean(values), rel=1e-4)
+        assert found[layer, position, part] == pytest.approx(np.mean(values), rel=1e-4)
 
 
 def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:

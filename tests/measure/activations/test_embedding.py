@@ -69,13 +69,13 @@ def test_a_point_for_every_image_and_layer_at_every_position() -> None:
     stack, found = turning(4), splits(10)
     rows, notes = embedding(stack, "turning", found.test, found.collate, EmbeddingOptions(6))
     assert notes == []
-    facts = {row.metric: row.value for row in rows if row.subject == "all"}
+    facts = {row.metric: row.value for row in rows if row.layer is None and row.against is None}
     assert {"images": 6.0, "layers": 4.0, "points": 96.0}.items() <= facts.items()
     states = outputs_by_position(stack, range(4), found.test, found.collate, count=6)
-    points = {(row.subject, row.metric): row.value for row in rows if row.subject != "all"}
+    points = {(row.amount, row.layer, row.other, row.metric): row.value for row in rows if row.layer is not None}
     assert len(points) == 4 * 4 * 6 * 2
     for layer, position, image in np.ndindex(4, 4, 6):
-        xy = (points[f"{image},{layer},{position}", "x"], points[f"{image},{layer},{position}", "y"])
+        xy = tuple(points[image, layer, position, axis] for axis in "xy")
         assert xy == pytest.approx(tuple(states[layer, position, image, :2]))
 
 
@@ -84,11 +84,11 @@ def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPat
     found = splits(10)
     monkeypatch.setattr(module, "DRAWN", 12)
     rows, _ = embedding(turning(4), "turning", found.test, found.collate, EmbeddingOptions(10, (2,)))
-    points = {row.subject for row in rows if row.metric == "x"}
+    points = {(row.amount, row.layer, row.other) for row in rows if row.metric == "x"}
     assert len(points) == 12
-    assert {subject.split(",")[1] for subject in points} == {"2"}
-    assert {subject.split(",")[0] for subject in points} == {"0", "4", "9"}
-    facts = {row.metric: row.value for row in rows if row.subject == "all"}
+    assert {layer for _, layer, _ in points} == {2}
+    assert {image for image, _, _ in points} == {0, 4, 9}
+    facts = {row.metric: row.value for row in rows if row.layer is None and row.against is None}
     assert facts["points"] == 40
     assert "same_layer" not in facts
     with pytest.raises(MeasureError, match="no layer 4: the model has layers 0 to 3"):
@@ -103,10 +103,10 @@ def test_neighbours_share_what_the_states_depend_on() -> None:
     by_position += 10 * np.arange(5, dtype=np.float32)[None, :, None, None]
     by_layer += 10 * np.arange(3, dtype=np.float32)[:, None, None, None]
     for states, position, layer in ((by_position, 1.0, 1 / 3), (by_layer, 1 / 5, 1.0), (noise, 1 / 5, 1 / 3)):
-        shared = {row.metric: row.value for row in module._neighbours("arm", states, 0)}
-        assert shared["same_position"] == pytest.approx(position, abs=0.04)
-        assert shared["same_layer"] == pytest.approx(layer, abs=0.04)
-        assert (shared["same_position@chance"], shared["same_layer@chance"]) == (1 / 5, 1 / 3)
+        shared = {(row.metric, row.against): row.value for row in module._neighbours("arm", states, 0)}
+        assert shared["same_position", None] == pytest.approx(position, abs=0.04)
+        assert shared["same_layer", None] == pytest.approx(layer, abs=0.04)
+        assert tuple(shared[metric, "chance"] for metric in ("same_position", "same_layer")) == (1 / 5, 1 / 3)
 
 
 def test_without_umap_there_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,4 +131,4 @@ def test_umap_itself_lays_them_out_alike_twice() -> None:
     options = EmbeddingOptions(4, (2,))
     first, again = (embedding(turning(4), "turning", splits(4).test, splits(4).collate, options)[0] for _ in range(2))
     assert first == again
-    assert len([row for row in first if row.subject != "all"]) == 4 * 4 * 2
+    assert len([row for row in first if row.layer is not None]) == 4 * 4 * 2

@@ -8,6 +8,7 @@ import pytest
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.convergence import ValidationCurve, common_target, convergence_rows
 from layerwise.results.rows import Score
+from row_names import named
 from tier import by_tier
 
 
@@ -26,15 +27,15 @@ def trainings(ratio: float, run: int, seeds: int = 5, noise: float = 0.004) -> d
     return curves
 
 
-def row(rows: list[Score], subject: str, task: str, metric: str) -> Score:
-    return next(each for each in rows if (each.subject, each.task, each.metric) == (subject, task, metric))
+def row(rows: list[Score], name: str, cost: str | None, metric: str) -> Score:
+    return next(each for each in rows if (named(each), each.condition, each.metric) == (name, cost, metric))
 
 
 def test_the_default_target_is_reached_by_every_training_of_the_reference() -> None:
     curves = trainings(0.8, 0)
     rows = convergence_rows(curves, "ltg")
-    assert row(rows, "target", "all", "loss").value == common_target(curves["ltg"])
-    assert not [each for each in rows if (each.subject, each.metric) == ("ltg", "censored")]
+    assert row(rows, "all", None, "loss").value == common_target(curves["ltg"])
+    assert not [each for each in rows if (named(each), each.metric) == ("ltg", "censored")]
 
 
 def test_seconds_count_what_a_step_takes() -> None:
@@ -60,7 +61,7 @@ def test_a_training_that_is_below_it_at_its_first_note_leaves_a_bound_the_other_
     cost, ratio = row(rows, "elc", "steps", "cost"), row(rows, "elc - ltg", "steps", "ratio")
     assert (cost.low, cost.high) == (None, None)
     assert (ratio.low, ratio.high, ratio.p) == (None, None, None)
-    assert not [each for each in rows if (each.subject, each.metric) == ("elc", "censored")], "it was reached"
+    assert not [each for each in rows if (named(each), each.metric) == ("elc", "censored")], "it was reached"
 
 
 def test_what_is_no_curve_is_refused_and_without_a_reference_nothing_is_compared() -> None:

@@ -8,6 +8,7 @@ import pytest
 from layerwise.measure.cost.convergence import Curves
 from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.results.rows import Score
+from row_names import named
 
 STEPS = tuple(int(step) for step in np.unique(np.geomspace(1, 300, 12).round()))
 
@@ -26,36 +27,36 @@ def tuned(ratio: float, run: int = 0, best: float = 0.8) -> Curves:
     }
 
 
-def found(rows: list[Score]) -> dict[tuple[str, str, str], Score]:
-    return {(row.subject, row.task, row.metric): row for row in rows}
+def found(rows: list[Score]) -> dict[tuple[str, str, str | None, str], Score]:
+    return {(named(row), row.task, row.condition, row.metric): row for row in rows}
 
 
 def test_planted_ratios_are_read_off_for_each_task_and_over_all() -> None:
     rows = found(tuning_convergence_rows({"rte": tuned(0.5), "mrpc": tuned(0.9, 1)}, "ltg", 0.75))
     for task, ratio in (("rte", 0.5), ("mrpc", 0.9), ("all", 0.45**0.5)):
-        steps, seconds = (rows["elc - ltg", f"{task} {cost}", "ratio"] for cost in ("steps", "seconds"))
+        steps, seconds = (rows["elc - ltg", task, cost, "ratio"] for cost in ("steps", "seconds"))
         assert steps.value == pytest.approx(ratio, rel=0.05)
         assert seconds.value == pytest.approx(2 * steps.value)
         assert steps.p_adjusted is not None
-    assert rows["target", "rte", "score"].value == pytest.approx(0.75)
+    assert rows["all", "rte", None, "score"].value == pytest.approx(0.75)
 
 
 def test_the_score_is_the_highest_that_every_training_of_the_reference_reaches() -> None:
     curves = tuned(0.5)
     rows = found(tuning_convergence_rows({"rte": curves}, "ltg"))
     lowest = min(1 - curve.losses[-1] for curve in curves["ltg"].values())
-    assert rows["target", "rte", "score"].value == pytest.approx(lowest)
-    assert not [key for key in rows if key[1].startswith("all")], "of one task there is nothing over tasks"
+    assert rows["all", "rte", None, "score"].value == pytest.approx(lowest)
+    assert not [key for key in rows if key[1] == "all"], "of one task there is nothing over tasks"
 
 
 def test_what_never_reaches_it_is_a_bound_there_and_over_tasks() -> None:
     weak = {"ltg": tuned(1.0)["ltg"], "elc": tuned(1.0, best=0.6)["elc"]}
     rows = found(tuning_convergence_rows({"rte": weak, "mrpc": tuned(0.9)}, "ltg"))
-    assert rows["elc", "rte steps", "censored"].value == 1.0
+    assert rows["elc", "rte", "steps", "censored"].value == 1.0
     for task in ("rte", "all"):
-        bound = rows["elc - ltg", f"{task} steps", "ratio"]
+        bound = rows["elc - ltg", task, "steps", "ratio"]
         assert (bound.low, bound.high, bound.p) == (None, None, None)
-    assert rows["elc - ltg", "mrpc steps", "ratio"].low is not None
+    assert rows["elc - ltg", "mrpc", "steps", "ratio"].low is not None
 
 
 def test_without_a_reference_nothing_is_compared() -> None:

@@ -10,17 +10,17 @@ import pytest
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.edge_phenomena import (
-    EDGE_PHENOMENA,
     EdgeMargins,
     Phenomenon,
     confirmed_edges,
     estimates,
     measured,
     phenomenon_rows,
-    task_of,
 )
 from layerwise.plan import Edge
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import EDGE_PHENOMENA
+from row_names import named
 from tier import by_tier
 
 DEPTH = 6
@@ -62,17 +62,17 @@ class PlantedModel:
     def rows(self) -> list[Score]:
         asked = [(each, lambda name=each.name: self.margins(name)) for each in self.phenomena]
         margins = measured(self.edges, asked, self.without)
-        return phenomenon_rows("blimp", [edge.name(DEPTH) for edge in self.edges], margins)
+        return phenomenon_rows("blimp", self.edges, margins, DEPTH)
 
 
 @pytest.mark.simulated
 def test_a_planted_edge_is_found_and_no_other() -> None:
     """The bar: found (Holm .05) in at least 90 of 100, anything false in at most 5 of 100."""
     runs = by_tier(fast=5, full=100)
-    wanted = (PLANTED[0].name(DEPTH), task_of("blimp", PLANTED[1]))
+    wanted = (PLANTED[0].name(DEPTH), PLANTED[1])
     hits = wrong = 0
     for run in range(runs):
-        carried = {(row.subject, row.task) for row in confirmed_edges(PlantedModel(1.0, run).rows())}
+        carried = {(named(row), row.task) for row in confirmed_edges(PlantedModel(1.0, run).rows())}
         hits += wanted in carried
         wrong += bool(carried - {wanted})
     assert hits >= 0.9 * runs
@@ -90,14 +90,14 @@ def test_what_is_cut_is_told_in_nats_and_points() -> None:
     phenomenon = Phenomenon("one", ("a",) * 20)
     whole = np.tile([1.0, -1.0], 10)
     margins = EdgeMargins(phenomenon, whole, np.stack([whole, whole - 0.5, whole - 1.5]))
-    rows = phenomenon_rows("pairs", ["1<-0", "1<-1", "2<-0"], [margins])
-    effects = {row.subject: row for row in rows if row.metric == "effect"}
+    rows = phenomenon_rows("pairs", [Edge(1, 0), Edge(1, 1), Edge(2, 0)], [margins], DEPTH)
+    effects = {named(row): row for row in rows if row.metric == "effect"}
     assert [effects[name].value for name in ("1<-0", "1<-1", "2<-0")] == [0.0, 0.5, 1.5]
     assert (effects["1<-0"].p, effects["1<-1"].p) == (1.0, 0.0)
-    assert {row.subject: row.value for row in rows if row.metric == "confirmed"} == {"1<-1": 0.5, "2<-0": 1.5}
-    points = {row.subject: row.value for row in rows if row.metric == "accuracy"}
+    assert {named(row): row.value for row in rows if row.metric == "confirmed"} == {"1<-1": 0.5, "2<-0": 1.5}
+    points = {named(row): row.value for row in rows if row.metric == "accuracy"}
     assert points == {"1<-0": 0.0, "1<-1": 0.0, "2<-0": 1.0}, "every unit of this half was right, and is wrong"
-    assert [row.subject for row in confirmed_edges(rows)] == ["2<-0", "1<-1"]
+    assert [named(row) for row in confirmed_edges(rows)] == ["2<-0", "1<-1"]
     assert next(row.value for row in rows if row.metric == "right") == 0.5
 
 
@@ -124,12 +124,12 @@ def test_structure_against_surface() -> None:
         noise = 0.1 * scale * chance.standard_normal((5, 60))
         adds = noise + scale * np.array([[0.0], [1.0 * linguistic], [1.0 * (not linguistic)], [0.0], [0.0]])
         margins.append(EdgeMargins(Phenomenon(name, (name,) * 60, linguistic), whole, whole - adds))
-    rows = phenomenon_rows("msgs-ours", [f"{n}<-0" for n in range(5)], margins, "elc/0")
-    contrast = {row.subject: row for row in rows if row.metric == "contrast"}
+    rows = phenomenon_rows("msgs-ours", [Edge(n, 0) for n in range(5)], margins, DEPTH)
+    contrast = {named(row): row for row in rows if row.metric == "contrast"}
     assert contrast["1<-0"].value == pytest.approx(0.45, abs=0.05)
     assert contrast["2<-0"].value == pytest.approx(-0.45, abs=0.05)
     assert {name for name, row in contrast.items() if (row.p_adjusted or 1) < 0.05} == {"1<-0", "2<-0"}
-    assert {row.task for row in rows if row.metric == "rank_correlation"} == {"msgs-ours: linguistic - surface @ elc/0"}
+    assert {(row.condition, row.task) for row in rows if row.metric == "rank_correlation"} == {("msgs-ours", "all")}
     assert {row.measure for row in rows} == {EDGE_PHENOMENA}
 
 

@@ -28,6 +28,7 @@ from layerwise.train.layer_mixing import LayerMixing
 from layerwise.train.methods.layer_weights import LayerMixingOptions
 from measure.planted_classifiers import CLASSES, WIDTH, Classifier, splits
 from rounding import unit
+from row_names import named
 
 DEPTH = 4
 SPLITS = splits(40)
@@ -92,8 +93,10 @@ def by_hand(edges: LayerWeights, part: str) -> float:
     return total / len(getattr(SPLITS, part))
 
 
-def of(rows: list[Score], subject: str, metric: str) -> Score:
-    (found,) = [row for row in rows if (row.subject, row.metric) == (subject, metric)]
+def of(rows: list[Score], name: str, metric: str, against: str | None = None) -> Score:
+    (found,) = [
+        row for row in rows if (row.condition or named(row), row.metric, row.against) == (name, metric, against)
+    ]
     return found
 
 
@@ -145,7 +148,7 @@ def test_pruning_to_a_budget_keeps_what_carries_and_beats_both_nulls() -> None:
     assert of(rows, "pruned", "kept").value == pytest.approx(5 / 10)
     assert (of(rows, "pruned", "live_before").value, of(rows, "pruned", "live_after").value) == (5, 2)
     assert of(rows, "pruned", "unheard").value == 3
-    worse = of(rows, "pruned", "difference@size")
+    worse = of(rows, "pruned", "difference", "size")
     assert worse.value > 1
     spared = of(rows, "pruned", "less_than_by_size")
     assert spared.value == pytest.approx(worse.value - expected, abs=1e-5)
@@ -153,7 +156,7 @@ def test_pruning_to_a_budget_keeps_what_carries_and_beats_both_nulls() -> None:
     assert spared.low > 0
     assert spared.p is not None
     assert spared.p < 0.01
-    assert of(rows, "pruned", "difference@random").value > expected
+    assert of(rows, "pruned", "difference", "random").value > expected
 
 
 @pytest.mark.parametrize("rounds", [1, 3])
@@ -200,11 +203,12 @@ def test_a_cut_spares_the_last_edge_of_a_reader() -> None:
 
 
 def test_alpha_has_a_row_for_every_pair() -> None:
-    rows = measured.alpha_rows("elc/0", PLANTED)
+    rows = measured.alpha_rows("elc", 0, PLANTED)
     assert len(rows) == 1 + 2 + 3 + 4 + 5
-    assert rows[-1] == Score("alpha", "elc/0", "out", "4", pytest.approx(0.3))
-    assert rows[2] == Score("alpha", "elc/0", "1", "1", pytest.approx(0.1))
-    assert Score("alpha", "elc/0", "2", "1", 0.0) in rows
+    model = {"arm": "elc", "seed": 0}
+    assert rows[-1] == Score.of("alpha", "weight", pytest.approx(0.3), part="output", other=4, **model)
+    assert rows[2] == Score.of("alpha", "weight", pytest.approx(0.1), layer=1, other=1, **model)
+    assert Score.of("alpha", "weight", 0.0, layer=2, other=1, **model) in rows
 
 
 def test_what_cannot_be_pruned_is_refused() -> None:

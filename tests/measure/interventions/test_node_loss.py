@@ -58,8 +58,10 @@ def test_what_is_left_in_its_order_is_set_apart() -> None:
     assert result.outcomes["nodes 3 blocks any 2 random"].scored.sum() == 64 - 2 * share.identical
 
 
-def rows_of(scores: list[Score], metric: str) -> dict[str, Score]:
-    return {row.task: row for row in scores if row.metric == metric}
+def rows_of(scores: list[Score], metric: str, against: str | None = None) -> dict[tuple[object, ...], Score]:
+    """By the number of nodes, the layout, how many are lost, and the order."""
+    own = (row for row in scores if (row.metric, row.against) == (metric, against))
+    return {(row.other, row.part, row.amount, row.condition): row for row in own}
 
 
 def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
@@ -72,17 +74,17 @@ def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
     lost = rows_of(scores, "accuracy_lost")
     for layout in LAYOUTS:
         # One of the three nodes has the reader.
-        assert lost[f"3 {layout} 1 sequential"].value == pytest.approx((whole - without) / 3)
-        assert lost[f"3 {layout} 1 random"].value == pytest.approx((whole - without) / 3)
-        worst = rows_of(scores, "accuracy_lost.worst")[f"3 {layout} 1 sequential"]
+        assert lost[3, layout, 1, "sequential"].value == pytest.approx((whole - without) / 3)
+        assert lost[3, layout, 1, "random"].value == pytest.approx((whole - without) / 3)
+        worst = rows_of(scores, "accuracy_lost_worst")[3, layout, 1, "sequential"]
         assert worst.value == pytest.approx(whole - without)
     # Idle layers cost nothing, so that together they cost what each costs alone.
-    above = rows_of(scores, "accuracy_lost_above@single")
-    assert above["3 blocks 1 sequential"].value == pytest.approx(0.0, abs=1e-12)
-    assert rows_of(scores, "accuracy_lost@single")["3 blocks 2 sequential"].value == pytest.approx(
+    above = rows_of(scores, "accuracy_lost_above", "single")
+    assert above[3, "blocks", 1, "sequential"].value == pytest.approx(0.0, abs=1e-12)
+    assert rows_of(scores, "accuracy_lost", "single")[3, "blocks", 2, "sequential"].value == pytest.approx(
         2 * (whole - without) / 3
     )
-    assert rows_of(scores, "accuracy_lost_above@blocks")["3 round-robin 1 random"].value == pytest.approx(
+    assert rows_of(scores, "accuracy_lost_above", "blocks")[3, "round-robin", 1, "random"].value == pytest.approx(
         0.0, abs=1e-12
     )
 
@@ -91,12 +93,12 @@ def test_what_is_lost_anywhere_is_as_many_layers() -> None:
     result = survey(turning(6), SPLITS.test, SPLITS.collate, GRID)
     scores = node_loss({"turning": {0: result}}, BATCH)
     under, whole = result.outcomes["kept 4 random sequential"], result.outcomes["sequential"]
-    scattered = rows_of(scores, "nll_added@scattered")["3 blocks 1 sequential"]
+    scattered = rows_of(scores, "nll_added", "scattered")[3, "blocks", 1, "sequential"]
     assert scattered.value == pytest.approx(under.mean_nll - whole.mean_nll)
-    joint = rows_of(scores, "nll_added")["3 blocks 1 sequential"]
+    joint = rows_of(scores, "nll_added")[3, "blocks", 1, "sequential"]
     each = [result.outcomes[f"nodes 3 blocks without {node} sequential"].mean_nll for node in range(3)]
     assert joint.value == pytest.approx(np.mean(each) - whole.mean_nll)
-    above = rows_of(scores, "nll_added_above@scattered")["3 blocks 1 sequential"]
+    above = rows_of(scores, "nll_added_above", "scattered")[3, "blocks", 1, "sequential"]
     assert above.value == pytest.approx(joint.value - scattered.value)
     assert above.low is not None
     assert above.high is not None
@@ -108,7 +110,7 @@ def test_uneven_nodes_have_nothing_to_be_compared_with_anywhere() -> None:
     result = survey(turning(5), SPLITS.test, SPLITS.collate, grid)
     scores = node_loss({"turning": {0: result, 1: result}}, BATCH)
     assert rows_of(scores, "accuracy_lost")
-    assert not rows_of(scores, "accuracy_lost@scattered")
+    assert not rows_of(scores, "accuracy_lost", "scattered")
     assert (
         node_loss({"none": {0: survey(turning(3), SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1))}}, BATCH) == []
     )
@@ -129,7 +131,7 @@ def test_the_interval_of_a_difference_holds_the_truth() -> None:
             f"nodes 2 {layout} without {node} random": share for layout in LAYOUTS for node in range(2)
         }}}  # fmt: skip
         scores = node_loss(world.surveys(run, arms), world.batch)
-        row = rows_of(scores, "accuracy_lost_above@blocks")["2 round-robin 1 random"]
+        row = rows_of(scores, "accuracy_lost_above", "blocks")[2, "round-robin", 1, "random"]
         assert row.low is not None
         assert row.high is not None
         wrong += not row.low <= 0.0 <= row.high

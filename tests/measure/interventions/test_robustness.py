@@ -8,9 +8,10 @@ from scipy import stats
 
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.robustness import contribution, identity, orders, paired, robustness
-from layerwise.measure.interventions.survey import EvaluationGrid, Identical, Survey, survey
+from layerwise.measure.interventions.survey import EvaluationGrid, Identical, Survey, conditions_by_name, survey
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
 
 CHANCE = np.random.default_rng(0)
@@ -29,11 +30,16 @@ def images(share: float, count: int = 40) -> Predictions:
     return Predictions(hits, np.maximum(hits, CHANCE.random(count) < 0.5), nll, np.ones(count))
 
 
-def rows_of(arms: dict[str, dict[int, Survey]], leads: str = "accuracy") -> dict[tuple[str, str, str], Score]:
+def rows_of(arms: dict[str, dict[int, Survey]], leads: str = "accuracy") -> Rows:
     found = robustness(arms, chance=0.1, classes=10, leads=leads)
-    rows = {(row.subject, row.task, row.metric): row for row in found}
-    assert len(rows) == len(found), "no row is written twice"
-    return rows
+    assert len({row.key for row in found}) == len(found), "no row is written twice"
+    return Rows(found)
+
+
+def one(rows: Rows, arm: str, condition: str, metric: str, seed: int | None = None, **more: str) -> Score:
+    row = rows.one(arm=arm, condition=condition, metric=metric, seed=seed, **more)
+    assert row is not None
+    return row
 
 
 ARMS = {
@@ -44,10 +50,10 @@ ARMS = {
 
 def test_the_model_and_its_null() -> None:
     found = rows_of(ARMS)
-    assert {metric: row.value for (subject, _, metric), row in found.items() if subject == "model"} == {
-        "depth": 4, "classes": 10, "accuracy@chance": 0.1, "leads": 1.0,
+    assert {(row.metric, row.against): row.value for row in found.where(arm=None)} == {
+        ("depth", None): 4, ("classes", None): 10, ("accuracy", "chance"): 0.1, ("leads", None): 1.0,
     }  # fmt: skip
-    assert rows_of(ARMS, "nll")["model", "all", "leads"].value == 0
+    assert rows_of(ARMS, "nll").value(metric="leads") == 0
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "accuracy_top5", "nll"])
@@ -55,8 +61,8 @@ def test_an_arm_is_the_mean_of_its_seeds_with_their_interval_over_seeds_and_imag
     found = rows_of(ARMS)
     part = {"accuracy": "hits", "accuracy_top5": "hits_top5", "nll": "nll"}[metric]
     values = [getattr(ARMS["layershuffle"][seed].outcomes["random"], part).mean() for seed in range(3)]
-    row = found["layershuffle", "random", metric]
-    seeds = [found[f"layershuffle/{seed}", "random", metric] for seed in range(3)]
+    row = one(found, "layershuffle", "random", metric)
+    seeds = [one(found, "layershuffle", "random", metric, seed) for seed in range(3)]
     assert [each.value for each in seeds] == pytest.approx(values)
     assert row.value == pytest.approx(np.mean(values))
     assert (row.low, row.high) == over_seeds(values, metric, [(each.low, each.high) for each in seeds])
@@ -67,23 +73,38 @@ def test_an_arm_is_the_mean_of_its_seeds_with_their_interval_over_seeds_and_imag
 def test_one_seed_has_wilson_s_interval_over_images() -> None:
     alone = {"vit": {0: Survey(4, {"random": outcome([1] * 30 + [0] * 10)})}}
     expected = stats.binomtest(30, 40).proportion_ci(method="wilson")
-    for subject in ("vit", "vit/0"):
-        row = rows_of(alone)[subject, "random", "accuracy"]
+    for seed in (None, 0):
+        row = one(rows_of(alone), "vit", "random", "accuracy", seed)
         assert (row.value, row.low, row.high) == pytest.approx((0.75, expected.low, expected.high))
-    assert not any(metric == "accuracy_above@baseline" for _, _, metric in rows_of(alone))
+    assert not rows_of(alone).where(against="baseline")
 
 
 def test_texts_have_intervals_over_windows() -> None:
     """Tokens of one window err together: eighty tokens in eight windows are eight."""
     hits, scored, nats = [9, 2, 8, 1] * 2, [10] * 8, [1.0, 30.0, 2.0, 31.0] * 2
     alone = {"llama": {0: Survey(4, {"random": outcome(hits, nats, scored)})}}
-    row = rows_of(alone, "nll")["llama", "random", "accuracy"]
+    found = rows_of(alone, "nll")
+    row = one(found, "llama", "random", "accuracy")
     shares = np.array(hits) / 10
     reach = stats.t(7).ppf(0.975) * shares.std(ddof=1) / 8**0.5
     assert (row.value, row.low, row.high) == pytest.approx((0.5, 0.5 - reach, 0.5 + reach))
     assert (row.documents, row.tokens) == (8, 80)
-    assert rows_of(alone, "nll")["llama", "random", "nll"].value == pytest.approx(128 / 80)
-    assert ("llama", "random", "accuracy_top5") not in rows_of(alone, "nll")
+    assert one(found, "llama", "random", "nll").value == pytest.approx(128 / 80)
+    assert not found.where(metric="accuracy_top5")
+
+
+def test_the_interval_of_a_share_ends_at_nothing_and_all_and_that_of_a_difference_at_both_ends() -> None:
+    """Eight windows of which one errs: Student's interval reaches beyond what a share can be."""
+    hits = [10] * 7 + [1]
+    row = one(
+        rows_of({"llama": {0: Survey(4, {"random": outcome(hits, scored=[10] * 8)})}}), "llama", "random", "accuracy"
+    )
+    assert row.high == 1.0
+    all_right, all_wrong = outcome([1] * 8), outcome([0] * 8)
+    apart = [(all_right, all_wrong), (all_right, outcome([0] * 7 + [1]))]
+    value, low, high = paired(apart, "hits")
+    assert (low, high) == pytest.approx((low, 1.0))
+    assert -1.0 <= (low or 0.0) <= value
 
 
 def test_of_few_windows_the_value_has_no_interval() -> None:
@@ -92,7 +113,7 @@ def test_of_few_windows_the_value_has_no_interval() -> None:
         hits, nats = [9, 2, 8, 1, 4, 4, 4][:count], [3.0] * count
         rows = rows_of({"llama": {0: Survey(4, {"random": outcome(hits, nats, [10] * count)})}}, "nll")
         for metric in ("accuracy", "nll"):
-            row = rows["llama", "random", metric]
+            row = one(rows, "llama", "random", metric)
             assert (row.low, row.high, row.documents) == (None, None, count)
 
 
@@ -104,7 +125,7 @@ def test_differences_are_paired_by_seed_and_by_image() -> None:
              - getattr(ARMS["baseline"][seed].outcomes["random"], part)).mean()
             for seed in range(3)
         ]  # fmt: skip
-        row = found["layershuffle", "random", f"{metric}_above@baseline"]
+        row = one(found, "layershuffle", "random", f"{metric}_above", against="baseline")
         alone = [
             paired([(ARMS["layershuffle"][seed].outcomes["random"], ARMS["baseline"][seed].outcomes["random"])], part)
             for seed in range(3)
@@ -112,7 +133,7 @@ def test_differences_are_paired_by_seed_and_by_image() -> None:
         assert [value for value, _, _ in alone] == pytest.approx(gaps)
         assert row.value == pytest.approx(np.mean(gaps))
         assert (row.low, row.high) == pytest.approx(over_seeds(gaps, "", [bounds for _, *bounds in alone]))  # type: ignore[misc]
-    assert ("baseline", "random", "accuracy_above@baseline") not in found
+    assert not found.where(arm="baseline", against="baseline")
 
 
 def test_a_pair_on_the_same_images_is_closer_than_two_shares() -> None:
@@ -127,20 +148,20 @@ def test_a_pair_on_the_same_images_is_closer_than_two_shares() -> None:
 
 def test_seeds_that_the_baseline_lacks_are_not_compared() -> None:
     arms = {"baseline": {0: ARMS["baseline"][0]}, "layershuffle": ARMS["layershuffle"]}
-    row = rows_of(arms)["layershuffle", "sequential", "accuracy_above@baseline"]
+    row = one(rows_of(arms), "layershuffle", "sequential", "accuracy_above")
     gaps = arms["layershuffle"][0].outcomes["sequential"].hits - arms["baseline"][0].outcomes["sequential"].hits
     assert row.value == pytest.approx(gaps.mean())
 
 
 def test_draws_of_the_original_order_count_for_nothing() -> None:
     masked = outcome([0, 1, 0, 0], [0.0, 1.0, 3.0, 0.0], [0, 1, 1, 0])
-    row = rows_of({"vit": {0: Survey(2, {"random": masked})}})
-    assert row["vit", "random", "accuracy"].value == 0.5
-    assert row["vit", "random", "nll"].value == 2
-    assert row["vit", "random", "accuracy"].documents == 2
+    rows = rows_of({"vit": {0: Survey(2, {"random": masked})}})
+    assert one(rows, "vit", "random", "accuracy").value == 0.5
+    assert one(rows, "vit", "random", "nll").value == 2
+    assert one(rows, "vit", "random", "accuracy").documents == 2
     nothing = outcome([0, 0], [0.0, 0.0], [0, 0])
     both = {"vit": {0: Survey(2, {"sequential": outcome([1, 0]), "random": nothing})}}
-    assert {task for _, task, _ in rows_of(both)} == {"all", "sequential"}
+    assert rows_of(both).axis("condition") == ("sequential",)
 
 
 # Planted truth
@@ -154,19 +175,21 @@ SURVEYED = survey(
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -> None:
-    found = {
-        (row.subject, row.metric): row for row in contribution({"vit": dict.fromkeys(range(seeds), SURVEYED)})
-    }  # fmt: skip
-    lost = [found[str(layer), f"accuracy_lost.{order}"].value for layer in range(4)]
-    added = [found[str(layer), f"nll_added.{order}"].value for layer in range(4)]
+    found = Rows(contribution({"vit": dict.fromkeys(range(seeds), SURVEYED)})).where(condition=order, arm="vit")
+    lost, added = (
+        [found.value(metric=metric, layer=layer) for layer in range(4)] for metric in ("accuracy_lost", "nll_added")
+    )
     without = SURVEYED.outcomes[f"without 2 {order}"].accuracy
     assert lost == pytest.approx([0, 0, 1 - without, 0])
     assert lost[2] > 0.5
     assert added[2] > 0
     assert [added[layer] for layer in (0, 1, 3)] == pytest.approx([0, 0, 0], abs=1e-6)
-    row = found["2", f"accuracy_lost.{order}"]
+    row = found.one(metric="accuracy_lost", layer=2)
+    assert row is not None
+    assert row.low is not None
+    assert row.high is not None
     assert row.low <= row.value <= row.high
-    assert (row.task, row.documents) == ("vit", int(SURVEYED.outcomes[order].scored.sum()))
+    assert row.documents == int(SURVEYED.outcomes[order].scored.sum())
 
 
 def test_orders_are_one_row_a_seed_and_an_order() -> None:
@@ -175,15 +198,28 @@ def test_orders_are_one_row_a_seed_and_an_order() -> None:
     assert len(found) == 2 * 3 * 2
     for seed, each in both.items():
         for plan, (accuracy, nats) in each.orders.items():
-            values = {row.metric: row.value for row in found if (row.subject, row.task) == (f"shuffled/{seed}", plan)}
+            values = {
+                row.metric: row.value for row in found if (row.arm, row.seed, row.plan) == ("shuffled", seed, plan)
+            }
             assert values == {"accuracy": accuracy, "nll": nats}
 
 
 def test_original_orders_are_added_up_over_seeds() -> None:
-    one = Survey(2, {}, {}, {"random": Identical(10, 2, 0.5), "kept 2 even random": Identical(10, 0, None)})
-    other = Survey(2, {}, {}, {"random": Identical(10, 4, 0.9)})
-    found = {(row.task, row.metric): row.value for row in identity({"vit": {0: one, 1: other}})}
+    once = Survey(3, {}, {}, {"random": Identical(10, 2, 0.5), "kept 2 even random": Identical(10, 0, None)})
+    other = Survey(3, {}, {}, {"random": Identical(10, 4, 0.9)})
+    found = {(row.part, row.amount, row.metric): row.value for row in identity({"vit": {0: once, 1: other}})}
     assert found == {
-        ("random", "draws"): 20, ("random", "identical"): 6, ("random", "accuracy"): pytest.approx(0.7),
-        ("kept 2 even random", "draws"): 10, ("kept 2 even random", "identical"): 0,
+        (None, None, "draws"): 20, (None, None, "identical"): 6, (None, None, "accuracy"): pytest.approx(0.7),
+        ("even", 2, "draws"): 10, ("even", 2, "identical"): 0,
+    }  # fmt: skip
+
+
+def test_every_condition_of_a_survey_has_columns_of_its_own() -> None:
+    """Of six layers on two to five nodes: no two conditions have the same columns, and layers are layers."""
+    named = conditions_by_name(6)
+    columns = [tuple(sorted(condition.columns(6).items())) for condition in named.values()]
+    assert len(set(columns)) == len(named) > 100
+    assert {dict(each).get("layer", 0) for each in columns} == set(range(6))
+    assert dict(named["nodes 3 blocks without 1 random"].columns(6)) == {
+        "condition": "random", "part": "blocks", "other": 3, "amount": 1.0, "layer": 2,
     }  # fmt: skip

@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from layerwise.data.suites.blimp import PHENOMENA
-from layerwise.measure.language.babylm import BABYLM, FILES, GLUE, MSGS, aggregate, babylm_rows
+from layerwise.measure.language.babylm import FILES, GLUE, MSGS, aggregate, babylm_rows
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BABYLM, PARADIGM
+from row_names import named
 
 OF = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
 SUPPLEMENT = ("hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking")
@@ -23,47 +25,51 @@ def test_published_aggregates_follow_from_their_parts(blimp: float, glue: float,
     assert aggregate({"blimp": blimp, "glue": glue, "msgs": msgs}) == pytest.approx(published, abs=0.05)
 
 
-def whole(subject: str, blimp: float, glue: float, msgs: float) -> list[Score]:
+def paradigm(suite: str, name: str, value: float, documents: int, arm: str = "m", seed: int = 0) -> Score:
+    of = {"task": name, "condition": PARADIGM, "arm": arm, "seed": seed}
+    return Score.of(suite, "accuracy", value, documents=documents, **of)
+
+
+def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[Score]:
     """Rows of every file of every part; those of other metrics and of fine-tunings are not to be counted."""
-    rows = [Score("blimp", subject, f"paradigm:{name}", "accuracy", blimp, documents=1000) for name in OF]
-    rows += [Score("supplement", subject, f"paradigm:{name}", "accuracy", blimp, documents=80) for name in SUPPLEMENT]
+    rows = [paradigm("blimp", name, blimp, 1000, arm, seed) for name in OF]
+    rows += [paradigm("supplement", name, blimp, 80, arm, seed) for name in SUPPLEMENT]
     for name in GLUE:
         metric = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}.get(name, "accuracy")
-        rows.append(Score("glue", subject, name, metric, glue))
-        rows.append(Score("glue", subject, name, "accuracy" if metric != "accuracy" else "f1", 0.0))
-    rows += [
-        Score("msgs", subject, f"{'control' if at < 5 else 'ambiguous'} {name}", "mcc", msgs)
-        for at, name in enumerate(MSGS)
-    ]
-    return [*rows, *(Score(row.measure, f"{subject}.0", row.task, row.metric, 0.0) for row in rows)]
+        rows.append(Score.of("glue", metric, glue, task=name, arm=arm, seed=seed))
+        rows.append(Score.of("glue", "accuracy" if metric != "accuracy" else "f1", 0.0, task=name, arm=arm, seed=seed))
+    for at, name in enumerate(MSGS):
+        task = f"{'control' if at < 5 else 'ambiguous'} {name}"
+        rows.append(Score.of("msgs", "mcc", msgs, task=task, arm=arm, seed=seed))
+    return [*rows, *(replace(row, value=0.0, other=0) for row in rows)]
 
 
 def found(rows: list[Score]) -> dict[tuple[str, str, str], float]:
-    return {(row.subject, row.task, row.metric): row.value for row in babylm_rows(rows, OF)}
+    return {(named(row), row.task, row.metric): row.value for row in babylm_rows(rows, OF)}
 
 
 def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
-    rows = found([*whole("elc/0", 0.758, 0.737, 0.294), *whole("elc/1", 0.738, 0.737, 0.294)])
+    rows = found([*whole("elc", 0, 0.758, 0.737, 0.294), *whole("elc", 1, 0.738, 0.737, 0.294)])
     assert {part: rows["elc/0", part, "files"] for part in FILES} == FILES
     assert rows["elc/0", "all", "aggregate"] == pytest.approx(65.89)
     assert rows["elc", "all", "aggregate"] == pytest.approx(65.39)
-    arm = next(row for row in babylm_rows([*whole("a/0", 0.5, 0.5, 0.1), *whole("a/1", 0.6, 0.5, 0.1)], OF)
-               if (row.subject, row.metric) == ("a", "aggregate"))  # fmt: skip
+    arm = next(row for row in babylm_rows([*whole("a", 0, 0.5, 0.5, 0.1), *whole("a", 1, 0.6, 0.5, 0.1)], OF)
+               if (named(row), row.metric) == ("a", "aggregate"))  # fmt: skip
     assert arm.low is not None
     assert arm.measure == BABYLM
 
 
 def test_files_count_alike_and_pairs_within_a_file() -> None:
     rows = [
-        Score("blimp", "m/0", "paradigm:ellipsis_n_bar_1", "accuracy", 1.0, documents=10),
-        Score("blimp", "m/0", "paradigm:ellipsis_n_bar_2", "accuracy", 0.0, documents=30),
-        Score("blimp", "m/0", "paradigm:animate_subject_passive", "accuracy", 0.5, documents=10),
-        Score("blimp", "m/0", "paradigm:causative", "accuracy", 1.0, documents=10),
+        paradigm("blimp", "ellipsis_n_bar_1", 1.0, 10),
+        paradigm("blimp", "ellipsis_n_bar_2", 0.0, 30),
+        paradigm("blimp", "animate_subject_passive", 0.5, 10),
+        paradigm("blimp", "causative", 1.0, 10),
     ]
     values = found(rows)
     assert (values["m/0", "blimp", "part"], values["m/0", "blimp", "files"]) == (50.0, 2.0), "s-selection is merged"
-    fewer = [replace(row, subject="m/1", documents=5) for row in rows]
-    examples = {row.subject: row.documents for row in babylm_rows([*rows, *fewer], OF) if row.metric == "part"}
+    fewer = [replace(row, seed=1, documents=5) for row in rows]
+    examples = {named(row): row.documents for row in babylm_rows([*rows, *fewer], OF) if row.metric == "part"}
     assert examples == {"m/0": 60, "m/1": 20, "m": 20}
     assert ("m/0", "all", "aggregate") not in values, "no aggregate without GLUE and MSGS"
 
@@ -72,8 +78,8 @@ def test_suites_of_our_own_are_no_part_of_it() -> None:
     assert (
         found(
             [
-                Score("pairs", "m/0", "paradigm:x", "accuracy", 1.0),
-                Score("msgs-ours", "m/0", "control main_verb", "mcc", 1.0),
+                paradigm("pairs", "x", 1.0, 1),
+                Score.of("msgs-ours", "mcc", 1.0, task="control main_verb", arm="m", seed=0),
             ]
         )
         == {}

@@ -26,6 +26,7 @@ from layerwise.measure.language.minimal_pairs import (
 from layerwise.measure.language.pseudo_likelihood import Likelihoods, SentenceScorer
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
+from row_names import named
 from tier import by_tier
 from tiny_tokenizers import character_tokenizer, word_tokenizer
 
@@ -61,17 +62,17 @@ def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
     )
     model, speaker = knowing({"cat": 2.0, "runs": 1.0})
     assert preferences(speaker, pairs).tolist() == [1.0, 1.0, 0.0, 0.5, 1.0]
-    rows = evaluate_pairs(model, speaker.tokenizer, PairSet("pairs", "five", pairs), subject="planted/0")
-    found = {(row.task, row.metric): row.value for row in rows}
-    assert found["paradigm:number", "accuracy"] == pytest.approx(2 / 3)
-    assert found["paradigm:order", "accuracy"] == 0.5
-    assert found["paradigm:order", "ties"] == 1.0
-    assert found["phenomenon:agreement", "accuracy"] == pytest.approx((2 / 3 + 1) / 2)
-    assert found["all", "accuracy"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3), "paradigms weigh the same"
-    assert found["all", "chance"] == 0.5
-    assert found["all", "temperature"] == 1.0
-    assert found["all", "coverage"] == found["all", "whole_words"] == 1.0
-    assert {row.subject for row in rows} == {"planted/0"}
+    rows = evaluate_pairs(model, speaker.tokenizer, PairSet("pairs", "five", pairs), arm="planted", seed=0)
+    found = {(row.condition, row.task, row.metric): row.value for row in rows}
+    assert found["paradigm", "number", "accuracy"] == pytest.approx(2 / 3)
+    assert found["paradigm", "order", "accuracy"] == 0.5
+    assert found["paradigm", "order", "ties"] == 1.0
+    assert found["phenomenon", "agreement", "accuracy"] == pytest.approx((2 / 3 + 1) / 2)
+    assert found[None, "all", "accuracy"] == pytest.approx((2 / 3 + 1 / 2 + 1) / 3), "paradigms weigh the same"
+    assert found[None, "all", "chance"] == 0.5
+    assert found[None, "all", "temperature"] == 1.0
+    assert found[None, "all", "coverage"] == found[None, "all", "whole_words"] == 1.0
+    assert {named(row) for row in rows} == {"planted/0"}
 
 
 def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +86,7 @@ def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_judge_that_knows_nothing_is_right_half_the_time() -> None:
     model, speaker = knowing({})
     pairs = PairSet("pairs", "p", (MinimalPair("cat runs", "cat run", "a"), MinimalPair("dog", "cat", "a")))
-    rows = evaluate_pairs(model, speaker.tokenizer, pairs, subject="nothing/0")
+    rows = evaluate_pairs(model, speaker.tokenizer, pairs, arm="nothing", seed=0)
     assert next(row.value for row in rows if (row.task, row.metric) == ("all", "accuracy")) == 0.5
 
 
@@ -96,12 +97,13 @@ def test_paradigms_that_are_there_are_not_judged_again() -> None:
     known = {"a": ParadigmResult("a", "a", right=0, tied=0, wrong=1)}
     told: list[tuple[str, float]] = []
     rows = evaluate_pairs(
-        model, speaker.tokenizer, pairs, subject="x/0", done=known, keep=kept.append,
+        model, speaker.tokenizer, pairs, arm="x", seed=0, done=known, keep=kept.append,
         progress=lambda name, share: told.append((name, share)),
     )  # fmt: skip
     assert kept == [ParadigmResult("b", "b", right=1, tied=0, wrong=0)]
     assert told[-1] == ("b", 1.0)
-    assert {row.task: row.value for row in rows if row.metric == "accuracy"}["paradigm:a"] == 0.0
+    values = {(row.condition, row.task): row.value for row in rows if row.metric == "accuracy"}
+    assert values["paradigm", "a"] == 0.0
 
 
 @settings(max_examples=by_tier(fast=15, full=60), deadline=None)
@@ -111,8 +113,8 @@ def test_rows_say_everything_of_a_verdict(right: int, tied: int, wrong: int, ski
         return
     pairs = (MinimalPair("a", "b", "uid", "term"),)
     given = ParadigmResult("uid", "term", right, tied, wrong, skipped)
-    assert stored_result(paradigm_rows("pairs", "x/0", given), pairs) == given
-    assert stored_result(paradigm_rows("pairs", "x/0", given)[:1], pairs) is None
+    assert stored_result(paradigm_rows("pairs", "x", 0, given), pairs) == given
+    assert stored_result(paradigm_rows("pairs", "x", 0, given)[:1], pairs) is None
 
 
 def test_one_paradigm_has_wilsons_interval() -> None:
@@ -167,19 +169,19 @@ def test_skipped_pairs_are_counted_and_not_judged() -> None:
 
 def test_an_arm_is_the_mean_of_its_seeds() -> None:
     rows = [
-        *accuracy_rows("blimp", "elc/0", [ParadigmResult("u", "t", 60, 0, 40)]),
-        *accuracy_rows("blimp", "elc/1", [ParadigmResult("u", "t", 70, 0, 30)]),
-        *accuracy_rows("blimp", "ltg/0", [ParadigmResult("u", "t", 55, 0, 45)]),
-        Score("blimp", "elc/0", "all", "only_here", 1.0),
+        *accuracy_rows("blimp", "elc", 0, [ParadigmResult("u", "t", 60, 0, 40)]),
+        *accuracy_rows("blimp", "elc", 1, [ParadigmResult("u", "t", 70, 0, 30)]),
+        *accuracy_rows("blimp", "ltg", 0, [ParadigmResult("u", "t", 55, 0, 45)]),
+        Score.of("blimp", "only_here", 1.0, arm="elc", seed=0),
     ]
-    found = {(row.subject, row.task, row.metric): row for row in arm_rows("blimp", rows)}
+    found = {(named(row), row.task, row.metric): row for row in arm_rows("blimp", rows)}
     both = found["elc", "all", "accuracy"]
     assert both.value == pytest.approx(0.65)
     assert both.low is not None
     assert both.low < 0.02, "Student's interval of two seeds is very wide"
     assert found["ltg", "all", "accuracy"].low == rows[-4].low
     assert ("elc", "all", "only_here") not in found
-    assert found["elc", "paradigm:u", "ties"].low is None
+    assert found["elc", "u", "ties"].low is None
 
 
 def test_coverage_counts_words_that_are_known_and_whole() -> None:

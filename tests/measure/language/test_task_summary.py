@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from layerwise.measure.language.task_summary import (
-    ALL,
     ChanceScale,
     chance_scale,
     mean_over_tasks,
@@ -17,18 +16,20 @@ from layerwise.measure.language.task_summary import (
     summary_rows,
 )
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ALL
 
 
 def _row(task: str, value: float, reach: float | None = 0.05, metric: str = "accuracy") -> Score:
     low, high = (None, None) if reach is None else (value - reach, value + reach)
-    return Score("glue", "0 3 of bert/0.0", task, metric, value, low, high, documents=100)
+    model = {"arm": "bert", "seed": 0, "other": 0, "plan": "0 3"}
+    return Score.of("glue", metric, value, low, high, task=task, documents=100, **model)
 
 
 def test_the_scale_runs_from_chance_to_the_model_as_trained() -> None:
     scale = chance_scale(_row("rte", 0.7), _row("rte", 0.5))
     assert scale == ChanceScale(0.5, 0.7)
     found = ChanceScale(0.5, 0.7).of(_row("rte", 0.6))
-    assert found.metric == "normalised_accuracy"
+    assert (found.metric, found.condition) == ("accuracy", "normalised")
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.25, 0.75))
     assert ChanceScale(0.5, 0.7).of(_row("rte", 0.4)).value == pytest.approx(-0.5)
 
@@ -44,18 +45,18 @@ def test_mean_and_median_over_tasks_by_hand() -> None:
     mean, chance = summary_rows(scores, chances)
     assert (mean.task, mean.metric, mean.value, mean.documents) == (ALL, "mean", pytest.approx(0.5), 300)
     assert mean.high == pytest.approx(0.5 + 0.05 / 3**0.5)
-    assert (chance.metric, chance.value, chance.low) == ("mean@chance", pytest.approx(1 / 3), None)
+    assert (chance.metric, chance.value, chance.low) == ("mean", pytest.approx(1 / 3), None)
     scales = {"cola": ChanceScale(0.0, 0.4), "rte": ChanceScale(0.5, 0.7), "sst2": ChanceScale(0.5, 0.9)}
     *own, over, median = normalised_rows(scores, scales)
     assert [row.value for row in own] == pytest.approx([0.5, 0.5, 0.5])
-    assert (over.metric, over.value) == ("normalised_mean", pytest.approx(0.5))
-    assert (median.metric, median.value) == ("normalised_median", pytest.approx(0.5))
+    assert (over.metric, over.condition, over.value) == ("mean", "normalised", pytest.approx(0.5))
+    assert (median.metric, median.condition, median.value) == ("median", "normalised", pytest.approx(0.5))
 
 
 def test_one_task_has_no_mean() -> None:
     assert summary_rows({"rte": _row("rte", 0.6)}, {"rte": _row("rte", 0.5)}) == []
     rows = normalised_rows({"rte": _row("rte", 0.6)}, {"rte": ChanceScale(0.5, 0.7)})
-    assert [row.metric for row in rows] == ["normalised_accuracy"]
+    assert [(row.metric, row.condition) for row in rows] == [("accuracy", "normalised")]
     assert normalised_rows({"rte": _row("rte", 0.6)}, {}) == []
 
 
@@ -84,6 +85,7 @@ def test_intervals_of_means_and_medians_cover_the_truth() -> None:
     assert all(0.9 <= count / draws <= 0.99 for count in held.values())
 
 
-def test_the_subject_is_that_of_the_rows() -> None:
-    rows = [replace(_row("a", 0.5), subject="x/1"), replace(_row("b", 0.5), subject="x/1")]
-    assert {mean_over_tasks(rows, "mean").subject, median_over_tasks(rows, "median").subject} == {"x/1"}
+def test_the_model_is_that_of_the_rows() -> None:
+    rows = [replace(_row(task, 0.5), arm="x", seed=1) for task in "ab"]
+    both = (mean_over_tasks(rows, "mean"), median_over_tasks(rows, "median"))
+    assert {(row.arm, row.seed, row.plan) for row in both} == {("x", 1, "0 3")}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from layerwise.measure.recovery.stability import FEWEST, spikes, stability_rows
 from layerwise.results.rows import Score
+from row_names import named
 from tier import by_tier
 
 
@@ -59,7 +60,7 @@ def test_a_spike_of_eight_deviations_is_found() -> None:
 
 
 def models(arm: str, losses: list[float], spike: int | None = None) -> list[Score]:
-    rows = [Score("masked_lm", f"{arm}/{seed}", "test", "nll", loss) for seed, loss in enumerate(losses)]
+    rows = [Score.of("masked_lm", "nll", loss, arm=arm, seed=seed) for seed, loss in enumerate(losses)]
     for seed in range(len(losses)):
         noted = curve(seed)
         if seed == spike:
@@ -75,7 +76,7 @@ def models(arm: str, losses: list[float], spike: int | None = None) -> list[Scor
 def test_rows_of_arms() -> None:
     base, wide = [3.0, 3.01, 2.99, 3.005, 2.995], [3.0, 3.3, 2.7, 3.2, 2.8]
     rows = stability_rows([*models("ltg", base), *models("elc", wide, spike=1)], "ltg")
-    found = {(row.subject, row.metric): row for row in rows}
+    found = {(named(row), row.metric): row for row in rows}
     assert found["elc/1", "spikes"].value == 1.0
     assert found["elc/0", "spikes"].value == 0.0
     assert (found["ltg", "spiked"].value, found["elc", "spiked"].value) == (0.0, 0.2)
@@ -97,11 +98,11 @@ def test_the_interval_of_a_spread_holds_the_truth() -> None:
     for run in range(runs):
         draw = np.random.default_rng(run).normal(3.0, 0.01, (2, 5)).tolist()
         rows = [
-            Score("masked_lm", f"{arm}/{seed}", "test", "nll", loss)
+            Score.of("masked_lm", "nll", loss, arm=arm, seed=seed)
             for arm, losses in zip(("ltg", "elc"), draw, strict=True)
             for seed, loss in enumerate(losses)
         ]
-        found = {(row.subject, row.metric): row for row in stability_rows(rows, "ltg")}
+        found = {(named(row), row.metric): row for row in stability_rows(rows, "ltg")}
         held[0] += (found["elc", "spread"].low or 0) < 0.01 < (found["elc", "spread"].high or 0)
         held[1] += (found["elc", "spread_ratio"].low or 0) < 1 < (found["elc", "spread_ratio"].high or 0)
     least = 0.935 if runs == 1_000 else 0.9

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.weights.seed_agreement import (
     group_agreement,
     posited_groups,
@@ -17,6 +18,7 @@ from layerwise.measure.weights.seed_agreement import (
     seed_agreement_scores,
     weights_by_seed,
 )
+from layerwise.plan import Edge
 from layerwise.results.rows import Score
 
 DEPTH = 8
@@ -156,7 +158,7 @@ def test_the_posited_groups_of_twelve_layers_are_the_papers() -> None:
 
 def alpha_rows(weights: NDArray[np.float64], arm: str = "elc") -> list[Score]:
     return [
-        Score("alpha", f"{arm}/{seed}", "out" if reader == DEPTH else str(reader), str(source), value)
+        Score.of("alpha", "weight", value, arm=arm, seed=seed, **edge_columns(Edge(reader, source), DEPTH))
         for seed, readers in enumerate(weights)
         for reader, sources in enumerate(readers)
         for source, value in enumerate(sources[: reader + 1])
@@ -172,20 +174,21 @@ def test_rows_give_the_weights_back(mixed_output: bool) -> None:
 
 def test_agreement_rows_name_statistic_null_and_p() -> None:
     weights = softmaxed(biased() + noise(np.random.default_rng(12)))
-    rows = {(row.task, row.metric): row for row in seed_agreement_scores("elc", weights, initial=softmaxed(biased()))}
-    assert {task for task, _ in rows} == {
-        "seeds", "seeds beyond the start", "grouping", "grouping beyond distance",
+    scores = seed_agreement_scores("elc", weights, initial=softmaxed(biased()))
+    rows = {(row.metric, row.condition, row.against): row for row in scores}
+    assert {key[:2] for key in rows} == {
+        ("correlation", None), ("correlation", "beyond the start"), ("contrast", None), ("contrast", "beyond distance"),
     }  # fmt: skip
-    for (task, metric), row in rows.items():
-        if metric.endswith("@shuffled"):
+    for (metric, condition, against), row in rows.items():
+        if against == "shuffled":
             assert row.low is not None
             assert row.high is not None
             assert row.low <= row.value <= row.high
         else:
             assert row.p is not None
             assert 0.0 < row.p <= 1.0
-            assert (task, f"{metric}@shuffled") in rows
-    assert seed_agreement_scores("elc", weights[:1])[0].task == "grouping", "one seed has no agreement across seeds"
+            assert (metric, condition, "shuffled") in rows
+    assert seed_agreement_scores("elc", weights[:1])[0].metric == "contrast", "one seed has no agreement across seeds"
 
 
 @pytest.mark.parametrize(

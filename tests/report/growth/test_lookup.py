@@ -9,6 +9,7 @@ import pytest
 
 from layerwise.report import Evidence
 from layerwise.report.growth.lookup import GrowthScores, PhaseSteps
+from layerwise.report.kinds.pretraining import is_pretrained
 from layerwise.results.rows import Score
 from report import diagnosed, grown, pretrained, robust, synthetic
 from report.grown import row
@@ -95,12 +96,11 @@ def test_importance_is_by_layer_and_makes_no_arms() -> None:
 
 
 def test_runs_of_other_kinds_are_no_growth_runs() -> None:
-    for scores in (robust.scores(8), synthetic.run(6).scores, diagnosed.scores(6), pretrained.scores(6)):
+    for scores in (robust.scores(8), synthetic.run(6).scores, diagnosed.scores(6), pretrained.run().scores):
         assert GrowthScores.of(scores).measures == ()
 
 
 def test_a_growth_run_is_neither_pretrained_nor_examined() -> None:
     evidence = Evidence.of(grown.run(6))
-    assert evidence.pretraining.measures == ()
-    assert evidence.robustness.only_trained
+    assert not is_pretrained(evidence.data)
     assert evidence.growth.measures

@@ -1,4 +1,4 @@
-"""A rehearsal: no difference beyond its interval, what was refused, what guessing scores; and a simulation."""
+"""A rehearsal: no difference beyond its interval, what was refused, and what guessing scores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.report import ReportData
-from layerwise.report.kinds.rehearsal import REHEARSAL_KIND, SIMULATION_KIND, findings
+from layerwise.report.kinds.rehearsal import REHEARSAL_KIND, findings
 from layerwise.report.marks import Mark
-from layerwise.results.rows import Score
 from tools.golden.outputs import stored
 
 RUN = stored("rehearsal-images")
@@ -40,25 +38,3 @@ def test_what_guessing_scores_is_drawn_at_every_level() -> None:
     quality = next(mark.pictures(RUN))
     (guessed,) = (trace for trace in quality.variants[0, 0].traces if trace["name"] == "always the commonest class")
     assert (guessed["x"], guessed["y"]) == ([0.0, 1.0, 2.0], [10.0, 10.0, 10.0])
-
-
-def simulated() -> ReportData:
-    numbers = {"throughput": 9.0, "p50": 0.02, "router busy": 0.5, "router limit": 12.0}
-    rows = (
-        Score.of("simulation", metric, value, amount=at) for at in (10.0, 100.0) for metric, value in numbers.items()
-    )
-    return ReportData({"model": "demo"}, (), tuple(rows))
-
-
-def test_a_simulation_has_a_picture_for_each_quantity() -> None:
-    marks = (part for part in SIMULATION_KIND.sections[0].parts_of(simulated()) if isinstance(part, Mark))
-    drawn = {
-        (picture.alternative, trace["name"]): trace["y"]
-        for mark in marks
-        for picture in mark.pictures(simulated())
-        for trace in picture.variants[()].traces
-    }
-    assert drawn == {
-        ("tokens a second", "measured"): [9.0, 9.0], ("tokens a second", "router"): [12.0, 12.0],
-        ("milliseconds a token", "half"): [20.0, 20.0], ("share of the time busy (%)", "router"): [50.0, 50.0],
-    }  # fmt: skip

@@ -12,7 +12,6 @@ from layerwise.experiments.summary import summary
 from layerwise.report import Evidence, ReportData, markdown
 from layerwise.report.page.groups import GROUPS, present_groups
 from report import diagnosed, grown, pretrained, robust, synthetic
-from report.kinds import test_rehearsal
 from tools.golden.outputs import stored
 
 KINDS: dict[str, Callable[[], ReportData]] = {
@@ -21,12 +20,11 @@ KINDS: dict[str, Callable[[], ReportData]] = {
     "robustness": lambda: robust.run(6),
     "training": robust.trained,
     "growth": grown.run,
-    "study": lambda: pretrained.only(pretrained.run(), "study"),
+    "layer_weights_study": lambda: pretrained.only(pretrained.run(), "study"),
     "pretraining": lambda: pretrained.only(pretrained.run(), "masked_lm", "training"),
     "evaluation": lambda: pretrained.only(pretrained.run(), "blimp", "glue"),
     "wiring": lambda: pretrained.only(pretrained.run(), "edges", "edge_phenomena", "alpha"),
     "rehearsal": lambda: stored("rehearsal"),
-    "simulation": test_rehearsal.simulated,
     "search": lambda: stored("search-planted"),
     "routing": lambda: stored("routing-planted"),
     "healing": lambda: stored("healing-planted"),
@@ -83,9 +81,10 @@ def test_what_others_named_is_text_and_nothing_else(kind: str) -> None:
         return pattern.sub(lambda found: found[0] + HOSTILE, text)
 
     if kind != "manifest":
-        data = replace(
-            data, scores=tuple(replace(s, subject=spoilt(s.subject), task=spoilt(s.task)) for s in data.scores)
-        )
+        data = replace(data, scores=tuple(
+            replace(s, subject=spoilt(s.subject), task=spoilt(s.task), arm=spoilt(s.arm or "") or None)
+            for s in data.scores
+        ))  # fmt: skip
     text = markdown(data)
     assert "alert(1)" in text
     for raw in ("<script", "</script", "<img", "[a](", "&lt; \\|", "https://", "www.", "\x1b", "\r", "\n# h"):

@@ -161,21 +161,21 @@ def test_rows_tell_what_it_took(tmp_path: Path) -> None:
 
 def test_held_out_rows_and_layer_weights(tmp_path: Path) -> None:
     run(tmp_path)
-    found = pretrained_rows("elc/0", tmp_path / MODEL, TEXT.test, RECIPE)
+    found = pretrained_rows("elc", 0, tmp_path / MODEL, TEXT.test, RECIPE)
     nll = next(row for row in found if row.measure == "masked_lm")
     assert nll.low is not None
     assert nll.high is not None
     assert nll.low < nll.value < nll.high
-    assert (nll.task, nll.metric, nll.documents) == ("test", "nll", 8)
-    readers: dict[str, list[float]] = {}
+    assert (nll.task, nll.metric, nll.documents) == ("all", "nll", 8)
+    readers: dict[int | None, list[float]] = {}
     for row in found:
         if row.measure == "alpha":
-            readers.setdefault(row.task, []).append(row.value)
-    assert {reader: len(weights) for reader, weights in readers.items()} == {str(n): n + 1 for n in range(6)}
+            readers.setdefault(row.layer, []).append(row.value)
+    assert {reader: len(weights) for reader, weights in readers.items()} == {n: n + 1 for n in range(6)}
     assert all(sum(weights) == pytest.approx(1, abs=1e-5) for weights in readers.values())
     (arm,) = arm_means(found)
-    assert (arm.subject, arm.value, arm.low) == ("elc", nll.value, nll.low)
-    second = replace(nll, subject="elc/1", value=nll.value + 0.2)
+    assert (arm.arm, arm.seed, arm.value, arm.low) == ("elc", None, nll.value, nll.low)
+    second = replace(nll, seed=1, value=nll.value + 0.2)
     (arm,) = arm_means([nll, second])
     assert arm.value == pytest.approx(nll.value + 0.1)
     assert arm.low is not None

@@ -1,6 +1,6 @@
 """The processes that torchrun started, as workers of a measurement: after a training they would wait for the first one.
 
-Every process has prepared the same experiment from the same command. The first one measures, and hands pieces out
+Every process has opened the same experiment from the same command. The first one measures, and hands pieces out
 through a store of torch's, which it serves: a list of pieces, a counter from which each process takes the number of its
 next one, and what each process sends back, in its order. The first process takes pieces as the others do, and looks for
 what they sent whenever a piece of its own emits. Nothing but plain values travels, as text.
@@ -20,12 +20,12 @@ from typing import Any
 
 from layerwise.experiments.cluster.plain_text import read, written
 from layerwise.experiments.cluster.shared import check_same_here
-from layerwise.experiments.experiment import Prepared
-from layerwise.measure.workers import OnPartial, PieceFunction, Plain, Spread
+from layerwise.experiments.engines.steps import Outline
+from layerwise.measure.workers import Emit, OnPartial, PieceFunction, Plain, Spread
 from layerwise.results import Manifest
 from layerwise.swarm.cluster.worker import DONE, PARTIAL, ending
 from layerwise.swarm.cluster.workers import raised
-from layerwise.train.processes import is_alone, is_first_process
+from layerwise.train.processes import is_first_process
 
 _WAIT = 0.02
 """Seconds between two looks for what another process sent."""
@@ -150,44 +150,43 @@ def serve(store: Any, process: int, function: PieceFunction) -> None:
 
 
 @contextmanager
-def measuring(prepared: Prepared) -> Iterator[None]:
-    """In the first process: within the context the others, if there are any, are the workers of what is measured."""
-    if is_alone():
-        yield
-        return
-    store, count = _met(prepared)
-    ranks = Ranks(store, count, prepared.carry_out)
-    prepared.spread = Spread(ranks)
+def measuring(outline: Outline) -> Iterator[Spread]:
+    """In the first process of several: within the context the others are the workers of what is measured."""
+    store, count = _met(outline)
+    ranks = Ranks(store, count, outline.pieces or _no_piece)
     try:
-        yield
+        yield Spread(ranks)
     finally:
-        prepared.spread = Spread()
         ranks.close()
 
 
-def assist(prepared: Prepared) -> None:
+def assist(outline: Outline) -> None:
     """In another process: carry out pieces of what the first one measures, until it is through."""
-    store, _ = _met(prepared)
-    serve(store, int(os.environ["RANK"]), prepared.carry_out)
+    store, _ = _met(outline)
+    serve(store, int(os.environ["RANK"]), outline.pieces or _no_piece)
 
 
-def _met(prepared: Prepared) -> tuple[Any, int]:
+def _no_piece(piece: Plain, emit: Emit) -> Plain:
+    raise AssertionError("this experiment hands out no pieces")
+
+
+def _met(outline: Outline) -> tuple[Any, int]:
     """The store that all processes share, and how many they are.
 
-    Raises `RunError` where a process has prepared another thing, or computes on another kind of machine.
+    Raises `RunError` where a process has opened another thing, or computes on another kind of machine.
     """
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-    state = PartialState(cpu=prepared.manifest.device == "cpu")
+    state = PartialState(cpu=outline.manifest.device == "cpu")
     host = os.environ["MASTER_ADDR"]
     store: Any = None
     if is_first_process():
         store = TCPStore(host, 0, is_master=True, wait_for_workers=False, timeout=_LONG)
-    first = {"port": None if store is None else store.port, "manifest": prepared.manifest.to_json()}
+    first = {"port": None if store is None else store.port, "manifest": outline.manifest.to_json()}
     first = broadcast_object_list([first])[0]
-    check_same_here(Manifest.from_json(first["manifest"]), prepared.manifest)
+    check_same_here(Manifest.from_json(first["manifest"]), outline.manifest)
     if store is None:
         store = TCPStore(host, first["port"], is_master=False, wait_for_workers=False, timeout=_LONG)
     return store, state.num_processes

@@ -1,6 +1,6 @@
 """What a worker opens an experiment from, and how it makes sure that this is what the run is of.
 
-Every worker prepares the experiment from the same options as the process that started it, and is refused where it has
+Every worker opens the experiment from the same options as the process that started it, and is refused where it has
 other weights, another text, another kind of processor or other threads: its rows would not be those of the run.
 """
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerwise.errors import RunError, SwarmError
-from layerwise.experiments.experiment import Experiment, Inputs, Prepared
+from layerwise.experiments.engines.steps import Outline
+from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import configured, plain
 from layerwise.experiments.reporter import Silent
 from layerwise.measure.workers import PieceFunction, Plain
@@ -31,7 +32,7 @@ _OPTIONS = ("ray", "workers", "run", "overwrite")
 """The options that a worker is not told: it writes no run."""
 
 
-def shared_by(config: Experiment, prepared: Prepared, inputs: Inputs) -> dict[str, Plain]:
+def shared_by(config: Experiment, outline: Outline, inputs: Inputs) -> dict[str, Plain]:
     """What a worker opens the experiment from: its options, what they came to, and what was opened in Python.
 
     Raises `SwarmError` for an opened model that cannot be written as files.
@@ -40,30 +41,32 @@ def shared_by(config: Experiment, prepared: Prepared, inputs: Inputs) -> dict[st
     return {
         "verb": config.VERB,
         "options": options,
-        "manifest": prepared.manifest.to_json(),
+        "manifest": outline.manifest.to_json(),
         "model": None if inputs.stack is None else _files_of(inputs.stack),
         "corpus": None if inputs.corpus is None else _plain_corpus(inputs.corpus),
     }
 
 
 def open_experiment(shared: Mapping[str, Plain]) -> PieceFunction:
-    """In a worker: prepare the experiment that `shared_by` describes; returns what carries out a piece of it.
+    """In a worker: open the experiment that `shared_by` describes; returns what carries out a piece of it.
 
-    Raises what preparing it raises, and `RunError` where it is not the same here.
+    Raises what opening it raises, and `RunError` where it is not the same here.
     """
     from layerwise.experiments.catalogue import experiment
     from layerwise.stack.load import tensor_hash
 
     config = configured(experiment(shared["verb"]), shared["options"], "a worker")
     inputs = Inputs(_opened(shared["model"], config), _corpus(shared["corpus"]))
-    prepared = config.prepare(Silent(), inputs)
-    wanted, here = Manifest.from_json(shared["manifest"]), prepared.manifest
+    outline = next(config.begin(Silent(), inputs))
+    assert isinstance(outline, Outline), "the outline comes first"
+    wanted, here = Manifest.from_json(shared["manifest"]), outline.manifest
     if inputs.stack is not None:
         # What is opened here was written and read, which completes a configuration: the tensors are compared instead.
         same = tensor_hash(inputs.stack.model) == shared["model"]["tensors"]
         here = replace(here, weight_hash=wanted.weight_hash if same else here.weight_hash)
     check_same_here(wanted, here)
-    return prepared.carry_out
+    assert outline.pieces is not None, f"{config.VERB} hands out no pieces"
+    return outline.pieces
 
 
 def check_same_here(wanted: Manifest, here: Manifest) -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from layerwise.errors import SwarmError
 from layerwise.experiments.cluster.shared import OPENS, shared_by
-from layerwise.experiments.experiment import Experiment, Inputs, Prepared
+from layerwise.experiments.engines.steps import Outline
+from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.workers import OnPartial, PieceFunction, Plain, Spread
@@ -109,16 +110,15 @@ def as_workers_compute(config: Experiment) -> Iterator[None]:
 
 
 @contextmanager
-def spread_over(config: Experiment, prepared: Prepared, inputs: Inputs, reporter: Reporter) -> Iterator[None]:
-    """Give a prepared experiment the workers that its options name, and end them in every case."""
+def spread_over(config: Experiment, outline: Outline, inputs: Inputs, reporter: Reporter) -> Iterator[Spread]:
+    """The workers that the options of an experiment name, which are ended in every case; else this process."""
     if not is_spread(config):
-        yield
+        yield Spread()
         return
     assert isinstance(config, ClusterOptions)
-    cluster = Cluster(config, reporter, accelerators=prepared.manifest.device == "cuda")
+    cluster = Cluster(config, reporter, accelerators=outline.manifest.device == "cuda")
     try:
-        prepared.spread = Spread(cluster, OPENS, shared_by(config, prepared, inputs))
-        yield
+        yield Spread(cluster, OPENS, shared_by(config, outline, inputs))
     finally:
         cluster.close()
 

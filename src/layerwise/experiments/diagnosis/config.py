@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from layerwise.errors import MeasureError, RunError, near_matches
-from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
+from layerwise.experiments.experiment import Alternatives, Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
 from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.results.run import is_run
 from layerwise.schedule.allocation import MIN_EFFECT
-
-if TYPE_CHECKING:
-    from layerwise.experiments.diagnosis.run import PreparedDiagnosis
 
 PARTS = (
     "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
@@ -47,6 +43,7 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
     """
 
     VERB: ClassVar = "diagnose"
+    RUNS: ClassVar = "diagnosis.run:diagnosis"
     EXAMPLES: ClassVar = (
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt",
@@ -130,12 +127,3 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
             f"{name}:{','.join(map(str, value)) if isinstance(value, tuple) else f'{value:g}'}"
             for name, value in given.items()
         )
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedDiagnosis:
-        """Open the model, and tokenize the text."""
-        from layerwise.experiments.diagnosis.run import PreparedDiagnosis
-
-        corpus = inputs.corpus or self.corpus(self.model)
-        stack = inputs.stack or self.open_model(reporter)
-        with waiting(reporter, f"tokenizing {corpus.name}"):
-            return PreparedDiagnosis.of_corpus(self, stack, corpus)

@@ -1,4 +1,4 @@
-"""A diagnosis that is ready to run: one model, one text, and every part into a run that outlives the process.
+"""The steps of a diagnosis: one model, one text, and every part into a run that outlives the process.
 
 A part that is complete is not computed again, and inside the long parts nothing that is finished is: losses go to the
 run as they are made. A part that this model cannot have (layers of unlike shapes, no random twin, too little text) says
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.experiments.diagnosis.config import DESCRIPTIVE, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
@@ -20,14 +20,16 @@ from layerwise.experiments.diagnosis.cost import describe_cost
 from layerwise.experiments.diagnosis.elsewhere import Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.diagnosis.works import diagnosis_works
-from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.engines.work import Work
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.opening import tokenized
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model, describe_readings
 from layerwise.measure.interventions.ablation import refuse_shallow
-from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample, tokenize
+from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run, Score
 from layerwise.stack import Stack
@@ -39,82 +41,91 @@ QUESTION = (
 """What a diagnosis is about."""
 
 
-class PreparedDiagnosis(Prepared):
-    """A diagnosis whose model is open and whose text is tokenized.
+def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Carry every part out that is not complete, on a model and a text that the options name."""
+    corpus = inputs.corpus or config.corpus(config.model)
+    stack = inputs.stack or config.open_model(reporter)
+    return (yield from diagnosis_of(config, stack, tokenized(config, stack, corpus, reporter, config.seed), reporter))
 
-    Raises `MeasureError` for a model of fewer than 4 layers, and for too little text to conclude anything from.
+
+def diagnosis_of(config: Diagnosis, stack: Stack, text: EvalData, reporter: Reporter) -> Steps:
+    """The diagnosis of a model on a text that is tokenized.
+
+    Raises `MeasureError` for a model of fewer than 4 layers, for too little text to conclude anything from, and where
+    no part could be carried out.
     """
+    refuse_shallow(stack)
+    beyond = [layer for layer in config.recovery_layers if layer >= stack.depth]
+    if beyond:
+        raise MeasureError(
+            f"--recovery-layers names layer {beyond[0]}, and this model has the layers 0 to {stack.depth - 1}"
+        )
+    if not set(config.parts) <= set(DESCRIPTIVE):
+        refuse_too_little(text)
+    manifest = provenance(
+        stack, text, families=config.settings(), seed=config.seed,
+        settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
+    )  # fmt: skip
+    parts = PartsUnit(config, stack, text)
 
-    def __init__(self, config: Diagnosis, stack: Stack, text: EvalData) -> None:
-        self.config = config
-        self.stack = stack
-        self.text = text
-        refuse_shallow(stack)
-        beyond = [layer for layer in config.recovery_layers if layer >= stack.depth]
-        if beyond:
-            raise MeasureError(
-                f"--recovery-layers names layer {beyond[0]}, and this model has the layers 0 to {stack.depth - 1}"
-            )
-        if not set(config.parts) <= set(DESCRIPTIVE):
-            refuse_too_little(self.text)
-        self.manifest = provenance(
-            stack, self.text, families=config.settings(), seed=config.seed,
-            settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
-        )  # fmt: skip
-
-    @classmethod
-    def of_corpus(cls, config: Diagnosis, stack: Stack, corpus: Corpus) -> PreparedDiagnosis:
-        """The diagnosis of `stack` on a corpus, tokenized as the options say."""
-        text = tokenize(
-            stack, corpus, length=config.max_length, tokens=config.tokens,
-            batch_tokens=config.batch_tokens or BATCH_TOKENS, seed=config.seed,
-        )  # fmt: skip
-        return cls(config, stack, text)
-
-    def describe(self) -> Iterator[str]:
-        """The model, the text, the question, and the variants of the model that are run."""
-        yield describe_model(self.stack)
-        yield describe_data(self.text)
+    def says() -> Iterator[str]:
+        yield describe_model(stack)
+        yield describe_data(text)
         yield QUESTION
-        yield describe_cost(self.config, self.stack.depth, self.text.tokens)
+        yield describe_cost(config, stack.depth, text.tokens)
+
+    yield Outline(manifest, says, ahead=(parts,), pieces=parts.carry_out_piece, is_empty=_is_empty)
+    yield from parts
+    return Completed()
+
+
+def _is_empty(run: Run) -> bool:
+    """Whether no part of the run has a row."""
+    return all(score.measure in (TIMES, FINISHED) for score in run.store.scores())
+
+
+@dataclass(frozen=True)
+class PartsUnit(Unit[None]):
+    """The parts of a diagnosis: each is carried out once, and keeps inside of it what it has finished."""
+
+    config: Diagnosis
+    stack: Stack
+    text: EvalData
+
+    @cached_property
+    def texts(self) -> Texts:
+        """All of the text, that of the interventions, and that of curves and sets of layers."""
+        config, text = self.config, self.text
+        ablation = text if config.budget is None else sample(text, config.budget, config.seed)
+        return Texts(text, ablation, sample(text, config.curve_tokens, config.seed))
 
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The variants of the model that the unfinished parts run."""
         finished = set() if run is None else {row.subject for row in run.store.scores(FINISHED)}
         stored = 0 if run is None else run.store.count_losses()
-        return diagnosis_works(self.config, self.stack, self._texts, finished, stored)
+        return diagnosis_works(self.config, self.stack, self.texts, finished, stored)
 
-    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+    def carry_out_piece(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: some of the interventions, or some plans of a sweep."""
-        carry_out(self.stack, self._texts, self.config.seed, piece, emit)
+        carry_out(self.stack, self.texts, self.config.seed, piece, emit)
 
-    @cached_property
-    def _texts(self) -> Texts:
-        config, text = self.config, self.text
-        ablation = text if config.budget is None else sample(text, config.budget, config.seed)
-        return Texts(text, ablation, sample(text, config.curve_tokens, config.seed))
-
-    def is_empty(self, run: Run) -> bool:
-        """Whether no part of the run has a row."""
-        return all(score.measure in (TIMES, FINISHED) for score in run.store.scores())
-
-    def measure(self, run: Run, reporter: Reporter) -> None:
+    def carry_out(self, session: UnitSession) -> None:
         """Carry every part out that is not complete.
 
-        Raises `MeasureError` where no part could be carried out. A full disk, or any other `RunError`, ends the
-        diagnosis; every other refusal ends its part alone.
+        A full disk, or any other `RunError`, ends the diagnosis; every other refusal ends its part alone.
         """
-        context = PartContext(self.stack, self.text, self.config, run, reporter, self.spread)
+        run, reporter = session.run, session.reporter
+        context = PartContext(self.stack, self.text, self.config, run, reporter, session.spread)
         context.store_time(size_row(self.stack))
         parts = self.config.ordered_parts()
         for number, part in enumerate(parts, start=1):
             if part not in context.finished:
                 reporter.log(f"{part} ({number} of {len(parts)})")
-                self._carry_out(part, context)
-        if self.is_empty(run):
+                self._carry_out_part(part, context)
+        if _is_empty(run):
             raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
 
-    def _carry_out(self, part: str, context: PartContext) -> None:
+    def _carry_out_part(self, part: str, context: PartContext) -> None:
         notes: list[str] = []
         reading = None if self.stack.resident is None else self.stack.resident.count()
         start = time.perf_counter()

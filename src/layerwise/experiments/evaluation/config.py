@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from layerwise.bounded import kind_of, named
 from layerwise.errors import DataError, RunError, near_matches
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.fine_tuning import FineTuningOptions
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.plans import PlanOptions
-from layerwise.experiments.reporter import Reporter
 from layerwise.results.run import is_run
-
-if TYPE_CHECKING:
-    from layerwise.experiments.evaluation.run import PreparedEvaluation
 
 # Those of `layerwise.data.suites`, which is too heavy for a help text; a test compares them.
 SUITES = ("pairs", "blimp", "supplement", "ewok", "glue", "msgs", "msgs-ours")
@@ -47,6 +43,7 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
     """
 
     VERB: ClassVar = "evaluate"
+    RUNS: ClassVar = "evaluation.run:evaluation"
     EXAMPLES: ClassVar = (
         "demo",
         "runs/elc --suite pairs,blimp,glue --data FOLDER",
@@ -108,9 +105,3 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         self.check_plans()
         if self.run is not None and is_run(self.model):
             raise RunError(f"the rows go into the run that was given, {self.model}: leave out --run {self.run}")
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedEvaluation:
-        """Read the suites, and open a single model; those of a run are opened when it is their turn."""
-        from layerwise.experiments.evaluation.run import PreparedEvaluation
-
-        return PreparedEvaluation(self, reporter, inputs.stack)

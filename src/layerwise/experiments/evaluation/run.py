@@ -1,4 +1,4 @@
-"""An evaluation that is ready to run: its suites are read, and its models are known.
+"""The steps of an evaluation: its suites are read, and its models are known.
 
 Finished paradigms and fine-tunings are kept, so an evaluation resumes with the next one. Rows of models and suites that
 are not evaluated now stay in the run.
@@ -15,6 +15,7 @@ from layerwise.data.model_location import location_of
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
 from layerwise.errors import DataError, ModelError, RunError, TrainError
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
 from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
@@ -27,7 +28,7 @@ from layerwise.experiments.evaluation.plans import (
 )
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.evaluation.tasks_table import tasks_table
-from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, run_benchmarks
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
 from layerwise.experiments.opening import quiet_transformers
@@ -49,7 +50,18 @@ FAMILY = "evaluation"
 """What the manifest of an evaluation of a single model calls itself."""
 
 
-class PreparedEvaluation(Prepared):
+def evaluation(config: Evaluation, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Score the pairs with every model, then fine-tune every model on the tasks."""
+    unit = EvaluationUnit(config, reporter, inputs.stack)
+    yield Outline(
+        unit.manifest, unit.says, recipe=unit.recipe, folder=unit.folder, discard=unit.discard, results=unit.results,
+        lasts=False,
+    )  # fmt: skip
+    yield from unit
+    return Completed()
+
+
+class EvaluationUnit(Unit[None]):
     """An evaluation whose suites are read: of every finished model in a run, or of a single model.
 
     `models` are the models by their labels, `ARM/SEED`. Raises `DataError` for suites that cannot be read and for
@@ -59,6 +71,7 @@ class PreparedEvaluation(Prepared):
 
     def __init__(self, config: Evaluation, reporter: Reporter, stack: Stack | None = None) -> None:
         self.config = config
+        self.folder: Path | None = None
         quiet_transformers()
         self.pairs, self.tasks = pair_sets(config), fine_tuned_tasks(config)
         self.settings = FineTuningConfig(training_limit=config.limit, test_limit=config.limit, **config.changes())
@@ -136,7 +149,7 @@ class PreparedEvaluation(Prepared):
             tasks=self.config.suite, seed=self.config.seed, settings=self.config.changes(),
         )  # fmt: skip
 
-    def describe(self) -> Iterator[str]:
+    def says(self) -> Iterator[str]:
         """The models, the suites, and how many sentences are scored and models fine-tuned."""
         count = len(self.models)
         yield f"{count} model{'s' * (count != 1)}: {', '.join(self.models)}"
@@ -158,9 +171,9 @@ class PreparedEvaluation(Prepared):
         for suite in {task.measure for task in self.tasks}:
             shutil.rmtree(folder / PREDICTIONS / suite, ignore_errors=True)
 
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Score the pairs with every model, then fine-tune every model on the tasks."""
-        config = self.config
+    def carry_out(self, session: UnitSession) -> None:
+        """Measure what is missing."""
+        config, run, reporter = self.config, session.run, session.reporter
         if config.overwrite:
             discard(self.pairs, run)
         how = in_words(resolve_device(config.device), config.dtype)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.run import TimingOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.reporter import Reporter, waiting
-
-if TYPE_CHECKING:
-    from layerwise.experiments.frontier.run import PreparedFrontier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +22,7 @@ class LatencyFrontier(ModelOptions, TextOptions, TimingOptions, Experiment):
     """
 
     VERB: ClassVar = "time frontier"
+    RUNS: ClassVar = "frontier.run:frontier"
     EXAMPLES: ClassVar = (
         "demo",
         "org/name --text texts/ --healed healed/model",
@@ -44,12 +41,3 @@ class LatencyFrontier(ModelOptions, TextOptions, TimingOptions, Experiment):
         None, "Heal plans that skip layers, of three sizes, with N steps each on the part that chooses.", metavar="N",
         least=1, rare=True,
     )  # fmt: skip
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedFrontier:
-        """Open the models, tokenize and divide the text."""
-        from layerwise.experiments.frontier.run import PreparedFrontier
-
-        corpus = inputs.corpus or self.corpus(self.model)
-        stack = inputs.stack or self.open_model(reporter)
-        with waiting(reporter, f"tokenizing {corpus.name}"):
-            return PreparedFrontier(self, stack, corpus, reporter)

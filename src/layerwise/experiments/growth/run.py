@@ -8,9 +8,10 @@ from pathlib import Path
 
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.engines.evaluations import evaluation_work
+from layerwise.experiments.engines.trainings import recipe_works, steps_behind
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.forecast.trainings import are_short, evaluation_work, recipe_works, steps_behind
-from layerwise.experiments.forecast.work import Work
 from layerwise.experiments.growth.arms import GrowthArm, arm_at_equal_cost, check_arms, folder_name, recorded_steps
 from layerwise.experiments.growth.budget import check_epochs, check_initial_weights
 from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
@@ -103,10 +104,10 @@ class PreparedGrowth(Prepared):
             left[arm.name] = (arm.recipe(task, 0), steps_behind(paths))
         models = sum(len(behind) for _, behind in left.values())
         held_out = min(TEST_WINDOWS, len(task.splits.test))
-        if not models or are_short(task.stack, task.splits, left, models * held_out):
+        if not models:
             return
         yield evaluation_work("held-out text", task.stack, task.splits, models * held_out / len(task.splits.test))
-        yield from recipe_works(task.base, task.splits, left, self.arguments)
+        yield from recipe_works(task.base, task.stack, task.splits, left, self.arguments)
 
     def train(self, folder: Path, reporter: Reporter) -> None:
         """Train every arm with a seed before the next seed."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from layerwise.errors import PlanError, TrainError, near_matches
 from layerwise.experiments.chosen_plan import chosen_plan
-from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.options.run import PublishingOptions
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
-from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
 from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher
-
-if TYPE_CHECKING:
-    from layerwise.experiments.healing.run import PreparedHealing
 
 CONTROLS = ("whole", "random")
 METHODS: tuple[Method, ...] = ("lora", "full", "tail")
@@ -41,6 +37,7 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     """
 
     VERB: ClassVar = "heal"
+    RUNS: ClassVar = "healing.run:healing"
     EXAMPLES: ClassVar = (
         'demo --plan "0-3 6-11"',
         'org/name --plan "0-19 26-31" --text FOLDER --compare lora-labels',
@@ -111,13 +108,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     def arm_names(self) -> tuple[str, ...]:
         """The healings under the plan, the one that is asked for first."""
         return tuple(dict.fromkeys((self.main, *self.compare)))
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedHealing:
-        """Open the model and the data."""
-        reporter.log(f"loading {self.model}")
-        from layerwise.experiments.healing.run import PreparedHealing
-
-        return PreparedHealing(self, reporter, inputs)
 
 
 def parse_arm(name: str, rank: int) -> HealingOptions:

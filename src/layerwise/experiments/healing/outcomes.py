@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.reporter import Reporter
-from layerwise.measure.interventions.accuracy import Predictions, evaluate
+from layerwise.experiments.engines.evaluations import KeptEvaluation
+from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 
 ALL = "all"
+FOLDER = "outcomes"
+
+
+def outcome_of(
+    name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack], splits: Splits, filled_in: bool
+) -> KeptEvaluation:
+    """What the model that `opened(folder)` gives does under a plan; `trained` names its training, if it had one."""
+    key = sha256(f"{splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
+
+    def make(folder: Path) -> Survey:
+        stack = opened(folder)
+        outcome = evaluate(stack, plan, splits.test, splits.collate, filled_in=filled_in)
+        return Survey(stack.depth, {"test": outcome})
+
+    return KeptEvaluation(name, f"{FOLDER}/{key}.npz", make)
 
 
 class Outcomes:
-    """Predictions by name, and the examples of every task; what was evaluated before is read from the run folder."""
+    """What models did by name, and the examples of every task."""
 
-    def __init__(self, folder: Path, splits: Splits, is_filled_in: bool, reporter: Reporter) -> None:
-        self._folder = folder / "outcomes"
-        self._splits = splits
-        self._is_filled_in = is_filled_in
-        self._reporter = reporter
-        self._predictions: dict[str, Predictions] = {}
+    def __init__(self, splits: Splits, surveys: Mapping[str, Survey]) -> None:
+        self._predictions = {name: survey.outcomes["test"] for name, survey in surveys.items()}
         windows = getattr(splits.test, "windows", None)
         units = [str(index) for index in range(len(splits.test))]
         tasks = [ALL] * len(units)
@@ -50,20 +61,6 @@ class Outcomes:
     def tasks(self) -> tuple[str, ...]:
         """All of the text, and its tasks where it has several."""
         return tuple(self._of_task)
-
-    def add(self, name: str, trained: Path | str, plan: Plan, opened: Callable[[], Stack]) -> None:
-        """Evaluate a model under a plan, unless its outcome is stored; `trained` names its training, if it had one."""
-        key = sha256(f"{self._splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
-        path = self._folder / f"{key}.npz"
-        if path.is_file():
-            self._predictions[name] = Survey.read(path).outcomes["test"]
-            return
-        self._reporter.progress(f"evaluating {name}", 0.0)
-        stack, splits = opened(), self._splits
-        outcome = evaluate(stack, plan, splits.test, splits.collate, filled_in=self._is_filled_in)
-        path.parent.mkdir(exist_ok=True)
-        Survey(stack.depth, {"test": outcome}).save(path)
-        self._predictions[name] = outcome
 
     def nll(self, name: str, task: str) -> float:
         """Nats for each scored token (or image)."""

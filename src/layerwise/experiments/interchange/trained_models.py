@@ -13,7 +13,8 @@ from pathlib import Path
 from layerwise.checkpoint.card import write_card
 from layerwise.checkpoint.origin import FILE as ORIGIN
 from layerwise.checkpoint.push import check_push, push
-from layerwise.experiments.experiment import Experiment, Prepared
+from layerwise.experiments.engines.steps import Outline
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.interchange.publishing import command_line
 from layerwise.experiments.interchange.trained_card import write_trained_card
 from layerwise.experiments.options.run import PublishingOptions
@@ -34,14 +35,14 @@ class TrainedModels:
     overwrite: bool
 
     @classmethod
-    def of(cls, config: Experiment, prepared: Prepared, folder: Path) -> TrainedModels | None:
+    def of(cls, config: Experiment, outline: Outline, folder: Path) -> TrainedModels | None:
         """What the options ask for, checked before anything is trained; `None` where they ask for nothing.
 
         Raises `CheckpointError` where the hub would refuse one of the models that will be in the run `folder`.
         """
         if not isinstance(config, PublishingOptions) or config.push is None:
             return None
-        models = prepared.models_of(folder)
+        models = outline.models(folder)
         folders = {repository_of(config.push, label, len(models)): path for label, path in models.items()}
         made = cls(folders, getattr(config, "model", None), config.private, config.overwrite)
         for name in made.due():

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from layerwise.errors import DataError, MeasureError, RunError, near_matches
 from layerwise.experiments.evaluation.config import GENERATED, PAIRS
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import DeviceOptions, Dtype
-from layerwise.experiments.reporter import Reporter
 from layerwise.results.run import is_run
-
-if TYPE_CHECKING:
-    from layerwise.experiments.layer_weights.phenomena import PreparedEdgePhenomena
-    from layerwise.experiments.layer_weights.run import PreparedLayerWeights
-
 
 MSGS = ("msgs", "msgs-ours")
 SUITES = (*PAIRS, *MSGS)
@@ -35,6 +29,7 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
     """
 
     VERB: ClassVar = "diagnose layer-weights"
+    RUNS: ClassVar = "layer_weights.run:layer_weights"
     EXAMPLES: ClassVar = (
         "RUN --keep 0.3",
         "MODEL --text FOLDER --tolerance 0.01",
@@ -91,13 +86,3 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
             )
         if self.run is not None and is_run(self.model):
             raise RunError(f"the rows go into the run that was given, {self.model}: leave out --run {self.run}")
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedLayerWeights | PreparedEdgePhenomena:
-        """Open a single model and read its examples; those of a run are opened when it is their turn."""
-        if self.suite:
-            from layerwise.experiments.layer_weights.phenomena import PreparedEdgePhenomena
-
-            return PreparedEdgePhenomena(self, reporter)
-        from layerwise.experiments.layer_weights.run import PreparedLayerWeights
-
-        return PreparedLayerWeights(self, reporter, inputs.corpus)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerwise.errors import ModelError
+from layerwise.errors import ModelError, RunError
 from layerwise.experiments.opening import quiet_transformers
+from layerwise.experiments.trainings import TrainedModel, finished_models
 from layerwise.measure.interventions.edge_pruning import Wired
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
@@ -44,6 +45,14 @@ def has_layer_weights(folder: Path) -> bool:
         return read_config(folder).get("variant") != "ltg"
     record = TrainingRecord.read(folder)
     return record is not None and record.recipe.get("variant") == "wiring"
+
+
+def weighted_models(run: Path) -> dict[str, TrainedModel]:
+    """The finished models with layer weights in a run, by label. Raises `RunError` where there is none."""
+    models = {each.label: each for each in finished_models(run) if has_layer_weights(each.folder)}
+    if not models:
+        raise RunError(f"{run} holds no finished model with learned layer weights; {ORIGIN}")
+    return models
 
 
 def open_weighted(folder: Path, *, device: str, dtype: str) -> WeightedModel:

@@ -1,4 +1,4 @@
-"""Edges by phenomenon, ready to be measured: every edge cut alone, for minimal pairs and for features of mixed signals.
+"""The steps of edges by phenomenon: every edge cut alone, for minimal pairs and for features of mixed signals.
 
 Pairs are scored with the model as it is. For MSGS and mixed signals of our own a copy of the model is fine-tuned on
 each task with its layer weights held, so that the edges are those of the pretraining, and the edges of the fine-tuned
@@ -16,18 +16,19 @@ from pathlib import Path
 
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.minimal_pairs import PairSet
-from layerwise.errors import DataError, ModelError, RunError
+from layerwise.errors import DataError, ModelError
+from layerwise.experiments.engines.call import MeasureUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
-from layerwise.experiments.experiment import Prepared
 from layerwise.experiments.layer_weights.config import MSGS, LayerWeightAnalysis
 from layerwise.experiments.layer_weights.margins import label_margins, pair_margins
-from layerwise.experiments.layer_weights.models import ORIGIN, WeightedModel, has_layer_weights, open_weighted
+from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models
 from layerwise.experiments.layer_weights.sentences import phenomena_table
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.trainings import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_phenomena import EdgeMargins, measured, phenomenon_rows
 from layerwise.measure.interventions.edge_pruning import Wired, alpha_rows, cut, wired_as
 from layerwise.models.elc.encoder import ElcPreTrainedModel
@@ -38,7 +39,7 @@ from layerwise.results.rows import Score
 from layerwise.results.run import is_run
 from layerwise.results.selection import Rows
 from layerwise.results.units import FEWEST_UNITS
-from layerwise.results.vocabulary import ALPHA, EDGE_PHENOMENA
+from layerwise.results.vocabulary import EDGE_PHENOMENA
 from layerwise.stack import weight_hash
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
 
@@ -49,119 +50,121 @@ PAIRS, SENTENCES = 40, 200
 FINE_TUNING = FineTuningConfig(batch_size=32, epochs=4, patience=2, length=48, frozen=(".scalars",))
 
 
-class PreparedEdgePhenomena(Prepared):
-    """The layer weights of every finished model in a run, or of one model, and the suites that are read.
+def edge_phenomena(config: LayerWeightAnalysis, reporter: Reporter) -> Steps:
+    """Cut every edge of every finished model in a run, or of one model, for every phenomenon of the suites.
 
-    Raises `RunError` for a run without such a model, `ModelError` for a model without layer weights, and `DataError`
-    for suites that cannot be read.
+    Rows of other suites stay in the run. Raises `RunError` for a run without a model with layer weights, `ModelError`
+    for a model without them, and `DataError` for suites that cannot be read.
     """
+    pairs, tasks = _suites(config)
+    _check_units(pairs, tasks)
+    path = Path(config.model).expanduser()
+    opened = partial(open_weighted, device=config.device, dtype=config.dtype)
 
-    def __init__(self, config: LayerWeightAnalysis, reporter: Reporter) -> None:
-        self.config = config
-        self.pairs, self.tasks = _suites(config)
-        _check_units(self.pairs, self.tasks)
-        path = Path(config.model).expanduser()
-        self._models: dict[str, Callable[[], WeightedModel]]
-        if is_run(path):
-            models = {each.label: each.folder for each in finished_models(path) if has_layer_weights(each.folder)}
-            if not models:
-                raise RunError(f"{path} holds no finished model with learned layer weights; {ORIGIN}")
-            with Run.open(path) as run:
-                self.manifest = run.manifest
-            self.folder = path
-            self._models = {label: partial(self._open, folder) for label, folder in models.items()}
-        else:
-            reporter.log(f"loading {config.model}")
-            model = self._open(path)
-            self.manifest = self._manifest(model)
-            self._models = {"all": lambda: model}
+    def of_run(each: TrainedModel) -> WeightedModel:
+        return replace(opened(each.folder), arm=each.arm, seed=each.seed)
 
-    def _open(self, folder: Path) -> WeightedModel:
-        return open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
+    models: dict[str, Callable[[], WeightedModel]]
+    folder = path if is_run(path) else None
+    if folder is not None:
+        models = {label: partial(of_run, each) for label, each in weighted_models(folder).items()}
+        manifest = manifest_of(folder)
+    else:
+        reporter.log(f"loading {config.model}")
+        model = opened(path)
+        manifest = _manifest(config, model, pairs, tasks)
+        models = {"all": lambda: model}
 
-    def _manifest(self, model: WeightedModel) -> Manifest:
-        examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
-        return described(
-            model.stack, weight_hash(model.stack.model), corpus="; ".join(self.config.suite),
-            corpus_hash=digest_of_suites(self.pairs, self.tasks), documents=examples, tokens=examples, window=1,
-            families=(FAMILY,), tasks=self.config.suite, seed=self.config.seed,
-        )  # fmt: skip
-
-    def describe(self) -> Iterator[str]:
-        """The models, the suites, and what is scored and fine-tuned for every edge."""
-        count = len(self._models)
-        yield f"{count} model{'s' * (count != 1)} with learned layer weights: {', '.join(self._models)}"
-        for each in self.pairs:
+    def says() -> Iterator[str]:
+        yield f"{len(models)} model{'s' * (len(models) != 1)} with learned layer weights: {', '.join(models)}"
+        for each in pairs:
             phenomena = len({pair.phenomenon for pair in each.pairs})
             yield f"{each.suite}: {len(each.pairs):,} pairs of {phenomena} phenomena"
-        if self.tasks:
-            yield f"fine-tuned tasks, their layer weights held: {', '.join(task.name for task in self.tasks)}"
-        pairs, sentences = (sum(counts) for counts in ((len(each.pairs) for each in self.pairs), self._sentences()))
+        if tasks:
+            yield f"fine-tuned tasks, their layer weights held: {', '.join(task.name for task in tasks)}"
+        scored, sentences = sum(len(each.pairs) for each in pairs), sum(len(task.test) for task in tasks)
         yield (
-            f"cost: for each model one pass over {pairs:,} pairs and {sentences:,} sentences for every edge, and "
-            f"{len(self.tasks)} fine-tunings"
+            f"cost: for each model one pass over {scored:,} pairs and {sentences:,} sentences for every edge, and "
+            f"{len(tasks)} fine-tunings"
         )
 
-    def _sentences(self) -> Iterator[int]:
-        return (len(task.test) for task in self.tasks)
-
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Cut every edge of every model for every phenomenon; rows of other suites stay in the run."""
+    def measure(session: UnitSession) -> list[Score]:
         rows: list[Score] = []
         alphas: list[Score] = []
-        for open_model in self._models.values():
+        for open_model in models.values():
             model = open_model()
             alphas += alpha_rows(model.arm, model.seed, model.wired.edges())
-            own = self._measure(model, reporter)
-            if len(self._models) > 1:
+            own = _measured(config, pairs, tasks, model, reporter)
+            if len(models) > 1:
                 own = [replace(row, arm=model.arm, seed=model.seed) for row in own]
             rows += own
         suites = {row.condition for row in rows}
-        others = [row for row in run.store.scores(EDGE_PHENOMENA) if row.condition not in suites]
-        run.store.replace_scores(EDGE_PHENOMENA, [*others, *rows])
-        if self.folder is None:
-            run.store.replace_scores(ALPHA, alphas)
+        others = [row for row in session.store.scores(EDGE_PHENOMENA) if row.condition not in suites]
+        return [*others, *rows, *(alphas if folder is None else [])]
 
-    def _measure(self, model: WeightedModel, reporter: Reporter) -> list[Score]:
-        depth, rows = model.wired.edges().depth, list[Score]()
-        edges = _edges(model.wired)
-        for pairs in self.pairs:
-            reporter.log(f"{model.folder}: {pairs.suite}")
-            phenomena = pair_margins(model.stack, pairs)
-            without = partial(_without, model.wired, self.config.removal)
-            margins = measured(edges, phenomena, without, _progress(reporter, f"{pairs.suite}: cutting each edge"))
-            rows += phenomenon_rows(pairs.suite, edges, margins, depth)
-        for suite in dict.fromkeys(task.measure for task in self.tasks):
-            own = [self._of_task(model, task, edges, reporter) for task in self.tasks if task.measure == suite]
-            rows += phenomenon_rows(suite, edges, own, depth)
-        return rows
+    yield Outline(manifest, says, folder=folder, results=_tables, lasts=False)
+    return Completed((yield from MeasureUnit(measure)))
 
-    def _of_task(self, model: WeightedModel, task: Task, edges: Sequence[Edge], reporter: Reporter) -> EdgeMargins:
-        """The margins on the test sentences of one task, of a copy of the model that is fine-tuned on it."""
-        results: list[EdgeMargins] = []
 
-        def inspect_model(tuned: object, tokenizer: object) -> None:
-            if not isinstance(tuned, ElcPreTrainedModel):
-                raise ModelError(
-                    f"{model.folder} loses its layer weights in fine-tuning, which an ELC-BERT keeps: ask it minimal "
-                    "pairs (--suite pairs), or give an ELC-BERT"
-                )
-            wired = ElcWiring(tuned)
-            phenomena = [label_margins(tuned, tokenizer, task, FINE_TUNING.length)]
-            without = partial(_without, wired, self.config.removal)
-            results.extend(measured(edges, phenomena, without, _progress(reporter, f"{task.name}: cutting each edge")))
+def _tables(run: Run) -> Sequence[str]:
+    """The edges that are confirmed to carry a phenomenon, for each suite."""
+    rows = Rows(run.store.scores(EDGE_PHENOMENA))
+    return [phenomena_table(suite, rows.where(condition=suite)) for suite in rows.axis("condition")]
 
-        settings = replace(FINE_TUNING, learning_rates=(self.config.learning_rate,))
-        fine_tune(
-            model.folder, task, settings, self.config.seed, device=self.config.device, inspect_model=inspect_model,
-            progress=lambda step, steps: reporter.progress(f"fine-tuning on {task.name}", step / steps),
-        )  # fmt: skip
-        return results[0]
 
-    def results(self, run: Run) -> Sequence[str]:
-        """The edges that are confirmed to carry a phenomenon, for each suite."""
-        rows = Rows(run.store.scores(EDGE_PHENOMENA))
-        return [phenomena_table(suite, rows.where(condition=suite)) for suite in rows.axis("condition")]
+def _manifest(
+    config: LayerWeightAnalysis, model: WeightedModel, pairs: Sequence[PairSet], tasks: Sequence[Task]
+) -> Manifest:
+    examples = sum(len(each.pairs) for each in pairs) + sum(len(task.test) for task in tasks)
+    return described(
+        model.stack, weight_hash(model.stack.model), corpus="; ".join(config.suite),
+        corpus_hash=digest_of_suites(pairs, tasks), documents=examples, tokens=examples, window=1, families=(FAMILY,),
+        tasks=config.suite, seed=config.seed,
+    )  # fmt: skip
+
+
+def _measured(
+    config: LayerWeightAnalysis, pair_sets: Sequence[PairSet], tasks: Sequence[Task], model: WeightedModel,
+    reporter: Reporter,
+) -> list[Score]:  # fmt: skip
+    """The edges of one model, for the phenomena of every suite."""
+    depth, rows = model.wired.edges().depth, list[Score]()
+    edges = _edges(model.wired)
+    for pairs in pair_sets:
+        reporter.log(f"{model.folder}: {pairs.suite}")
+        phenomena = pair_margins(model.stack, pairs)
+        without = partial(_without, model.wired, config.removal)
+        margins = measured(edges, phenomena, without, _progress(reporter, f"{pairs.suite}: cutting each edge"))
+        rows += phenomenon_rows(pairs.suite, edges, margins, depth)
+    for suite in dict.fromkeys(task.measure for task in tasks):
+        own = [_of_task(config, model, task, edges, reporter) for task in tasks if task.measure == suite]
+        rows += phenomenon_rows(suite, edges, own, depth)
+    return rows
+
+
+def _of_task(
+    config: LayerWeightAnalysis, model: WeightedModel, task: Task, edges: Sequence[Edge], reporter: Reporter
+) -> EdgeMargins:
+    """The margins on the test sentences of one task, of a copy of the model that is fine-tuned on it."""
+    results: list[EdgeMargins] = []
+
+    def inspect_model(tuned: object, tokenizer: object) -> None:
+        if not isinstance(tuned, ElcPreTrainedModel):
+            raise ModelError(
+                f"{model.folder} loses its layer weights in fine-tuning, which an ELC-BERT keeps: ask it minimal "
+                "pairs (--suite pairs), or give an ELC-BERT"
+            )
+        wired = ElcWiring(tuned)
+        phenomena = [label_margins(tuned, tokenizer, task, FINE_TUNING.length)]
+        without = partial(_without, wired, config.removal)
+        results.extend(measured(edges, phenomena, without, _progress(reporter, f"{task.name}: cutting each edge")))
+
+    settings = replace(FINE_TUNING, learning_rates=(config.learning_rate,))
+    fine_tune(
+        model.folder, task, settings, config.seed, device=config.device, inspect_model=inspect_model,
+        progress=lambda step, steps: reporter.progress(f"fine-tuning on {task.name}", step / steps),
+    )  # fmt: skip
+    return results[0]
 
 
 def _suites(config: LayerWeightAnalysis) -> tuple[tuple[PairSet, ...], tuple[Task, ...]]:

@@ -1,4 +1,4 @@
-"""Learned layer weights, ready to be measured: shown, their edges ranked and cut, and what is left evaluated.
+"""The steps of learned layer weights: shown, their edges ranked and cut, and what is left evaluated.
 
 Edges are chosen on one set of examples and evaluated on another.
 """
@@ -10,18 +10,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from layerwise.data.text.corpus import Corpus
 from layerwise.errors import ModelError, RunError
-from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.engines.call import MeasureUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession
+from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
 from layerwise.experiments.layer_weights.examples import EdgeExamples, examples_of
-from layerwise.experiments.layer_weights.models import ORIGIN, WeightedModel, has_layer_weights, open_weighted
+from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models
+from layerwise.experiments.layer_weights.phenomena import edge_phenomena
 from layerwise.experiments.layer_weights.picture import weight_map
 from layerwise.experiments.layer_weights.sentences import agreement_sentence, cut_sentences, edges_table
 from layerwise.experiments.layer_weights.sparse import write_sparse
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.trainings import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_pruning import (
     DRAWS,
     Ranked,
@@ -31,121 +33,111 @@ from layerwise.measure.interventions.edge_pruning import (
     rank,
     ranking_rows,
 )
-from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
-from layerwise.results.vocabulary import ALPHA, EDGES
 
 Opened = tuple[WeightedModel, EdgeExamples]
 
 
-class PreparedLayerWeights(Prepared):
-    """The layer weights of every finished model in a run, or of a single model whose examples are read.
+def layer_weights(config: LayerWeightAnalysis, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Show, rank and cut the layer weights of every finished model in a run, or of a single model.
 
-    Raises `RunError` for a run without such a model, and for one with several of which one is to be written;
-    `ModelError` for a model without layer weights; and what `examples_of` raises.
+    Examples of a single model are read at once, those of a run when it is their turn. Raises `RunError` for a run
+    without such a model, and for one with several of which one is to be written; `ModelError` for a model without layer
+    weights; and what `examples_of` raises.
     """
+    if config.suite:
+        return (yield from edge_phenomena(config, reporter))
+    path = Path(config.model).expanduser()
 
-    def __init__(self, config: LayerWeightAnalysis, reporter: Reporter, corpus: Corpus | None = None) -> None:
-        self.config = config
-        self._reporter = reporter
-        self._corpus = corpus
-        self._models: dict[str, Callable[[], Opened]]
-        path = Path(config.model).expanduser()
-        self.single: Opened | None = None
-        if is_run(path):
-            self._take_run(path)
-        else:
-            reporter.log(f"loading {config.model}")
-            opened = self._open(path)
-            self.single = opened
-            self.manifest = opened[1].manifest
-            self._models = {"all": lambda: opened}
+    def opened(folder: Path, of: TrainedModel | None = None, name: str = "") -> Opened:
+        model = open_weighted(folder, device=config.device, dtype=config.dtype)
+        if of is not None:
+            model = replace(model, arm=of.arm, seed=of.seed)
+            # The data of a run are those of the model that its trainings began from.
+            model.stack.source = replace(model.stack.source, name=name)
+        return model, examples_of(model, config, reporter, inputs.corpus)
 
-    def _take_run(self, folder: Path) -> None:
-        models = {each.label: each.folder for each in finished_models(folder) if has_layer_weights(each.folder)}
-        if not models:
-            raise RunError(f"{folder} holds no finished model with learned layer weights; {ORIGIN}")
-        if self.config.output is not None and len(models) > 1:
+    single: Opened | None = None
+    models: dict[str, Callable[[], Opened]] = {}
+    if is_run(path):
+        folders, manifest = weighted_models(path), manifest_of(path)
+        if config.output is not None and len(folders) > 1:
             raise RunError(
-                f"{folder} holds {len(models)} models with learned layer weights, and one is written: give its folder, "
-                f"such as {next(iter(models.values()))}"
+                f"{path} holds {len(folders)} models with learned layer weights, and one is written: give its folder, "
+                f"such as {next(iter(folders.values())).folder}"
             )
-        with Run.open(folder) as run:
-            self.manifest = run.manifest
-        self.folder = folder
-        self._models = {label: partial(self._open_of_run, model) for label, model in models.items()}
+        models = {label: partial(opened, each.folder, each, manifest.model) for label, each in folders.items()}
+    else:
+        reporter.log(f"loading {config.model}")
+        single = opened(path)
+        manifest = single[1].manifest
 
-    def _open(self, folder: Path) -> Opened:
-        model = open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
-        return model, examples_of(model, self.config, self._reporter, self._corpus)
-
-    def _open_of_run(self, folder: Path) -> Opened:
-        model = open_weighted(folder, device=self.config.device, dtype=self.config.dtype)
-        # The data of a run are those of the model that its trainings began from.
-        model.stack.source = replace(model.stack.source, name=self.manifest.model)
-        return model, examples_of(model, self.config, self._reporter, self._corpus)
-
-    def describe(self) -> Iterator[str]:
-        """The models, and how often they are run on the examples."""
-        count = len(self._models)
-        cut = f", and {DRAWS + 2} for what a cut leaves" if self.config.cuts else ""
-        if self.single is None:
-            yield f"{count} model{'s' * (count != 1)} with learned layer weights: {', '.join(self._models)}"
-            yield f"cost: for each model one pass over its held-out examples for every edge{cut}"
+    def says() -> Iterator[str]:
+        cut = f", and {DRAWS + 2} for what a cut leaves" if config.cuts else ""
+        if single is not None:
+            yield describe_model(single[0].stack)
+            yield f"cost: {len(single[0].wired.edges())} passes over the held-out examples, one for every edge{cut}"
             return
-        model = self.single[0]
-        yield describe_model(model.stack)
-        yield f"cost: {len(model.wired.edges())} passes over the held-out examples, one for every edge{cut}"
+        yield f"{len(models)} model{'s' * (len(models) != 1)} with learned layer weights: {', '.join(models)}"
+        yield f"cost: for each model one pass over its held-out examples for every edge{cut}"
 
-    def check(self, folder: Path) -> None:
-        """Raise `ModelError` where something is at `--output` already."""
-        output = self.config.output
-        if output is not None and output.exists():
-            raise ModelError(f"{output} is there already; choose another --output, or replace it with --overwrite")
-
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Show, rank and cut the weights of every model, and store all rows when the last model is done."""
+    def measure(session: UnitSession) -> list[Score]:
         rows: list[Score] = []
-        for open_model in self._models.values():
-            model, examples = open_model()
-            own = self._measure(model, examples, reporter)
-            if len(self._models) > 1:
+        for model, examples in [single] if single is not None else (opens() for opens in models.values()):
+            own = _measured(config, model, examples, reporter)
+            if len(models) > 1:
                 own = [replace(row, arm=model.arm, seed=model.seed) for row in own]
             rows += [*own, *alpha_rows(model.arm, model.seed, model.wired.edges())]
-        for measure in (EDGES, ALPHA):
-            run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
-
-    def _measure(self, model: WeightedModel, examples: EdgeExamples, reporter: Reporter) -> list[Score]:
-        edges, seed = model.wired.edges(), self.config.seed
-        reporter.result(f"{model.folder}: {len(edges)} edges, {edges.live_states()} live states")
-        reporter.result(weight_map(edges))
-        ranked = rank(model.wired, examples.choosing, seed=seed, progress=_progress(reporter, "cutting each edge"))
-        rows = ranking_rows(ranked, examples.choosing(), seed=seed, depth=edges.depth)
-        reporter.result(edges_table(ranked, edges.depth))
-        reporter.result(agreement_sentence(rows))
-        if self.config.cuts:
-            rows += self._cut(model, examples, ranked, reporter)
         return rows
 
-    def _cut(
-        self, model: WeightedModel, examples: EdgeExamples, ranked: Ranked, reporter: Reporter
-    ) -> list[Score]:  # fmt: skip
-        config = self.config
-        reporter.log("choosing what to cut")
-        left = prune(
-            model.wired, examples.choosing, keep=config.keep, tolerance=config.tolerance, rounds=config.rounds,
-            ranked=ranked, seed=config.seed,
-        )  # fmt: skip
-        rows = pruned_rows(
-            model.wired, left, ranked, examples.evaluation, seed=config.seed,
-            progress=_progress(reporter, "cutting as many otherwise"),
-        )  # fmt: skip
-        reporter.result(weight_map(left))
-        reporter.result(cut_sentences(rows))
-        if config.output is not None:
-            reporter.result(write_sparse(model, left, config.output))
-        return rows
+    yield Outline(manifest, says, folder=path if models else None, refuse=lambda _: _check_output(config), lasts=False)
+    return Completed((yield from MeasureUnit(measure)))
+
+
+def _check_output(config: LayerWeightAnalysis) -> None:
+    """Raise `ModelError` where something is at `--output` already."""
+    if config.output is not None and config.output.exists():
+        raise ModelError(f"{config.output} is there already; choose another --output, or replace it with --overwrite")
+
+
+def _measured(
+    config: LayerWeightAnalysis, model: WeightedModel, examples: EdgeExamples, reporter: Reporter
+) -> list[Score]:
+    """Show, rank and cut the weights of one model."""
+    edges, seed = model.wired.edges(), config.seed
+    reporter.result(f"{model.folder}: {len(edges)} edges, {edges.live_states()} live states")
+    reporter.result(weight_map(edges))
+    ranked = rank(model.wired, examples.choosing, seed=seed, progress=_progress(reporter, "cutting each edge"))
+    rows = ranking_rows(ranked, examples.choosing(), seed=seed, depth=edges.depth)
+    reporter.result(edges_table(ranked, edges.depth))
+    reporter.result(agreement_sentence(rows))
+    if config.cuts:
+        rows += _cut(config, model, examples, ranked, reporter)
+    return rows
+
+
+def _cut(
+    config: LayerWeightAnalysis,
+    model: WeightedModel,
+    examples: EdgeExamples,
+    ranked: Ranked,
+    reporter: Reporter,
+) -> list[Score]:
+    reporter.log("choosing what to cut")
+    left = prune(
+        model.wired, examples.choosing, keep=config.keep, tolerance=config.tolerance, rounds=config.rounds,
+        ranked=ranked, seed=config.seed,
+    )  # fmt: skip
+    rows = pruned_rows(
+        model.wired, left, ranked, examples.evaluation, seed=config.seed,
+        progress=_progress(reporter, "cutting as many otherwise"),
+    )  # fmt: skip
+    reporter.result(weight_map(left))
+    reporter.result(cut_sentences(rows))
+    if config.output is not None:
+        reporter.result(write_sparse(model, left, config.output))
+    return rows
 
 
 def _progress(reporter: Reporter, label: str) -> Callable[[int, int], None]:

@@ -25,8 +25,8 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
-from layerwise.experiments.merging.node_replacement import node_replacement
-from layerwise.experiments.merging.spread import MEASURE, spread
+from layerwise.experiments.merging.node_replacement import ORDERS, node_replacement
+from layerwise.experiments.merging.spread import spread
 from layerwise.measure.contrasts.merged import merged as decisive
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, scored
 from layerwise.measure.interventions.ensemble import mean_logits
@@ -34,14 +34,22 @@ from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import (
+    BEST_MEMBER,
+    ENSEMBLE,
+    MEMBERS,
+    MERGED,
+    MERGES,
+    MERGING,
+    RANDOM_ORDER,
+    SEQUENTIAL,
+)  # fmt: skip
 from layerwise.stack import Stack
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 
-DRAWN = "merges"
-KINDS = {"own-depth": True, "random": False}
-"""The two kinds of merged models, and whether their layers stay at their own depth."""
+KINDS = {SEQUENTIAL: "own-depth", RANDOM_ORDER: "random"}
+"""The two kinds of merged models: with layers at their own depth, which stay in order, and with layers anywhere."""
 
-ORDERS = ("sequential", "random")
 PIECES = 16
 """The least number of batches that examples are cut into where every batch draws an order of its own."""
 
@@ -94,15 +102,13 @@ def compare(
     if draws:
         merged = Stack.with_sources(stacks)
         rows += node_replacement(arm, merged, tuple(stacks), splits, seed, step)
-        for kind, own_depth in KINDS.items():
-            plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=own_depth)
+        for order, kind in KINDS.items():
+            plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=order == SEQUENTIAL)
             models = _judged(merged, plans, splits, step)
-            rows += _merged_rows(arm, kind, models)
+            rows += _merged_rows(arm, order, models)
             if splits.classes:  # what is published is accuracy of classification
-                own = members[ORDERS[0] if own_depth else ORDERS[1]]
-                rows += decisive(
-                    arm, kind, own, [outcome for _, outcome in models], splits.chance, batch=_batch(splits.test)
-                )
+                merged_outcomes, size = [outcome for _, outcome in models], _batch(splits.test)
+                rows += decisive(arm, kind, members[order], merged_outcomes, splits.chance, batch=size)
     return rows
 
 
@@ -152,7 +158,7 @@ def _batch(examples: Any) -> int:
 def _order(depth: int, order: str, seed: str) -> Plan:
     trained = list(range(depth))
     layers, chance = list(trained), random.Random(seed)
-    while order == "random" and layers == trained and depth > 1:
+    while order == RANDOM_ORDER and layers == trained and depth > 1:
         chance.shuffle(layers)
     return Plan.of(layers)
 
@@ -164,14 +170,15 @@ def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
 
 
 def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str) -> Iterator[Score]:
-    yield from spread(arm, f"members {order}", list(outcomes.members.values()))
+    yield from spread(arm, MEMBERS, order, list(outcomes.members.values()))
     best = outcomes.members[chosen]
-    for name, outcome in (("best member", best), ("ensemble", outcomes.ensemble)):
-        for metric, (value, low, high) in metrics(outcome):
-            yield Score(MEASURE, arm, f"{name} {order}", metric, value, low, high, documents=len(outcome.hits))
+    of: dict[str, Any] = {"arm": arm, "condition": order, "documents": len(best.hits)}
+    for part, outcome in ((BEST_MEMBER, best), (ENSEMBLE, outcomes.ensemble)):
+        for metric, bounded in metrics(outcome):
+            yield Score.of(MERGING, metric, *bounded, **of, part=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
         gap = paired([(outcomes.ensemble, best)], values)
-        yield Score(MEASURE, arm, f"ensemble {order}", f"{metric}_above@best member", *gap, documents=len(best.hits))
+        yield Score.of(MERGING, f"{metric}_above", *gap, **of, part=ENSEMBLE, against=BEST_MEMBER)
 
 
 def _judged(
@@ -186,7 +193,8 @@ def _judged(
     return [(plan, outcomes[plan]) for plan in plans]
 
 
-def _merged_rows(arm: str, kind: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
-    yield from spread(arm, f"merged {kind}", [outcome for _, outcome in models])
+def _merged_rows(arm: str, order: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
+    yield from spread(arm, MERGED, order, [outcome for _, outcome in models])
     for plan, outcome in dict(models).items():
-        yield Score(DRAWN, arm, str(plan), f"accuracy.{kind}", outcome.accuracy, documents=len(outcome.hits))
+        of = {"arm": arm, "plan": str(plan), "condition": order}
+        yield Score.of(MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))

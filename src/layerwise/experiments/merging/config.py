@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import DeviceOptions, Dtype
-from layerwise.experiments.reporter import Reporter
-
-if TYPE_CHECKING:
-    from layerwise.experiments.merging.run import PreparedMerging
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +20,7 @@ class Merging(DeviceOptions, DataOptions, Experiment):
     """
 
     VERB: ClassVar = "robustness merge"
+    RUNS: ClassVar = "merging.run:merging"
     EXAMPLES: ClassVar = ("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER")
 
     models: tuple[str, ...] = option(
@@ -33,9 +30,3 @@ class Merging(DeviceOptions, DataOptions, Experiment):
     draws: int = option(100, metavar="N", least=1, most=100_000)
     arm: str | None = option(None, metavar="NAME", rare=True)
     dtype: Dtype = option("auto", rare=True)
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedMerging:
-        """Group the models by arm, check that they have one base, and read the data."""
-        from layerwise.experiments.merging.run import PreparedMerging
-
-        return PreparedMerging(self, reporter, inputs)

@@ -7,31 +7,33 @@ similar (not the same) node"). Every node of every model is lost once, and the n
     node lost        without the layers of the node
     node replaced    with those of the other model, at the same positions
 
-in order and in a random order of all layers, which is the same for both. Rows are of measure `merging`; of the task
-`node replaced ...` the metrics `accuracy_above@node lost` and `nll_above@node lost` are the paired differences. A model
-counts once, with the mean over its nodes, and intervals are over models.
+in order and in a random order of all layers, which is the same for both. Rows are of measure `merging`; the metrics
+`accuracy_above` and `nll_above` of a node replaced, against a node lost, are the paired differences. A model counts
+once, with the mean over its nodes, and intervals are over models.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.merging.spread import MEASURE, spread
+from layerwise.experiments.merging.spread import spread
 from layerwise.measure.interventions.accuracy import Predictions, evaluate
 from layerwise.measure.interventions.robustness import paired
 from layerwise.plan import Plan, Visit
 from layerwise.plan.node_layouts import node_layout
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import MERGING, NODE_LOST, NODE_REPLACED, RANDOM_ORDER, SEQUENTIAL
 from layerwise.stack import Stack
 
 NODES = 4
 """So many nodes, or as many as there are layers."""
 
-ORDERS = ("sequential", "random")
+ORDERS = (SEQUENTIAL, RANDOM_ORDER)
 
 
 def node_replacement(
@@ -39,17 +41,17 @@ def node_replacement(
 ) -> Iterator[Score]:
     """The rows of one arm; `merged` runs layers of all `models` by their names, `step` is called for every order."""
     for order in ORDERS:
-        outcomes: dict[str, list[Predictions]] = {"node lost": [], "node replaced": []}
+        outcomes: dict[str, list[Predictions]] = {NODE_LOST: [], NODE_REPLACED: []}
         for lost, replaced in replacements(models, merged.depth, order, seed):
-            for name, plan in (("node lost", lost), ("node replaced", replaced)):
+            for name, plan in ((NODE_LOST, lost), (NODE_REPLACED, replaced)):
                 outcomes[name].append(evaluate(merged, plan, splits.test, splits.collate))
         by_model = {name: _by_model(each, len(models)) for name, each in outcomes.items()}
         for name, each in by_model.items():
-            yield from spread(arm, f"{name} {order}", each)
-        pairs = list(zip(by_model["node replaced"], by_model["node lost"], strict=True))
+            yield from spread(arm, name, order, each)
+        pairs = list(zip(by_model[NODE_REPLACED], by_model[NODE_LOST], strict=True))
+        of: dict[str, Any] = {"arm": arm, "part": NODE_REPLACED, "condition": order, "against": NODE_LOST}
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-            gap = paired(pairs, values)
-            yield Score(MEASURE, arm, f"node replaced {order}", f"{metric}_above@node lost", *gap)
+            yield Score.of(MERGING, f"{metric}_above", *paired(pairs, values), **of)
         step()
 
 
@@ -81,7 +83,7 @@ def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> It
         other = models[(number + 1) % len(models)]
         for index, node in enumerate(node_layout(depth, min(NODES, depth), "blocks")):
             layers = list(range(depth))
-            if order == "random":
+            if order == RANDOM_ORDER:
                 random.Random(f"{seed}/replaced/{model}/{index}").shuffle(layers)
             kept = [Visit(layer, source=model) for layer in layers if layer not in node]
             mixed = [Visit(layer, source=other if layer in node else model) for layer in layers]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
-from layerwise.experiments.experiment import Inputs, Prepared
-from layerwise.experiments.merging.comparison import DRAWN, compare
+from layerwise.experiments.engines.call import MeasureUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.merging.comparison import compare
 from layerwise.experiments.merging.config import Merging
+from layerwise.experiments.merging.node_replacement import ORDERS
 from layerwise.experiments.merging.sources import Arms, SourceModel, arms_of
-from layerwise.experiments.merging.spread import MEASURE
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.experiments.reporter import Reporter
@@ -33,10 +36,13 @@ from layerwise.measure.contrasts.merged import CLAIMS
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import MANIFEST
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import BEST_MEMBER, ENSEMBLE, MEMBERS, MERGED, MERGES, MERGING
 from layerwise.stack import Stack, weight_hash
 from layerwise.train.load_trained import open_trained
 
-COLUMNS = ("accuracy", "order", "members", "best member", "merged", "ensemble")
+PARTS = (MEMBERS, BEST_MEMBER, MERGED, ENSEMBLE)
+COLUMNS = ("accuracy", "order", *PARTS)
 SPLIT_FLAGS = ("--images or --text (--validation, --test)", "--limit", "--select-on", "--seed")
 
 
@@ -73,110 +79,102 @@ def compare_arms(
         rows += compare(arm, stacks, splits, draws=0 if added else draws, seed=seed, progress=progress)
     if splits.selects_on_reported and rows:
         notes.append("the best member was chosen on the examples that are reported (--select-on reported)")
-    for measure in (MEASURE, DRAWN):
+    for measure in (MERGING, MERGES):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     contrasts = [row for row in rows if row.measure == CONTRAST]
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), contrasts, CLAIMS))
-    run.store.replace_notes(MEASURE, notes)
+    run.store.replace_notes(MERGING, notes)
     return notes
 
 
-class PreparedMerging(Prepared):
-    """Models grouped by arm, and the examples that all are evaluated on.
+def merging(config: Merging, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Evaluate the members, merged models and the ensemble of every arm, on examples that all are evaluated on.
 
     The rows go into the run of the trainings where all models are from one, else into a run of their own. Raises
     `ModelError` where no arm has two models, and `RunError` for splits that a model may have learned from.
     """
+    quiet_transformers()
+    arms = arms_of(config.models, config.arm, reporter)
+    several = {arm: models for arm, models in arms.items() if len(models) > 1}
+    if not several:
+        raise ModelError(f"merging takes two models or more that were trained alike; found 1 of {', 1 of '.join(arms)}")
+    path = Path(config.models[0]).expanduser()
+    of_run = path if len(config.models) == 1 and (path / MANIFEST).is_file() else None
+    recorded = None if of_run is None else manifest_of_trainings(of_run)
+    first = next(iter(next(iter(several.values())).values()))
+    stack = _opened(config, first)
+    if recorded is not None:
+        stack.source = replace(stack.source, name=recorded.model)
+    read = config if recorded is None else as_trained(config, recorded)
+    splits = _splits(read, stack, first, several, reporter, inputs)
 
-    def __init__(self, config: Merging, reporter: Reporter, inputs: Inputs) -> None:
-        quiet_transformers()
-        self.config = config
-        self.arms = arms_of(config.models, config.arm, reporter)
-        self.several = {arm: models for arm, models in self.arms.items() if len(models) > 1}
-        if not self.several:
-            raise ModelError(
-                f"merging takes two models or more that were trained alike; found 1 of {', 1 of '.join(self.arms)}"
-            )
-        path = Path(config.models[0]).expanduser()
-        self.of_run = path if len(config.models) == 1 and (path / MANIFEST).is_file() else None
-        self.folder = self.of_run if config.run in (None, self.of_run) else None
-        recorded = None if self.of_run is None else manifest_of_trainings(self.of_run)
-        first = next(iter(next(iter(self.several.values())).values()))
-        self.stack = self._open(first)
-        if recorded is not None:
-            self.stack.source = replace(self.stack.source, name=recorded.model)
-        read = config if recorded is None else as_trained(config, recorded)
-        self.splits = self._splits(read, first, reporter, inputs)
-        self.manifest = recorded or self._manifest()
-
-    def _splits(self, config: Merging, first: SourceModel, reporter: Reporter, inputs: Inputs) -> Splits:
-        known = first.record.data_name if first.record is not None else None
-        if config.images is None and config.text is None and inputs.corpus is None and known == DIGITS:
-            config = replace(config, images=DIGITS)
-        splits = read_splits(
-            config, self.stack, location_of(first.location), reporter, seed=config.seed, corpus=inputs.corpus
-        )
-        for models in self.several.values():
-            for name, source in models.items():
-                if source.record is not None and source.record.data != splits.digest:
-                    what = f"{name} ({source.location})"
-                    raise refuse_other_splits(what, source.record.data_name, splits, SPLIT_FLAGS)
-        check_enough(splits)
-        return splits
-
-    def _manifest(self) -> Manifest:
-        weights = ""
-        for models in self.several.values():
-            stacks = {name: self._open(source) for name, source in models.items()}
-            Stack.with_sources(stacks)  # refuses models whose layers do not fit together
-            weights += "".join(weight_hash(stack.model) for stack in stacks.values())
-        combined = hashlib.sha256(weights.encode()).hexdigest()
-        return training_manifest(self.stack, combined, self.splits, seed=self.config.seed)
-
-    def describe(self) -> Iterator[str]:
-        """The models, the data, and how many merged models are evaluated."""
-        yield describe_model(self.stack)
-        yield describe_splits(self.splits)
-        arms, draws, examples = len(self.several), self.config.draws, len(self.splits.test)
-        models = sum(len(models) for models in self.several.values())
+    def says() -> Iterator[str]:
+        yield describe_model(stack)
+        yield describe_splits(splits)
+        models = sum(len(models) for models in several.values())
         yield (
-            f"{models} models of {arms} arm{'s' * (arms != 1)}: {2 * draws * arms:,} merged models, each evaluated on "
-            f"{examples:,} examples, and every model in two orders"
+            f"{models} models of {len(several)} arm{'s' * (len(several) != 1)}: {2 * config.draws * len(several):,} "
+            f"merged models, each evaluated on {len(splits.test):,} examples, and every model in two orders"
         )
 
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Evaluate members, merged models and ensembles of every arm."""
-        notes = compare_arms(
-            run, self.arms, self.splits, self._open, reporter, draws=self.config.draws, seed=self.config.seed
-        )
-        for note in notes:
-            reporter.log(f"note: {note}")
-
-    def results(self, run: Run) -> Sequence[str]:
-        """The accuracy of members, merged models and ensembles, mean and standard deviation, as a table."""
-        return (_table(run.store.scores(MEASURE), self.several),)
-
-    def _open(self, source: SourceModel) -> Stack:
-        config = self.config
-        if source.added:
-            return open_trained(Path(source.location), device=config.device, dtype=config.dtype).stack
-        return open_model(LoadingOptions(device=config.device), model=source.location, dtype=config.dtype)
+    yield Outline(
+        recorded or _manifest(config, stack, several, splits), says,
+        folder=of_run if config.run in (None, of_run) else None,
+        results=lambda run: (_table(Rows(run.store.scores(MERGING)), several),),
+    )  # fmt: skip
+    compared = partial(
+        compare_arms, arms=arms, splits=splits, open_source=partial(_opened, config), reporter=reporter,
+        draws=config.draws, seed=config.seed,
+    )  # fmt: skip
+    for note in (yield from MeasureUnit(lambda session: compared(session.run))):
+        reporter.log(f"note: {note}")
+    return Completed()
 
 
-def _table(scores: Sequence[Score], arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
-    values = {(score.subject, score.task, score.metric): score.value for score in scores}
+def _opened(config: Merging, source: SourceModel) -> Stack:
+    if source.added:
+        return open_trained(Path(source.location), device=config.device, dtype=config.dtype).stack
+    return open_model(LoadingOptions(device=config.device), model=source.location, dtype=config.dtype)
 
-    def cell(arm: str, task: str) -> str:
-        value, spread = (values.get((arm, task, metric)) for metric in ("accuracy", "accuracy@spread"))
+
+def _splits(
+    config: Merging, stack: Stack, first: SourceModel, several: Arms, reporter: Reporter, inputs: Inputs
+) -> Splits:
+    known = first.record.data_name if first.record is not None else None
+    if config.images is None and config.text is None and inputs.corpus is None and known == DIGITS:
+        config = replace(config, images=DIGITS)
+    splits = read_splits(config, stack, location_of(first.location), reporter, seed=config.seed, corpus=inputs.corpus)
+    for models in several.values():
+        for name, source in models.items():
+            if source.record is not None and source.record.data != splits.digest:
+                what = f"{name} ({source.location})"
+                raise refuse_other_splits(what, source.record.data_name, splits, SPLIT_FLAGS)
+    check_enough(splits)
+    return splits
+
+
+def _manifest(config: Merging, stack: Stack, several: Arms, splits: Splits) -> Manifest:
+    weights = ""
+    for models in several.values():
+        stacks = {name: _opened(config, source) for name, source in models.items()}
+        Stack.with_sources(stacks)  # refuses models whose layers do not fit together
+        weights += "".join(weight_hash(stack.model) for stack in stacks.values())
+    combined = hashlib.sha256(weights.encode()).hexdigest()
+    return training_manifest(stack, combined, splits, seed=config.seed)
+
+
+def _table(scores: Rows, arms: Mapping[str, Mapping[str, SourceModel]]) -> str:
+    def cell(arm: str, order: str, part: str) -> str:
+        of = {"arm": arm, "condition": order, "part": part}
+        value, spread = (scores.value(**of, metric=metric) for metric in ("accuracy", "accuracy_spread"))
         if value is None:
             return "–"
         return f"{value:.1%}" if spread is None else f"{value:.1%} ± {spread:.1%}"
 
     rows: list[tuple[str, ...]] = [COLUMNS]
     for arm in arms:
-        for order, merged in (("sequential", "own-depth"), ("random", "random")):
-            tasks = (f"members {order}", f"best member {order}", f"merged {merged}", f"ensemble {order}")
-            rows.append((arm, order, *(cell(arm, task) for task in tasks)))
+        for order in ORDERS:
+            rows.append((arm, order, *(cell(arm, order, part) for part in PARTS)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Alternatives, Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import CorpusOptions
 from layerwise.experiments.options.model import DeviceOptions
 from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
-from layerwise.experiments.reporter import Reporter
-
-if TYPE_CHECKING:
-    from layerwise.experiments.pretraining.run import PreparedPretraining
 
 BACKBONE = "ltg"
 """The variant without layer weights."""
@@ -46,6 +42,7 @@ class ElcPretraining(PublishingOptions, PretrainingExperiment):
     """
 
     VERB: ClassVar = "train elc"
+    RUNS: ClassVar = "pretraining.run:pretraining"
     EXAMPLES: ClassVar = (
         "",
         "--text babylm_10M --validation babylm_dev --test babylm_test",
@@ -89,10 +86,3 @@ class ElcPretraining(PublishingOptions, PretrainingExperiment):
                 f"--vocabulary is the size of a tokenizer that is learned, and {self.tokenizer} is one already; leave "
                 "one of them out"
             )
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedPretraining:
-        """Read the text, learn the tokenizer or open the one that is named, and encode."""
-        reporter.log("loading torch")
-        from layerwise.experiments.pretraining.run import PreparedPretraining
-
-        return PreparedPretraining(self, reporter, inputs.corpus)

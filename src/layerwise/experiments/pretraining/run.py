@@ -1,21 +1,23 @@
-"""A pretraining that is ready to run: models of several variants and seeds, then what each has learned."""
+"""The steps of a pretraining: models of several variants and seeds, then what each has learned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from layerwise.data.suites.generated_pairs import generated_pairs
-from layerwise.data.text.corpus import Corpus
 from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.engines.call import MeasureUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.engines.work import Work
 from layerwise.experiments.evaluation.pairs_table import pairs_table
-from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work
+from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.config import BACKBONE, ElcPretraining
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
-from layerwise.experiments.pretraining.trainings import prepare_pretrainings
+from layerwise.experiments.pretraining.trainings import Pretrainings, prepare_pretrainings
 from layerwise.experiments.pretraining.works import pretraining_works
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import discard_trainings
@@ -31,54 +33,58 @@ SEGMENTS = 4_096
 """Held-out segments that models are evaluated on at the end, at most, spread over all documents."""
 
 
-class PreparedPretraining(Prepared):
-    """Recipes, a tokenizer and an encoded text.
+def pretraining(config: ElcPretraining, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Pretrain every variant with every seed; then held-out losses, layer weights, agreement of seeds, minimal pairs.
 
     Raises `TrainError` and `ModelError` for variants and initialisations that there are not, with the near matches,
     and what `prepare_pretrainings` raises.
     """
+    reporter.log("loading torch")
+    config = replace(config, precision=config.resolved_precision(config.device, config.run))
+    pretrainings = prepare_pretrainings(config, recipes(config), reporter, inputs.corpus, epochs=config.epochs)
+    trainings = PretrainingsUnit((pretrainings,), lambda folder: pretraining_works(
+        pretrainings, folder, pairs=PAIRS, segments=SEGMENTS
+    ))  # fmt: skip
+    yield Outline(
+        pretrainings.manifest(config.seed), pretrainings.describe, recipe=pretrainings.shared_recipe(),
+        ahead=(trainings,), refuse=trainings.refuse, discard=discard_trainings, pieces=trainings.carry_out_piece,
+        models=lambda folder: {
+            f"{recipe.arm}/{seed}": path / MODEL for recipe, seed, path in pretrainings.folders(folder)
+        },
+        results=lambda run: (pairs_table(run, generated_pairs(PAIRS)),),
+    )  # fmt: skip
+    yield from trainings
+    yield from MeasureUnit(
+        lambda session: evaluate_pretrained(pretrainings, session.run, session.reporter, pairs=PAIRS, segments=SEGMENTS)
+    )
+    return Completed()
 
-    def __init__(self, config: ElcPretraining, reporter: Reporter, corpus: Corpus | None) -> None:
-        config = replace(config, precision=config.resolved_precision(config.device, config.run))
-        self.pretrainings = prepare_pretrainings(config, recipes(config), reporter, corpus, epochs=config.epochs)
-        self.manifest = self.pretrainings.manifest(config.seed)
-        self.recipe = self.pretrainings.shared_recipe()
 
-    def describe(self) -> Iterator[str]:
-        """The text, the vocabulary, the arms, and how many tokens each training reads."""
-        return self.pretrainings.describe()
+@dataclass(frozen=True)
+class PretrainingsUnit(Unit[None]):
+    """Pretrainings on one text after the other; `left(folder)` gives the work that is left."""
 
-    def check(self, folder: Path) -> None:
+    pretrainings: Sequence[Pretrainings]
+    left: Callable[[Path], Iterator[Work]] = lambda folder: iter(())
+    collective: ClassVar[bool] = True
+
+    def refuse(self, folder: Path) -> None:
         """Raise `TrainError` where another pretraining is in the folder of one of these."""
-        self.pretrainings.check(folder)
-
-    def discard(self, folder: Path) -> None:
-        """Remove every training."""
-        discard_trainings(folder)
+        for each in self.pretrainings:
+            each.check(folder)
 
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The pretrainings that are not finished, and the evaluation of their models."""
-        return pretraining_works(self.pretrainings, folder, pairs=PAIRS, segments=SEGMENTS)
+        return self.left(folder)
 
-    def train(self, folder: Path, reporter: Reporter) -> None:
-        """Pretrain every variant with every seed."""
-        self.pretrainings.train(folder, reporter, self.spread)
+    def carry_out(self, session: UnitSession) -> None:
+        """Pretrain every variant with every seed, unless it is finished."""
+        for number, each in enumerate(self.pretrainings):
+            each.train(session.folder, session.reporter, session.spread, number)
 
-    def models_of(self, folder: Path) -> Mapping[str, Path]:
-        """The model of every variant and seed."""
-        return {f"{recipe.arm}/{seed}": path / MODEL for recipe, seed, path in self.pretrainings.folders(folder)}
-
-    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+    def carry_out_piece(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: one pretraining."""
-        self.pretrainings.train_piece(piece, Telling(emit))
-
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Held-out losses, layer weights, agreement of seeds, and minimal pairs."""
-        evaluate_pretrained(self.pretrainings, run, reporter, pairs=PAIRS, segments=SEGMENTS)
-
-    def results(self, run: Run) -> Sequence[str]:
-        """The accuracy of every arm on minimal pairs."""
-        return (pairs_table(run, generated_pairs(PAIRS)),)
+        self.pretrainings[piece["text"]].train_piece(piece, Telling(emit))
 
 
 def recipes(config: ElcPretraining) -> tuple[PretrainingRecipe, ...]:

@@ -14,8 +14,8 @@ import torch
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
-from layerwise.experiments.forecast.trainings import steps_behind, training_work
-from layerwise.experiments.forecast.work import Work, WorkCost, is_short, repeated
+from layerwise.experiments.engines.trainings import steps_behind, training_work
+from layerwise.experiments.engines.work import Work, WorkCost, is_short, repeated
 from layerwise.experiments.pretraining.rows import masked_loss
 from layerwise.experiments.pretraining.trainings import Pretrainings, tokens_read
 from layerwise.measure.language.minimal_pairs import preferences

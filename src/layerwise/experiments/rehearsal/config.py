@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.reporter import Reporter
 from layerwise.swarm.routing.quorum import Quorum
-
-if TYPE_CHECKING:
-    from layerwise.experiments.rehearsal.run import PreparedRehearsal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +24,7 @@ class Rehearsal(ModelOptions, DataOptions, Experiment):
     """
 
     VERB: ClassVar = "robustness rehearse"
+    RUNS: ClassVar = "rehearsal.run:rehearsal"
     EXAMPLES: ClassVar = (
         "demo --nodes 8 --replicas 2 --kill half",
         "runs/demo-vit-1a2b3c4d --kill 0-100%",
@@ -74,13 +71,6 @@ class Rehearsal(ModelOptions, DataOptions, Experiment):
                 f"--replicas {self.replicas} needs as many nodes, and there are {self.nodes}: write --nodes "
                 f"{self.replicas}, or --replicas {self.nodes}"
             )
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedRehearsal:
-        """Open the models and the data, and measure what a hop and a layer take."""
-        from layerwise.experiments.rehearsal.run import PreparedRehearsal
-
-        reporter.log(f"loading {self.model}")
-        return PreparedRehearsal(self, reporter, inputs)
 
 
 def levels(kill: str, nodes: int) -> tuple[int, ...]:

@@ -1,12 +1,13 @@
-"""A rehearsal, ready to be performed: the models of a run, or a single one, each meeting the same losses."""
+"""The steps of a rehearsal: the models of a run, or a single one, each meeting the same losses of nodes."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ import torch
 from torch import Tensor
 
 from layerwise.data.model_location import location_of
-from layerwise.experiments.experiment import Inputs, Prepared
+from layerwise.data.splits import Splits
+from layerwise.experiments.engines.rounds import RoundsUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps
+from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.rehearsal.config import Rehearsal, levels
 from layerwise.experiments.rehearsal.rows import Level, Values, columns_of, rows
@@ -29,7 +33,6 @@ from layerwise.experiments.training_runs import as_trained, describe_splits, man
 from layerwise.experiments.trainings import finished_models
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
-from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
 from layerwise.stack import Stack, weight_hash
@@ -48,6 +51,12 @@ WINDOWS = 24
 DRAWN = ("task", "arm", "seed", "condition", "amount")
 """The columns that tell one draw of one model from another."""
 
+Drawn = tuple[Any, ...]
+"""Their values."""
+
+_NAMES = ("nodes", "replicas", "kill", "requests", "draws", "streams", "new_tokens", "on_loss", "quorum", "seed", "ray")
+"""The options that the run folder is named by."""
+
 
 @dataclass(frozen=True)
 class RehearsedModel:
@@ -58,160 +67,168 @@ class RehearsedModel:
     location: str
     open: Callable[[], Stack]
 
+    @property
+    def label(self) -> str:
+        """What it is called where progress is reported."""
+        return f"{self.arm}/{self.seed}"
 
-class PreparedRehearsal(Prepared):
-    """Models, the examples that they are asked about, and what hops and layers take."""
 
-    def __init__(self, config: Rehearsal, reporter: Reporter, inputs: Inputs) -> None:
-        quiet_transformers()
-        self.config = config
-        self.models = _models(config, inputs)
-        self.stack = self.models[0].open()
-        self.levels = levels(config.kill, config.nodes)
-        if inputs.stack is None and is_run(config.model):
-            trained = manifest_of_trainings(Path(config.model).expanduser())
-            self.stack.source = replace(self.stack.source, name=trained.model)
-            config = as_trained(config, trained)
-        location = None if inputs.stack is not None else self.models[0].location
-        self.splits = read_splits(config, self.stack, location, reporter, seed=config.seed, corpus=inputs.corpus)
-        self.writes = getattr(self.stack.model, "main_input_name", "") != "pixel_values"
-        self.inputs, self.labels = self._requests()
-        self.times = self._times()
-        self.manifest = training_manifest(self.stack, weight_hash(self.stack.model), self.splits, seed=config.seed)
-        names = (
-            "nodes",
-            "replicas",
-            "kill",
-            "requests",
-            "draws",
-            "streams",
-            "new_tokens",
-            "on_loss",
-            "quorum",
-            "seed",
-            "ray",
-        )
-        options = {name: getattr(config, name) for name in names}
-        self.recipe = {"rehearsal": options, "models": [each.location for each in self.models]}
+def rehearsal(config: Rehearsal, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Let every model meet every loss, draw after draw, and add up what is left."""
+    reporter.log(f"loading {config.model}")
+    quiet_transformers()
+    models = _models(config, inputs)
+    stack = models[0].open()
+    read = config
+    if inputs.stack is None and is_run(config.model):
+        trained = manifest_of_trainings(Path(config.model).expanduser())
+        stack.source = replace(stack.source, name=trained.model)
+        read = as_trained(config, trained)
+    location = None if inputs.stack is not None else models[0].location
+    splits = read_splits(read, stack, location, reporter, seed=read.seed, corpus=inputs.corpus)
+    requests = Requests.of(config, stack, splits)
+    dead, replicas = levels(config.kill, config.nodes), tuple(sorted({1, config.replicas}))
 
-    def settings(self, location: str) -> SwarmSettings:
-        """The rules of the swarm of a model: its layers may run in any order where it was trained for that."""
-        config = self.config
-        settings = SwarmSettings(order_of(location), config.on_loss, Quorum.parse(config.quorum), spot_share=0.0)
-        return settings if config.ray is not None else replace(settings, first_deadline=1.0)
-
-    def describe(self) -> Iterator[str]:
-        """The models, the data, the losses, and the bound of the slowest token."""
-        config = self.config
-        yield describe_model(self.stack)
-        yield describe_splits(self.splits)
-        arms = len({each.arm for each in self.models})
+    def says() -> Iterator[str]:
+        yield describe_model(stack)
+        yield describe_splits(splits)
+        arms = len({each.arm for each in models})
         yield (
-            f"{len(self.models)} models of {arms} arms on {config.nodes} nodes, with {_listed(self.replicas)} "
-            f"replicas; {_listed(self.levels)} nodes die, drawn {config.draws} times; {len(self.inputs)} requests "
-            f"each, {config.streams} at once"
+            f"{len(models)} models of {arms} arms on {config.nodes} nodes, with {_listed(replicas)} replicas; "
+            f"{_listed(dead)} nodes die, drawn {config.draws} times; {len(requests.inputs)} requests each, "
+            f"{config.streams} at once"
         )
+        yield from requests.bound(stack, settings_of(config, models[0].location), max(dead))
+
+    yield Outline(
+        training_manifest(stack, weight_hash(stack.model), splits, seed=read.seed), says,
+        recipe={
+            "rehearsal": {name: getattr(read, name) for name in _NAMES}, "models": [each.location for each in models]
+        },
+    )  # fmt: skip
+    pieces = {
+        _drawn(task=f"draw {draw}", seed=model.seed, **columns_of(model.arm, copies, count)): (
+            model, copies, count, draw
+        )
+        for model in models
+        for copies, count, draw in product(replicas, dead, range(config.draws))
+    }  # fmt: skip
+
+    @lru_cache(maxsize=1)  # one model at a time is open
+    def respond(model: RehearsedModel) -> Callable[[DeadNodes], Values]:
+        return requests.answered(model.open(), settings_of(config, model.location))
+
+    def once(piece: Drawn) -> Iterator[Score]:
+        model, copies, count, draw = pieces[piece]
+        values = respond(model)(DeadNodes.drawn(config.nodes, copies, count, f"{config.seed}/{draw}"))
+        return (Score.of(REHEARSAL_DRAW, *each, **dict(zip(DRAWN, piece, strict=True))) for each in values.items())
+
+    with _cluster(config):
+        drawn = yield from RoundsUnit(
+            REHEARSAL_DRAW,
+            list(pieces),
+            lambda row: tuple(getattr(row, column) for column in DRAWN),
+            lambda: once,
+            lambda piece: pieces[piece][0].label,
+        )
+    means = _means(pieces, drawn)
+    made = [*rows(means, config.nodes), *requests.nulls(means)]
+    return Completed(made, {REHEARSAL: tuple(says())[2:]})
+
+
+def _drawn(**columns: Any) -> Drawn:
+    return tuple(columns[column] for column in DRAWN)
+
+
+def settings_of(config: Rehearsal, location: str) -> SwarmSettings:
+    """The rules of the swarm of a model: its layers may run in any order where it was trained for that."""
+    settings = SwarmSettings(order_of(location), config.on_loss, Quorum.parse(config.quorum), spot_share=0.0)
+    return settings if config.ray is not None else replace(settings, first_deadline=1.0)
+
+
+def _cluster(config: Rehearsal) -> AbstractContextManager[Any]:
+    """A connection to the cluster for all swarms of the rehearsal; none on virtual time."""
+    if config.ray is None:
+        return nullcontext()
+    from layerwise.swarm.cluster.connection import Connection
+
+    return closing(Connection(config.ray, config.nodes))
+
+
+def _means(
+    pieces: Mapping[Drawn, tuple[RehearsedModel, int, int, int]],
+    drawn: Mapping[Drawn, Sequence[Score]],
+) -> dict[str, dict[Level, list[Values]]]:
+    """What every arm did in every draw, by its level: the mean over its seeds."""
+    draws: dict[tuple[str, Level], dict[int, list[Values]]] = defaultdict(lambda: defaultdict(list))
+    for piece, (model, copies, count, draw) in pieces.items():
+        draws[model.arm, (copies, count)][draw].append({row.metric: row.value for row in drawn[piece]})
+    means: dict[str, dict[Level, list[Values]]] = defaultdict(dict)
+    for (arm, level), by_draw in draws.items():
+        means[arm][level] = [_mean(seeds) for seeds in by_draw.values()]
+    return means
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What is asked in every draw: batches of all images with their labels, or prompts; and what a hop and a layer
+    take."""
+
+    config: Rehearsal
+    splits: Splits
+    writes: bool
+    inputs: list[Any]
+    labels: list[int]
+    times: Times
+
+    @classmethod
+    def of(cls, config: Rehearsal, stack: Stack, splits: Splits) -> Requests:
+        """The requests of the options; times that they do not name are measured."""
+        writes = getattr(stack.model, "main_input_name", "") != "pixel_values"
+        inputs, labels = _requested(config, splits, writes)
+        hop, layer = config.hop_seconds, config.layer_seconds
+        if hop is None or layer is None:
+            sample = {"input_ids": torch.tensor([inputs[0]])} if writes else inputs[0]
+            measured = measured_times(stack, sample)
+            hop, layer = measured.hop if hop is None else hop, measured.layer if layer is None else layer
+        return cls(config, splits, writes, inputs, labels, Times(hop, layer))
+
+    def bound(self, stack: Stack, settings: SwarmSettings, dead: int) -> Iterator[str]:
+        """What hops and layers take, and the bound of the slowest token, in sentences."""
+        config = self.config
         hop, layer = (1000 * seconds for seconds in (self.times.hop, self.times.layer))
         if config.ray is not None:
             yield f"nodes are processes of the Ray cluster {config.ray}, and are killed; times are those of a clock"
             return
         yield f"a hop takes {hop:.3g} ms and a layer {layer:.3g} ms, of virtual time"
-        held = -(-self.stack.depth * config.replicas // config.nodes)
-        read, new = (PROMPT, config.new_tokens) if self.writes else (self.positions, 1)
-        load = Load(config.streams, self.stack.depth, held, read, new, self.times.hop, self.times.layer)
-        bound = slowest_token(load, self.settings(self.models[0].location), max(self.levels))
+        held = -(-stack.depth * config.replicas // config.nodes)
+        read, new = (PROMPT, config.new_tokens) if self.writes else (self._positions(stack), 1)
+        load = Load(config.streams, stack.depth, held, read, new, self.times.hop, self.times.layer)
         what = "token" if self.writes else "pass"
-        yield f"no {what} takes longer than {bound:.3g} s of virtual time, deadlines and replays included"
+        yield (
+            f"no {what} takes longer than {slowest_token(load, settings, dead):.3g} s of virtual time, deadlines and "
+            "replays included"
+        )
+
+    def nulls(self, arms: Mapping[str, object]) -> Iterator[Score]:
+        """What the commonest label alone gets right, of models of images."""
+        if not self.writes:
+            counts = np.unique(self.labels, return_counts=True)[1] if self.labels else np.ones(1)
+            for arm in arms:
+                share = float(counts.max() / counts.sum())
+                yield Score.of(REHEARSAL, "accuracy", share, arm=arm, against=COMMONEST)
 
     @property
     def stage(self) -> Stage:
         """Where the rehearsal takes place."""
         return Stage(self.times, self.config.streams, self.config.ray)
 
-    @property
-    def positions(self) -> int:
+    def _positions(self, stack: Stack) -> int:
         """The tokens of a request that is answered in one pass: those of all its images."""
         with torch.inference_mode():
-            return math.prod(self.stack.capture(**self.inputs[0]).state.shape[:-1])
+            return math.prod(stack.capture(**self.inputs[0]).state.shape[:-1])
 
-    @property
-    def replicas(self) -> tuple[int, ...]:
-        """One, and as many as were asked for."""
-        return tuple(sorted({1, self.config.replicas}))
-
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Let every model meet every loss, and store the rows."""
-        if run.store.scores(REHEARSAL):
-            return
-        drawn: dict[str, dict[Level, list[list[Values]]]] = defaultdict(dict)
-        stored = run.store.scores(REHEARSAL_DRAW)
-        known = _by_draw(stored)
-        total = len(self.models) * len(self.replicas) * len(self.levels) * self.config.draws
-        done = 0
-        with self._cluster():
-            for model in self.models:
-                respond = None
-                for replicas, dead, draw in product(self.replicas, self.levels, range(self.config.draws)):
-                    own = {"task": f"draw {draw}", "seed": model.seed, **columns_of(model.arm, replicas, dead)}
-                    name = tuple(own[column] for column in DRAWN)
-                    if name not in known:
-                        respond = respond or self._answered(model.open(), self.settings(model.location))
-                        known[name] = respond(
-                            DeadNodes.drawn(self.config.nodes, replicas, dead, f"{self.config.seed}/{draw}")
-                        )
-                        stored += [Score.of(REHEARSAL_DRAW, *each, **own) for each in known[name].items()]
-                        run.store.replace_scores(REHEARSAL_DRAW, stored)
-                    cells = drawn[model.arm].setdefault((replicas, dead), [[] for _ in range(self.config.draws)])
-                    cells[draw].append(known[name])
-                    done += 1
-                    reporter.progress(f"{model.arm}/{model.seed}", done / total)
-        means = {
-            arm: {level: [_mean(seeds) for seeds in cells] for level, cells in by_level.items()}
-            for arm, by_level in drawn.items()
-        }
-        run.store.replace_scores(REHEARSAL, [*rows(means, self.config.nodes), *self._nulls(means)])
-        run.store.replace_notes(REHEARSAL, tuple(self.describe())[2:])
-
-    @contextmanager
-    def _cluster(self) -> Iterator[None]:
-        """A connection to the cluster for all swarms of the rehearsal; none on virtual time."""
-        if self.config.ray is None:
-            yield
-            return
-        from layerwise.swarm.cluster.connection import Connection
-
-        with closing(Connection(self.config.ray, self.config.nodes)):
-            yield
-
-    def _nulls(self, arms: Any) -> Iterator[Any]:
-        counts = np.unique(self.labels, return_counts=True)[1] if self.labels else np.ones(1)
-        if not self.writes:
-            for arm in arms:
-                share = float(counts.max() / counts.sum())
-                yield Score.of(REHEARSAL, "accuracy", share, arm=arm, against=COMMONEST)
-
-    def _requests(self) -> tuple[list[Any], list[int]]:
-        """What is asked in every draw: batches of all images, or prompts; and the labels of the images."""
-        count = max(1, round(self.config.requests / self.config.draws))
-        test = self.splits.test
-        if self.writes:
-            windows = [test[number % len(test)]["input_ids"][:PROMPT].tolist() for number in range(count)]
-            return windows, []
-        size = -(-len(test) // count)
-        chunks = [range(start, min(start + size, len(test))) for start in range(0, len(test), size)]
-        batches = [self.splits.collate([test[number] for number in chunk]) for chunk in chunks]
-        labels = [int(label) for batch in batches for label in batch["labels"]]
-        return [{"pixel_values": batch["pixel_values"]} for batch in batches], labels
-
-    def _times(self) -> Times:
-        hop, layer = self.config.hop_seconds, self.config.layer_seconds
-        if hop is not None and layer is not None:
-            return Times(hop, layer)
-        sample = {"input_ids": torch.tensor([self.inputs[0]])} if self.writes else self.inputs[0]
-        measured = measured_times(self.stack, sample)
-        return Times(measured.hop if hop is None else hop, measured.layer if layer is None else layer)
-
-    def _answered(self, stack: Stack, settings: SwarmSettings) -> Callable[[DeadNodes], Values]:
+    def answered(self, stack: Stack, settings: SwarmSettings) -> Callable[[DeadNodes], Values]:
         """From a loss to what the swarm of this model did under it."""
         if not self.writes:
             inputs = [{name: tensor.to(stack.device) for name, tensor in each.items()} for each in self.inputs]
@@ -259,6 +276,19 @@ class PreparedRehearsal(Prepared):
         return {**quality, **_common(outcome)}
 
 
+def _requested(config: Rehearsal, splits: Splits, writes: bool) -> tuple[list[Any], list[int]]:
+    """Batches of all images, or prompts; and the labels of the images."""
+    count = max(1, round(config.requests / config.draws))
+    test = splits.test
+    if writes:
+        return [test[number % len(test)]["input_ids"][:PROMPT].tolist() for number in range(count)], []
+    size = -(-len(test) // count)
+    chunks = [range(start, min(start + size, len(test))) for start in range(0, len(test), size)]
+    batches = [splits.collate([test[number] for number in chunk]) for chunk in chunks]
+    labels = [int(label) for batch in batches for label in batch["labels"]]
+    return [{"pixel_values": batch["pixel_values"]} for batch in batches], labels
+
+
 def _common(outcome: Outcome) -> dict[str, float]:
     """What is counted of every kind of request."""
     seconds = outcome.seconds
@@ -272,14 +302,6 @@ def _common(outcome: Outcome) -> dict[str, float]:
         "replays": outcome.events["replayed"] / count,
         "hedged": outcome.hedges / max(outcome.calls, 1),
     }
-
-
-def _by_draw(rows: Sequence[Score]) -> dict[tuple[object, ...], Values]:
-    """What each model did in each draw, by the columns of model and draw."""
-    known: dict[tuple[object, ...], dict[str, float]] = defaultdict(dict)
-    for row in rows:
-        known[tuple(getattr(row, column) for column in DRAWN)][row.metric] = row.value
-    return dict(known)
 
 
 def _mean(values: Sequence[Values]) -> Values:

@@ -22,9 +22,9 @@ from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.rows import arm_means, position_rows, store_surveys
 from layerwise.experiments.trainings import TrainedModel
-from layerwise.measure.activations.attention_by_position import ATTENTION, attention_by_position
+from layerwise.measure.activations.attention_by_position import attention_by_position
 from layerwise.measure.activations.by_position import branch_norms
-from layerwise.measure.activations.embedding import EMBEDDING, NO_UMAP, EmbeddingOptions, embedding, umap_installed
+from layerwise.measure.activations.embedding import NO_UMAP, EmbeddingOptions, embedding, umap_installed
 from layerwise.measure.activations.position_probe import STREAM, probed
 from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
@@ -35,6 +35,7 @@ from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Run
 from layerwise.results.rows import Note, Score
 from layerwise.results.training_record import RETRAINED, refined_at
+from layerwise.results.vocabulary import ATTENTION, BRANCHES, OUTPUT_LAYOUT, POSITION
 from layerwise.stack.inputs import evaluating
 from layerwise.train.load_trained import Trained, open_trained
 
@@ -71,9 +72,9 @@ def assess(
         of_arm[model.seed] = _united(of_arm.get(model.seed), result)
         if arm != RETRAINED:
             first_of_arm.setdefault(arm, model)
-        positions += position_rows(model.label, result.positions)
+        positions += position_rows(model.arm, model.seed, result.positions)
     store_surveys(run, surveys, splits, grid)
-    run.store.replace_scores("position", positions + arm_means(positions))
+    run.store.replace_scores(POSITION, positions + arm_means(positions))
     inside = inside or EmbeddingOptions()
     if grid.layers and (any_new or _can_look_further(run, first_of_arm, inside, len(splits.test))):
         opened = ((arm, open_model(model.folder)) for arm, model in first_of_arm.items())
@@ -83,12 +84,12 @@ def assess(
 
 def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, examples: int) -> bool:
     """Whether an arm was not looked into, UMAP was missing and is there now, or others are to be laid out."""
-    seen = {row.task for row in run.store.scores("branches")}
-    if seen != set(arms) or (NO_UMAP in run.store.notes(EMBEDDING) and umap_installed()):
+    seen = {row.arm for row in run.store.scores(BRANCHES)}
+    if seen != set(arms) or (NO_UMAP in run.store.notes(OUTPUT_LAYOUT) and umap_installed()):
         return True
-    laid_out = run.store.scores(EMBEDDING)
+    laid_out = run.store.scores(OUTPUT_LAYOUT)
     images = {row.value for row in laid_out if row.metric == "images"}
-    layers = {int(row.subject.split(",")[1]) for row in laid_out if row.metric == "x"}
+    layers = {row.layer for row in laid_out if row.metric == "x" and row.layer is not None}
     return bool(laid_out) and (images != {min(inside.images, examples)} or layers != set(inside.of(max(layers) + 1)))
 
 
@@ -237,15 +238,15 @@ def _look_inside(
     seed: int,
 ) -> None:
     """Branch norms and attention of one model of every arm by position, and where the outputs of its layers lie."""
-    rows: dict[str, list[Score]] = {"branches": [], ATTENTION: [], EMBEDDING: []}
+    rows: dict[str, list[Score]] = {BRANCHES: [], ATTENTION: [], OUTPUT_LAYOUT: []}
     notes: dict[str, list[Note]] = {measure: [] for measure in rows}
     for arm, model in models:
         reporter.log(f"inside {arm}: branch norms and attention by position, and UMAP of outputs")
         seen = (model.stack, arm, splits.test, splits.collate)
         for measure, (scores, text) in (
-            ("branches", branch_norms(*seen, seed=seed)),
+            (BRANCHES, branch_norms(*seen, seed=seed)),
             (ATTENTION, attention_by_position(*seen, seed=seed)),
-            (EMBEDDING, embedding(*seen, inside, seed=seed)),
+            (OUTPUT_LAYOUT, embedding(*seen, inside, seed=seed)),
         ):
             rows[measure] += scores
             notes[measure] += text

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from layerwise.errors import RunError, TrainError, near_matches
-from layerwise.experiments.experiment import Experiment, Inputs, Prepared, Reads
+from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
 from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, changed
-from layerwise.experiments.reporter import Reporter
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import RETRAINED
@@ -24,9 +23,6 @@ from layerwise.train.methods.layershuffle import PositionOptions, PredictionOpti
 from layerwise.train.methods.method import DropSync
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.variant import Variant
-
-if TYPE_CHECKING:
-    from layerwise.experiments.robustness.training import PreparedRobustTraining
 
 Augmentation = Literal["none", "crop", "crop+flip"]
 DEMO = "demo-vit"
@@ -58,6 +54,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     """
 
     VERB: ClassVar = "train robust"
+    RUNS: ClassVar = "robustness.run:robust_training"
     EXAMPLES: ClassVar = (
         "layershuffle --model demo-vit",
         "layershuffle,layerdrop --model MODEL --images FOLDER",
@@ -145,13 +142,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         first = ("baseline",) if self.baseline else ()
         return recipes(dict.fromkeys((*first, *named_methods(self.methods))), self.options(settings), depth)
 
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedRobustTraining:
-        """Open the model and the data, and count the steps of every training."""
-        from layerwise.experiments.robustness.training import PreparedRobustTraining
-
-        reporter.log(f"loading {self.model}")
-        return PreparedRobustTraining(self, reporter, inputs)
-
 
 def named_methods(names: Iterable[str]) -> tuple[str, ...]:
     """The methods that are named, each once: `all` stands for every one, a number after retrained-K for another depth.
@@ -198,6 +188,7 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
     """
 
     VERB: ClassVar = "robustness"
+    RUNS: ClassVar = "robustness.run:robustness"
     EXAMPLES: ClassVar = (
         DEMO,
         "runs/vit-base-patch16-224-1a2b3c4d",
@@ -240,16 +231,3 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
         """Raise `RunError` for a run folder beside a run."""
         if self.run is not None and is_run(self.model):
             raise RunError(f"the results go into the run that was given, {self.model}: leave out --run {self.run}")
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> Prepared:
-        """Open the model, or the models of a run, and the data."""
-        from layerwise.experiments.robustness import run
-
-        reporter.log(f"loading {self.model}")
-        if inputs.stack is None and is_run(self.model):
-            return run.PreparedRunRobustness(self, reporter, inputs)
-        if inputs.stack is None and self.model == DEMO:
-            from layerwise.experiments.robustness.training import demo_training
-
-            return demo_training(self, reporter, inputs)
-        return run.PreparedModelRobustness(self, reporter, inputs)

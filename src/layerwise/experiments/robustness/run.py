@@ -1,30 +1,35 @@
-"""Robustness of trained models, ready to be measured: those of a run, or a single one.
+"""The steps of robustness: models are trained, or those of a run or a single one are opened, and every one is surveyed.
 
-Every model is surveyed once: under its own layer order, random orders and subsets of layers. Surveys are kept beside
-the models, so a measurement that was stopped resumes with the next model.
+A survey runs a model once under its own layer order, random orders and subsets of layers. It is kept beside the model,
+so a measurement that was stopped goes on with the next model.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
+from layerwise.experiments.base_model import base_model
 from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.experiment import Inputs, Prepared
+from layerwise.experiments.engines.evaluations import evaluation_work
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
+from layerwise.experiments.engines.work import Work
+from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.run import compare_arms
 from layerwise.experiments.merging.sources import SourceModel, by_arm
-from layerwise.experiments.merging.spread import MEASURE as MERGING
 from layerwise.experiments.opening import open_model, quiet_transformers
+from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
-from layerwise.experiments.robustness.config import Robustness
+from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining, is_run
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import (
@@ -38,170 +43,235 @@ from layerwise.experiments.training_runs import (
     training_manifest,
     training_rows,
 )
-from layerwise.experiments.trainings import TrainedModel, finished_models
+from layerwise.experiments.trainings import TrainedModel, discard_trainings, finished_models
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import alpha_rows
-from layerwise.measure.interventions.robustness import ROBUSTNESS
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
-from layerwise.results.training_record import FILE, TrainingRecord, refined_at
-from layerwise.results.vocabulary import ALPHA, TRAINING
+from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
+from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
+from layerwise.train.arguments import check_arguments
 from layerwise.train.load_trained import Trained, open_trained, saved_edges
+from layerwise.train.methods import COMPARED
+from layerwise.train.processes import shared_recipe, training_settings
+from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
 
-ModelLoader = Callable[[Path], Trained]
+REDUCED = (9, 6, 3)
+"""The depths at which models of the demo are trained for themselves, as in the paper's figure."""
 
 
-class PreparedRobustness(Prepared):
-    """Models to be surveyed on the test split; subclasses say which.
+@dataclass(frozen=True)
+class SurveysUnit(Unit[None]):
+    """The surveys of `models(folder)` on the test split, and every row that follows from them.
 
-    `how` says in words how the models are computed: surveys that were computed otherwise are not these.
+    `how` says in words how the models are computed: surveys that were computed otherwise are not these. `trained` are
+    the trainings whose models are not there yet.
     """
 
+    models: Callable[[Path], tuple[TrainedModel, ...]]
     stack: Stack
     splits: Splits
     grid: EvaluationGrid
-    inside: EmbeddingOptions
-    open_model: ModelLoader
+    open_model: Callable[[Path], Trained]
     how: str
+    inside: EmbeddingOptions = field(default_factory=EmbeddingOptions)
+    trained: TrainingsUnit | None = None
 
-    @abstractmethod
-    def models(self, folder: Path) -> tuple[TrainedModel, ...]:
-        """The models that are surveyed, where the rows go into the run `folder`."""
-
-    def describe(self) -> Iterator[str]:
+    def says(self) -> Iterator[str]:
         """The model, the data, and how many plans each model is evaluated under."""
         yield describe_model(self.stack)
         yield describe_splits(self.splits)
-        yield self.describe_survey()
-
-    def describe_survey(self) -> str:
-        """How many plans each model is evaluated under, and on how many examples."""
-        wanted = sum(1 for _ in conditions(self.stack.depth, self.grid))
+        wanted, orders = sum(1 for _ in conditions(self.stack.depth, self.grid)), self.grid.orders
         examples = len(self.splits.test)
-        evaluations = (wanted + self.grid.orders) * examples
-        return (
-            f"each model is evaluated under {wanted} conditions and {self.grid.orders} fixed orders on "
-            f"{examples:,} examples: {evaluations:,} forward passes of an example at most"
+        yield (
+            f"each model is evaluated under {wanted} conditions and {orders} fixed orders on {examples:,} examples: "
+            f"{(wanted + orders) * examples:,} forward passes of an example at most"
         )
 
-    def examples_of_survey(self) -> float:
-        """The examples that go through a whole model in the survey of one, those of fewer layers counted by them."""
-        depth = self.stack.depth
-        passes = sum(condition.count / depth for condition in conditions(depth, self.grid)) + self.grid.orders
-        return passes * len(self.splits.test)
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The surveys of models that are not trained yet; those of fewer layers are counted by them."""
+        count = 0 if self.trained is None else len(self.trained.due(folder))
+        if count:
+            depth = self.stack.depth
+            passes = sum(each.count / depth for each in conditions(depth, self.grid)) + self.grid.orders
+            yield evaluation_work("surveys", self.stack, self.splits, count * passes)
 
-    def discard(self, folder: Path) -> None:
-        """Remove the surveys, so that every model is evaluated again."""
-        discard_surveys(self.models(folder))
+    def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:
+        """The survey of one model, which is kept beside it."""
+        survey_kept(model_of(piece), self.splits, self.grid, reporter, open_model=self.open_model, how=self.how)
 
-    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
-        """In a worker: the survey of one model, which is kept beside it."""
-        model = model_of(piece)
-        survey_kept(model, self.splits, self.grid, Telling(emit), open_model=self.open_model, how=self.how)
-
-    def measure(self, run: Run, reporter: Reporter) -> None:
+    def carry_out(self, session: UnitSession) -> None:
         """Survey every model that is not surveyed yet, and compute all rows from the surveys."""
-        models = self.models(run.folder)
+        run, store, models = session.run, session.store, self.models(session.folder)
         records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}
-        run.store.replace_scores(TRAINING, training_rows(trained))
+        store.replace_scores(TRAINING, training_rows(trained))
         weights = [(each, saved_edges(each.folder)) for each in models]
         alpha = [row for of, edges in weights if edges is not None for row in alpha_rows(of.arm, of.seed, edges)]
         if alpha:
-            run.store.replace_scores(ALPHA, alpha)
+            store.replace_scores(ALPHA, alpha)
         for chapter in (ROBUSTNESS, TRAINING):
-            run.store.replace_notes(chapter, split_notes(self.splits))
+            store.replace_notes(chapter, split_notes(self.splits))
         surveyed = assess(
-            models, self.splits, self.grid, run, reporter,
-            open_model=self.open_model, how=self.how, inside=self.inside, spread=self.spread,
+            models, self.splits, self.grid, run, session.reporter, open_model=self.open_model, how=self.how,
+            inside=self.inside, spread=session.spread,
         )  # fmt: skip
-        if self.grid.layers and (surveyed or not run.store.scores(MERGING)):
+        if self.grid.layers and (surveyed or not store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
             arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole])
             compare_arms(
-                run, arms, self.splits, lambda source: self.open_model(Path(source.location)).stack, reporter,
+                run, arms, self.splits, lambda source: self.open_model(Path(source.location)).stack, session.reporter,
                 draws=self.grid.orders, seed=self.grid.seed,
             )  # fmt: skip
 
 
-def questions_of(config: Robustness) -> EvaluationGrid:
-    """What a survey measures, as the options say."""
-    return EvaluationGrid(orders=config.orders, draws=config.draws, seed=config.seed, nodes=config.nodes)
+def robust_training(config: RobustTraining, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Train every method with every seed from one base model, then survey every model of the run."""
+    reporter.log(f"loading {config.model}")
+    grid = EvaluationGrid(orders=20, kept=(), layers=False, seed=config.seed)
+    return (yield from _trained(config, reporter, inputs, grid, EmbeddingOptions()))
 
 
-def inside_of(config: Robustness, depth: int) -> EmbeddingOptions:
-    """Which outputs are laid out, as the options say. Raises `MeasureError` for a layer that there is not."""
+def robustness(config: Robustness, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Survey the models of a run, those that are trained from the demo, or a model as it is."""
+    reporter.log(f"loading {config.model}")
+    quiet_transformers()
+    grid = EvaluationGrid(orders=config.orders, draws=config.draws, seed=config.seed, nodes=config.nodes)
     inside = EmbeddingOptions(config.inside_images, config.inside_layers)
-    inside.of(depth)
-    return inside
+    if inputs.stack is None and is_run(config.model):
+        return (yield from _surveyed_run(config, reporter, inputs, grid, inside))
+    if inputs.stack is None and config.model == DEMO:
+        return (yield from _trained(_demo_training(config), reporter, inputs, grid, inside))
+    return (yield from _surveyed_model(config, reporter, inputs, grid, inside))
 
 
-class PreparedRunRobustness(PreparedRobustness):
+def _trained(
+    config: RobustTraining, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid, inside: EmbeddingOptions
+) -> Steps:
+    """Trainings, then surveys. Every training resumes by itself; under torchrun every process takes part in them.
+
+    Raises `DataError`, `PlanError` and `TrainError` for data, methods and settings that do not fit the model.
+    """
+    config = replace(config, precision=config.resolved_precision(config.device, config.run))
+    arguments: Mapping[str, Any] = config.trainer_arguments(config.device)
+    check_arguments(arguments)
+    opened = base_model(config.model, config, inputs.stack)
+    stack, settings = opened.stack, DEFAULTS_BY_MODEL.get(config.model, Settings())
+    options = config.options(settings)
+    splits = read_splits(
+        config, stack, opened.location, reporter, seed=config.seed, corpus=inputs.corpus,
+        augmentation=options.settings.augmentation, check=not config.new_head, pack=config.pack,
+    )  # fmt: skip
+    recipes = config.recipes(settings, stack.depth)
+    inside.of(stack.depth)
+    next(conditions(stack.depth, grid))  # a model of one layer is refused before it is trained
+    check_enough(splits)
+    base = opened.base(splits.classes if config.new_head else None)
+    wanted = [RecipeTraining.of(recipe, seed) for seed in range(config.seeds) for recipe in recipes]
+    trainings = TrainingsUnit(base, stack, splits, wanted, arguments)
+    # Those of earlier commands are surveyed too.
+    surveys = SurveysUnit(
+        finished_models, stack, splits, grid, partial(open_trained, device=stack.device.type),
+        in_words(stack.device, "auto"), inside, trainings,
+    )  # fmt: skip
+
+    def says() -> Iterator[str]:
+        yield from surveys.says()
+        yield from _training_sentences(recipes, config.seeds, len(splits.train))
+
+    def pieces(piece: Plain, emit: Emit) -> None:
+        unit = trainings if piece["part"] == "training" else surveys
+        unit.carry_out_piece(piece, Telling(emit))
+
+    yield Outline(
+        training_manifest(stack, base.weights, splits, settings=training_settings(arguments)), says,
+        recipe=shared_recipe(options.to_json(), arguments), ahead=(surveys, trainings), refuse=trainings.refuse,
+        discard=discard_trainings, pieces=pieces,
+        models=lambda folder: {each.label: folder / each.folder / MODEL for each in wanted},
+    )  # fmt: skip
+    yield from trainings
+    yield from surveys
+    return Completed()
+
+
+def _training_sentences(recipes: tuple[Recipe, ...], seeds: int, examples: int) -> Iterator[str]:
+    """How many trainings there are, and what they cost."""
+    count = len(recipes)
+    yield f"{count} method{'s' * (count != 1)} of training, {seeds} seed{'s' * (seeds != 1)} each"
+    steps = seeds * sum(recipe.steps(examples) for recipe in recipes)
+    read = seeds * sum(recipe.steps(examples) * recipe.settings.batch_size for recipe in recipes)
+    yield f"training takes {steps:,} optimizer steps in all, forward and backward over {read:,} examples"
+
+
+def _demo_training(config: Robustness) -> RobustTraining:
+    """Every method that LayerShuffle is compared with, and models at reduced depths, from the demo."""
+    shared = {name for name in RobustTraining.__dataclass_fields__ if name in Robustness.__dataclass_fields__}
+    given = {name: value for name, value in given_options(config).items() if name in shared}
+    methods = (*COMPARED, *(f"{RETRAINED}-{count}" for count in REDUCED))
+    return RobustTraining(**given, methods=methods, baseline=False, precision="float32")
+
+
+def _survey(surveys: SurveysUnit, outline: Outline) -> Generator[Any, Any, Completed]:
+    """The steps of surveys alone."""
+    yield replace(
+        outline, says=surveys.says, lasts=False, discard=lambda folder: discard_surveys(surveys.models(folder)),
+        pieces=lambda piece, emit: surveys.carry_out_piece(piece, Telling(emit)),
+    )  # fmt: skip
+    yield from surveys
+    return Completed()
+
+
+def _surveyed_run(
+    config: Robustness, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid, inside: EmbeddingOptions
+) -> Steps:
     """Every finished model of a run of `layerwise train robust`; the rows go into that run.
 
     Raises `RunError` for a run of another kind, without a finished model, or trained on other splits.
     """
+    folder = Path(config.model).expanduser()
+    manifest = manifest_of_trainings(folder)
+    models = finished_models(folder)
+    if not models:
+        raise RunError(f"{folder} {UNFINISHED}")
+    opens = partial(open_trained, device=config.device, dtype=config.dtype)
+    stack = opens(models[0].folder).stack
+    inside.of(stack.depth)
+    stack.source = replace(stack.source, name=manifest.model)
+    trained = as_trained(config, manifest)
+    splits = read_splits(trained, stack, str(models[0].folder), reporter, seed=trained.seed, corpus=inputs.corpus)
+    if splits.digest != manifest.corpus_hash:
+        flags = ("--images or --text", "--limit", "--select-on", "--seed")
+        raise refuse_other_splits(str(folder), manifest.corpus, splits, flags)
+    check_enough(splits)
+    how = in_words(resolve_device(config.device), config.dtype)
+    surveys = SurveysUnit(finished_models, stack, splits, grid, opens, how, inside)
+    return (yield from _survey(surveys, Outline(manifest, list, folder=folder)))
 
-    def __init__(self, config: Robustness, reporter: Reporter, inputs: Inputs) -> None:
-        quiet_transformers()
-        self.folder = Path(config.model).expanduser()
-        self.manifest = manifest_of_trainings(self.folder)
-        self.grid = questions_of(config)
-        models = finished_models(self.folder)
-        if not models:
-            raise RunError(f"{self.folder} {UNFINISHED}")
-        self.open_model = partial(open_trained, device=config.device, dtype=config.dtype)
-        self.how = in_words(resolve_device(config.device), config.dtype)
-        self.stack = self.open_model(models[0].folder).stack
-        self.inside = inside_of(config, self.stack.depth)
-        self.stack.source = replace(self.stack.source, name=self.manifest.model)
-        trained = as_trained(config, self.manifest)
-        self.splits = read_splits(
-            trained, self.stack, str(models[0].folder), reporter, seed=trained.seed, corpus=inputs.corpus
+
+def _surveyed_model(
+    config: Robustness, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid, inside: EmbeddingOptions
+) -> Steps:
+    """One model as it is, with a run of its own; the survey is kept there."""
+    path = Path(config.model).expanduser()
+    if inputs.stack is None and (path / FILE).is_file():
+        trained = open_trained(path, device=config.device, dtype=config.dtype)
+    else:
+        stack = inputs.stack or open_model(
+            config, model=config.model, dtype=config.dtype, trust_remote_code=config.trust_remote_code
         )
-        if self.splits.digest != self.manifest.corpus_hash:
-            flags = ("--images or --text", "--limit", "--select-on", "--seed")
-            raise refuse_other_splits(str(self.folder), self.manifest.corpus, self.splits, flags)
-        check_enough(self.splits)
-
-    def models(self, folder: Path) -> tuple[TrainedModel, ...]:
-        """Every finished model of the run."""
-        return finished_models(folder)
-
-
-class PreparedModelRobustness(PreparedRobustness):
-    """One model as it is, with a run of its own."""
-
-    def __init__(self, config: Robustness, reporter: Reporter, inputs: Inputs) -> None:
-        quiet_transformers()
-        path = Path(config.model).expanduser()
-        if inputs.stack is None and (path / FILE).is_file():
-            trained = open_trained(path, device=config.device, dtype=config.dtype)
-        else:
-            stack = inputs.stack or open_model(
-                config, model=config.model, dtype=config.dtype, trust_remote_code=config.trust_remote_code
-            )
-            trained = Trained(stack, None)
-        self.path = path
-        self.stack = trained.stack
-        self.grid, self.inside = questions_of(config), inside_of(config, self.stack.depth)
-        self.open_model = lambda folder: trained
-        self.how = in_words(self.stack.device, config.dtype)
-        self.splits = read_splits(
-            config,
-            self.stack,
-            None if inputs.stack else location_of(config.model),
-            reporter,
-            seed=config.seed,
-            corpus=inputs.corpus,
-        )
-        check_enough(self.splits)
-        self.arm = trained.record.arm if trained.record is not None else Path(self.stack.source.name).name
-        self.manifest = training_manifest(self.stack, weight_hash(self.stack.model), self.splits)
-
-    def models(self, folder: Path) -> tuple[TrainedModel, ...]:
-        """The one model, whose survey is kept in the run folder."""
-        return (TrainedModel(self.arm, 0, self.path, folder),)
+        trained = Trained(stack, None)
+    stack = trained.stack
+    inside.of(stack.depth)
+    location = None if inputs.stack else location_of(config.model)
+    splits = read_splits(config, stack, location, reporter, seed=config.seed, corpus=inputs.corpus)
+    check_enough(splits)
+    arm = trained.record.arm if trained.record is not None else Path(stack.source.name).name
+    surveys = SurveysUnit(
+        lambda folder: (TrainedModel(arm, 0, path, folder),), stack, splits, grid, lambda _: trained,
+        in_words(stack.device, config.dtype), inside,
+    )  # fmt: skip
+    manifest = training_manifest(stack, weight_hash(stack.model), splits)
+    return (yield from _survey(surveys, Outline(manifest, surveys.says)))

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from layerwise.errors import OptionError
 from layerwise.experiments.chosen_plan import given_plan
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.reporter import Reporter
 from layerwise.search.budget import Budget
 from layerwise.search.moves import Move, check_moves
-
-if TYPE_CHECKING:
-    from layerwise.experiments.routing.run import PreparedRouting
 
 Objective = Literal["accuracy", "nats"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
@@ -31,6 +27,7 @@ class Routing(ModelOptions, Experiment):
     """
 
     VERB: ClassVar = "search route"
+    RUNS: ClassVar = "routing.run:routing"
     EXAMPLES: ClassVar = (
         "demo",
         "demo --tasks skills,lambada.jsonl --objective nats",
@@ -79,9 +76,3 @@ class Routing(ModelOptions, Experiment):
     def checked_moves(self) -> tuple[Move, ...]:
         """The moves, those that there are."""
         return check_moves(self.moves) if self.moves else ()
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedRouting:
-        """Open the model, read the task sets, and count what candidates and questions cost."""
-        from layerwise.experiments.routing.run import PreparedRouting
-
-        return PreparedRouting(self, inputs.stack or self.open_model(reporter))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Experiment, Inputs, Reads
+from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.text import TextOptions
@@ -18,7 +18,6 @@ from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, check_moves
 
 if TYPE_CHECKING:
-    from layerwise.experiments.search.run import PreparedSearch
     from layerwise.stack import Stack
 
 Method = Literal["greedy", "evolve", "optuna", "one-shot"]
@@ -33,6 +32,7 @@ class Search(ModelOptions, TextOptions, Experiment):
     """
 
     VERB: ClassVar = "search"
+    RUNS: ClassVar = "search.run:search"
     EXAMPLES: ClassVar = (
         "demo --budget layers=9",
         "org/name --text texts/ --budget layers=0.75x",
@@ -50,8 +50,9 @@ class Search(ModelOptions, TextOptions, Experiment):
     budget: str = option(metavar="BUDGET")
     moves: tuple[str, ...] = option(("drop",), metavar="NAMES")
     source: tuple[str, ...] = option(
-        (), "Another model, built alike, whose layers may stand in; repeat for more.", metavar="MODEL", repeated=True
-    )
+        (), "Another model, built alike, whose layers may stand in; repeat for more.", metavar="MODEL", repeated=True,
+        rare=True, needs="method=greedy|evolve",
+    )  # fmt: skip
     method: Method = option("greedy", "How it is looked for.")
     width: int = option(3, metavar="N", least=1, most=64, rare=True, needs="method=greedy")
     second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
@@ -68,10 +69,6 @@ class Search(ModelOptions, TextOptions, Experiment):
             raise OptionError("--method evolve exchanges layers and halves; name --moves drop,halves, or use greedy")
         if self.method == "one-shot" and moves != ("drop",):
             raise OptionError("--method one-shot leaves out whole layers; leave --moves out, or use greedy")
-        if self.source and self.method not in ("greedy", "evolve"):
-            raise OptionError(
-                f"--method {self.method} takes no layers of other models; leave --source out, or use greedy or evolve"
-            )
         if not set(moves) & set(CHEAPER):
             raise OptionError(
                 f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join(CHEAPER)} as well"
@@ -103,12 +100,3 @@ class Search(ModelOptions, TextOptions, Experiment):
         able = copy.copy(stack)
         able.sources = Stack.with_sources(named).sources
         return able
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSearch:
-        """Open the model, tokenize and divide the text, and count what the search costs at most."""
-        from layerwise.experiments.search.run import PreparedSearch
-
-        corpus = inputs.corpus or self.corpus(self.model)
-        stack = self.with_sources(inputs.stack or self.open_model(reporter), reporter)
-        with waiting(reporter, f"tokenizing {corpus.name}"):
-            return PreparedSearch(self, stack, corpus)

@@ -1,8 +1,7 @@
-"""A search that is ready to run: the texts divided, the model open, and what it costs at most counted.
+"""The steps of a search: it, the choice among its finalists and the report each read a text of their own.
 
-The search, the choice among its finalists and the report each read a text of their own. Every loss is stored as soon as
-it is computed, and a search is a function of losses and seeds: one that was killed goes through the same rounds again,
-reads what is stored, and computes the rest.
+A search is a function of losses and seeds: one that was killed goes through the same rounds again, reads the losses
+that are stored, and computes the rest.
 """
 
 from __future__ import annotations
@@ -12,9 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from layerwise.data.text.corpus import Corpus, read_corpus
+from layerwise.data.text.corpus import read_corpus
 from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Prepared
+from layerwise.experiments.engines.call import CallUnit
+from layerwise.experiments.engines.losses import LossesUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.opening import divided_sentence, tokenized
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
@@ -22,11 +25,10 @@ from layerwise.experiments.search import rows as made
 from layerwise.experiments.search.config import Search
 from layerwise.experiments.sentences import describe_data, describe_model, duration
 from layerwise.measure.cost.pass_time import Setting
-from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import Loss, Score
-from layerwise.results.vocabulary import CHOSEN, LATENCY, SEARCH, SEARCH_ROUND
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import LATENCY
 from layerwise.search import timing
 from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit
@@ -41,7 +43,7 @@ from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import PlanPrices
 from layerwise.search.rungs import Evaluator, Round, RungSettings, mean_losses
-from layerwise.search.texts import by_document, divided_text, grown
+from layerwise.search.texts import divided_text, grown
 from layerwise.stack import Stack, weight_hash
 
 REPORTED = 12
@@ -49,6 +51,8 @@ REPORTED = 12
 
 WORST = RungSettings(alpha=0.0)
 """How rounds are run that only count what they cost: no test sends a candidate away."""
+
+Fronts = Mapping[Unit, Sequence[Plan]]
 
 
 @dataclass(frozen=True)
@@ -60,246 +64,193 @@ class Finalists:
     arms: Mapping[str, Plan]
     random: Sequence[Plan]
 
+    def within(self, space: Space) -> list[Plan]:
+        """The plans that are chosen among: those of the search and of the arms that are within the limit."""
+        return [plan for plan in dict.fromkeys([*self.plans, *self.arms.values()]) if space.allows(plan)]
 
-class PreparedSearch(Prepared):
-    """A search whose model is open and whose text is divided.
 
-    Raises `DataError` for too little text, and `OptionError` for a budget that leaves nothing to search.
+def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Search, choose and confirm.
+
+    Raises `OptionError` for a budget that the whole model keeps already, and `DataError` for too little text.
     """
+    corpus = inputs.corpus or config.corpus(config.model)
+    stack = config.with_sources(inputs.stack or config.open_model(reporter), reporter)
+    moves, budget = check_moves(config.moves), Budget.parse(config.budget)
+    stack = with_averages(stack) if "merge" in moves else stack
+    text = tokenized(config, stack, corpus, reporter, config.seed)
+    parts = divided_text(text, config.seed)
+    rungs = grown(parts["search"], config.seed)
+    second = None
+    if config.second_text is not None:
+        second = tokenized(config, stack, read_corpus(config.second_text), reporter, config.seed)
+    setting = Setting(config.phase, config.latency_batch, config.context)
+    timed = (str(setting),) if config.times else ()
+    others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in foreign(stack))
+    manifest = provenance(
+        stack, text, families=("search", str(budget), *moves, config.method, f"width:{config.width}", *timed, *others),
+        tasks=() if second is None else (f"second:{second.digest[:16]}",), seed=config.seed,
+        settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
+    )  # fmt: skip
+    foreseen = None if budget.unit == "ms" else space_of(config, stack, PlanPrices.of(stack))
 
-    def __init__(self, config: Search, stack: Stack, corpus: Corpus) -> None:
-        self.config = config
-        self.moves = check_moves(config.moves)
-        self.budget = Budget.parse(config.budget)
-        self.stack = with_averages(stack) if "merge" in self.moves else stack
-        self.text = self._tokenized(corpus)
-        self.parts = divided_text(self.text, config.seed)
-        self.rungs = grown(self.parts["search"], config.seed)
-        self.second = None if config.second_text is None else self._tokenized(read_corpus(config.second_text))
-        self.setting = Setting(config.phase, config.latency_batch, config.context)
-        self.manifest = self._manifest()
-        self._most: Spent | None = None
-        if self.budget.unit != "ms":
-            self._space(PlanPrices.of(self.stack))
-
-    def _tokenized(self, corpus: Corpus) -> EvalData:
-        config = self.config
-        return tokenize(
-            self.stack, corpus, length=config.max_length, tokens=config.tokens,
-            batch_tokens=config.batch_tokens or BATCH_TOKENS, seed=config.seed,
-        )  # fmt: skip
-
-    def _manifest(self) -> Manifest:
-        config = self.config
-        second = () if self.second is None else (f"second:{self.second.digest[:16]}",)
-        timed = (str(self.setting),) if config.times else ()
-        return provenance(
-            self.stack, self.text,
-            families=(
-                "search", str(self.budget), *self.moves, config.method, f"width:{config.width}", *timed,
-                *(f"{name}:{weight_hash(self.stack.sources[name].model)[:16]}" for name in foreign(self.stack)),
-            ),
-            tasks=second, seed=config.seed, settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
-        )  # fmt: skip
-
-    def _space(self, prices: PlanPrices) -> Space:
-        """What may be searched. Raises `OptionError` for a budget that the whole model keeps already."""
-        unit, depth = self.budget.unit, self.stack.depth
-        whole = prices.of_plan(Plan.identity(depth), unit)
-        limit = self.budget.limit(whole)
-        others = foreign(self.stack)
-        if limit >= whole and set(self.moves) <= set(CHEAPER) and not others:
-            raise OptionError(
-                f"--budget {self.budget} leaves room for the whole model, which costs {whole:g} {unit}: nothing has to "
-                "be left out; give less"
-            )
-        return Space(depth, self.moves, lambda plan: prices.of_plan(plan, unit), limit, others)
-
-    def describe(self) -> Iterator[str]:
-        """The model, the text and its parts, and what the search costs at most."""
-        yield describe_model(self.stack)
-        yield describe_data(self.text)
-        what = "document" if by_document(self.text) else "window"
-        parts = ", ".join(f"{name} {part.tokens:,}" for name, part in self.parts.items())
-        yield f"texts, disjoint by {what}, in scored tokens: {parts}; rungs of the search text: {len(self.rungs)}"
-        if self.second is not None:
-            yield f"second corpus: {describe_data(self.second)}"
-        if self.config.method == "greedy" and self.budget.unit != "ms":
-            bound = self.worst_case(self._space(PlanPrices.of(self.stack)))
-            seconds = bound.at_rates(self._pace())
+    def says() -> Iterator[str]:
+        yield describe_model(stack)
+        yield describe_data(text)
+        yield f"{divided_sentence(text, parts)}; rungs of the search text: {len(rungs)}"
+        if second is not None:
+            yield f"second corpus: {describe_data(second)}"
+        if config.method == "greedy" and foreseen is not None:
+            bound = worst_case(config, stack, rungs, foreseen)
+            seconds = bound.at_rates(_pace(stack, rungs[0]))
             assert seconds is not None, "the pace was measured"
             yield (
                 f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
                 f"tokens, at most {duration(seconds)} at the pace of this machine"
             )
 
-    def worst_case(self, space: Space) -> Spent:
-        """What the greedy search costs at most, in layer evaluations and heads times tokens."""
-        evaluator = GraphEvaluator(self.stack, self.rungs)
-        worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
-        for _ in greedy(worst, space, width=self.config.width, settings=WORST):
-            pass
-        skip_effects(worst, space)
-        return worst.spent
+    yield Outline(manifest, says)
+    losses = yield from LossesUnit(stack)
+    fresh = not losses.rows
+    prices, table = PlanPrices.of(stack), list[Score]()
+    if config.times:
+        table = yield from CallUnit(
+            LATENCY, lambda: made.latency_rows(timing.measured(stack, setting)[0], str(setting)),
+            f"timing every layer: {setting}", lambda row: row.plan is None,
+        )  # fmt: skip
+        prices = PlanPrices.of(stack, made.table_of(table))
+    began = time.perf_counter()
+    space = space_of(config, stack, prices)
+    most = worst_case(config, stack, rungs, space) if config.method == "greedy" else None
+    searched = losses.evaluator(stack, "search", rungs, most)
+    finalists = _finalists(config, stack, searched, rungs, space, reporter)
+    spent, seconds = searched.spent, time.perf_counter() - began
+    reporter.log(made.cost_sentence(spent, seconds))
+    select = losses.evaluator(stack, "select", [parts["select"]])
+    chosen = _choose(select, space, finalists, reporter)
+    units = tuple(unit for unit in UNITS if unit != "ms" or config.times)
+    fronts: Fronts = {
+        unit: [
+            point.plan for point in thinned(front(searched.complete(), partial(prices.of_plan, unit=unit)), REPORTED)
+        ]
+        for unit in units
+    }
+    rows = made.search_rows(searched.complete(), prices, units, space.whole)
+    rows += losses_above(select.losses([space.whole, *finalists.within(space)]), space.whole, "select", seed=0)
+    for name, data in (("report", parts["report"]), *(() if second is None else (("second", second),))):
+        reporter.log(f"confirming on {name}")
+        rows += _confirmed(config, losses.evaluator(stack, name, [data]), name, searched, chosen, finalists, fronts)
+    rows += made.member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
+    times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
+    # What a search took is known where nothing interrupted it.
+    costs = yield from CallUnit(
+        "run", lambda: made.cost_rows(spent, seconds) if fresh else [], own=lambda row: row.subject == "search"
+    )
+    # The rows of the search come last, because they say which plan was chosen.
+    return Completed(
+        [*made.round_rows(finalists.steps), *([*table, *times] if times else []), size_row(stack), *costs, *rows]
+    )
 
-    def _pace(self) -> Spent:
-        """The pace of this machine: the whole model on the first batch of the search, the second time that it runs."""
-        first = self.rungs[0]
-        for _ in range(2):
-            evaluator = GraphEvaluator(self.stack, [_of_batches(first, 1)])
-            evaluator.evaluate([Plan.identity(self.stack.depth)], 0, Plan.identity(self.stack.depth))
-        return evaluator.spent
 
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Search, choose and confirm; what is stored is not computed again."""
-        if run.store.scores(SEARCH, metric=CHOSEN):
-            return
-        fresh = run.store.count_losses() == 0
-        known = list(run.store.losses())
-        prices = self._prices(run, reporter)
-        began = time.perf_counter()
-        space = self._space(prices)
-        self._most = self.worst_case(space) if self.config.method == "greedy" else None
-        search = self._evaluator(run, reporter, known, "search", self.rungs)
-        finalists = self._finalists(search, space, reporter)
-        spent, seconds = search.spent, time.perf_counter() - began
-        select = self._evaluator(run, reporter, known, "select", [self.parts["select"]])
-        chosen = self._choose(select, space, finalists, reporter)
-        fronts = self._fronts(search, prices)
-        rows = made.search_rows(search.complete(), prices, self.units, space.whole)
-        rows += losses_above(select.losses([space.whole, *_selected(space, finalists)]), space.whole, "select", seed=0)
-        texts = {"report": self.parts["report"]} | ({} if self.second is None else {"second": self.second})
-        rows += self._confirmed(run, reporter, known, search, space, chosen, finalists, fronts, texts)
-        rows += made.member_rows(chosen, self.budget, fronts, finalists.arms, finalists.random)
-        run.store.replace_scores(SEARCH_ROUND, made.round_rows(finalists.steps))
-        if self.config.times:
-            self._check_times(run, reporter, prices, chosen)
-        run.store.replace_scores("run", [size_row(self.stack)] + (made.cost_rows(spent, seconds) if fresh else []))
-        reporter.log(made.cost_sentence(spent, seconds))
-        # Last, because these rows say that the search is complete.
-        run.store.replace_scores(SEARCH, rows)
-
-    @property
-    def units(self) -> tuple[Unit, ...]:
-        """The units in which plans are priced."""
-        return tuple(unit for unit in UNITS if unit != "ms" or self.config.times)
-
-    def _prices(self, run: Run, reporter: Reporter) -> PlanPrices:
-        """The prices of the model; milliseconds are measured once in the life of a run, and stored."""
-        if not self.config.times:
-            return PlanPrices.of(self.stack)
-        stored = run.store.scores(LATENCY)
-        if not stored:
-            reporter.log(f"timing every layer: {self.setting}")
-            table, _ = timing.measured(self.stack, self.setting)
-            run.store.replace_scores(LATENCY, made.latency_rows(table, str(self.setting)))
-            stored = run.store.scores(LATENCY)
-        return PlanPrices.of(self.stack, made.table_of(stored))
-
-    def _evaluator(
-        self, run: Run, reporter: Reporter, known: Sequence[Loss], name: str, rungs: Sequence[EvalData]
-    ) -> GraphEvaluator:
-        most = self._most if name == "search" else None
-        due = None if most is None else most.layer_tokens + most.head_tokens
-
-        def watch(spent: Spent) -> None:
-            done = spent.layer_tokens + spent.head_tokens
-            left = None if most is None else most.at_rates(spent)
-            reporter.progress(
-                name, min(1.0, done / due) if due else 0.0, None if left is None else max(0.0, left - spent.seconds)
-            )
-
-        own = [row for row in known if row.task.startswith(f"{name}/")]
-        return GraphEvaluator(self.stack, rungs, run.store.add_losses, own, f"{name}/", watch)
-
-    def _finalists(self, search: GraphEvaluator, space: Space, reporter: Reporter) -> Finalists:
-        """Run the rounds, and what stands beside them."""
-        shrinks = not space.allows(space.whole)
-        mean_losses(search, [space.whole], space.whole)
-        arms: dict[str, Plan] = {}
-        if shrinks:
-            scores = turning(self.stack, self.rungs)
-            arms = one_shot_plans(space, scores, skip_effects(search, space))
-            mean_losses(search, [*arms.values(), space.whole], space.whole)
-        steps = []
-        for step in self._rounds(search, space, tuple(arms.values())):
-            steps.append(step)
-            reporter.log(made.round_sentence(len(steps), step, search.complete().get(space.whole)))
-        best = list(winners(steps, space))
-        return Finalists(
-            steps, best[: self.config.width], arms, random_sets(space, RANDOM_SETS, self.config.seed) if shrinks else []
+def space_of(config: Search, stack: Stack, prices: PlanPrices) -> Space:
+    """What may be searched. Raises `OptionError` for a budget that the whole model keeps already."""
+    budget, moves = Budget.parse(config.budget), check_moves(config.moves)
+    whole = prices.of_plan(Plan.identity(stack.depth), budget.unit)
+    limit, others = budget.limit(whole), foreign(stack)
+    if limit >= whole and set(moves) <= set(CHEAPER) and not others:
+        raise OptionError(
+            f"--budget {budget} leaves room for the whole model, which costs {whole:g} {budget.unit}: nothing has to "
+            "be left out; give less"
         )
-
-    def _rounds(self, search: Evaluator, space: Space, arms: Sequence[Plan]) -> Iterator[SearchStep]:
-        config = self.config
-        if config.method == "greedy":
-            yield from greedy(search, space, width=config.width)
-        elif config.method == "evolve":
-            yield from evolve(search, space, seed=config.seed)
-        elif config.method == "optuna":
-            yield from nsga(search, space, [space.whole, *arms], seed=config.seed)
-        else:
-            losses = mean_losses(search, arms, space.whole)
-            yield SearchStep(
-                "one-shot", Round(dict(sorted(losses.items(), key=lambda each: each[1])), len(losses), 0, 0)
-            )
-
-    def _choose(self, select: GraphEvaluator, space: Space, finalists: Finalists, reporter: Reporter) -> Plan:
-        """The finalist that loses least on the selection text; of equals the first."""
-        losses = mean_losses(select, [*_selected(space, finalists), space.whole], space.whole)
-        del losses[space.whole]
-        chosen = min(losses, key=lambda plan: losses[plan])
-        reporter.log(f"chosen on the selection text among {len(losses)} plans: {chosen}")
-        return chosen
-
-    def _fronts(self, search: GraphEvaluator, prices: PlanPrices) -> dict[Unit, list[Plan]]:
-        losses, fronts = search.complete(), {}
-        for unit in self.units:
-            points = front(losses, partial(prices.of_plan, unit=unit))
-            fronts[unit] = [point.plan for point in thinned(points, REPORTED)]
-        return fronts
-
-    def _confirmed(
-        self, run: Run, reporter: Reporter, known: Sequence[Loss], search: GraphEvaluator, space: Space, chosen: Plan,
-        finalists: Finalists, fronts: Mapping[Unit, Sequence[Plan]], texts: Mapping[str, EvalData],
-    ) -> list[Score]:  # fmt: skip
-        """One measurement on each text that chose nothing: the chosen plan, the fronts, the arms, the random sets."""
-        rows: list[Score] = []
-        own = [chosen, *(plan for plans in fronts.values() for plan in plans), *finalists.arms.values()]
-        plans = list(dict.fromkeys([space.whole, *own]))
-        for name, data in texts.items():
-            reporter.log(f"confirming on {name}: {len(plans)} plans and {len(finalists.random)} random sets")
-            fresh = self._evaluator(run, reporter, known, name, [data])
-            mean_losses(fresh, list(dict.fromkeys([*plans, *finalists.random])), space.whole)
-            rows += losses_above(fresh.losses(plans), space.whole, name, seed=self.config.seed)
-            rows += against_arms(
-                fresh.losses([chosen, *finalists.arms.values(), *finalists.random]), chosen, finalists.arms,
-                finalists.random, name, seed=self.config.seed,
-            )  # fmt: skip
-            if name == "report":
-                complete = search.complete()
-                for plan in plans[1:]:
-                    if plan in complete:
-                        pair = [space.whole, plan]
-                        rows += winners_curse(search.losses(pair), fresh.losses(pair), space.whole, plan)
-        return rows
-
-    def _check_times(self, run: Run, reporter: Reporter, prices: PlanPrices, chosen: Plan) -> None:
-        """The milliseconds of the chosen plan, measured whole, beside what the table says."""
-        whole = Plan.identity(self.stack.depth)
-        if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
-            reporter.log("milliseconds of the chosen plan are predicted: halves and averages run no faster here")
-            return
-        _, times = timing.measured(self.stack, self.setting, [whole, chosen])
-        rows = [row for row in run.store.scores(LATENCY) if row.plan is None]
-        rows += made.checked_latency_rows(times, prices, str(self.setting))
-        run.store.replace_scores(LATENCY, rows)
+    return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others)
 
 
-def _selected(space: Space, finalists: Finalists) -> list[Plan]:
-    """The plans that are chosen among: those of the search and of the arms that are within the limit."""
-    return [plan for plan in dict.fromkeys([*finalists.plans, *finalists.arms.values()]) if space.allows(plan)]
+def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:
+    """What the greedy search costs at most, in layer evaluations and heads times tokens."""
+    evaluator = GraphEvaluator(stack, rungs)
+    worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
+    for _ in greedy(worst, space, width=config.width, settings=WORST):
+        pass
+    skip_effects(worst, space)
+    return worst.spent
 
 
-def _of_batches(data: EvalData, count: int) -> EvalData:
-    return replace(data, batches=data.batches[:count])
+def _pace(stack: Stack, first: EvalData) -> Spent:
+    """The pace of this machine: the whole model on the first batch of the search, the second time that it runs."""
+    whole = Plan.identity(stack.depth)
+    for _ in range(2):
+        evaluator = GraphEvaluator(stack, [replace(first, batches=first.batches[:1])])
+        evaluator.evaluate([whole], 0, whole)
+    return evaluator.spent
+
+
+def _finalists(
+    config: Search, stack: Stack, searched: GraphEvaluator, rungs: Sequence[EvalData], space: Space, reporter: Reporter
+) -> Finalists:
+    """Run the rounds, and what stands beside them."""
+    shrinks = not space.allows(space.whole)
+    mean_losses(searched, [space.whole], space.whole)
+    arms: dict[str, Plan] = {}
+    if shrinks:
+        scores = turning(stack, rungs)
+        arms = one_shot_plans(space, scores, skip_effects(searched, space))
+        mean_losses(searched, [*arms.values(), space.whole], space.whole)
+    steps = []
+    for step in _rounds(config, searched, space, tuple(arms.values())):
+        steps.append(step)
+        reporter.log(made.round_sentence(len(steps), step, searched.complete().get(space.whole)))
+    best = list(winners(steps, space))
+    drawn = random_sets(space, RANDOM_SETS, config.seed) if shrinks else []
+    return Finalists(steps, best[: config.width], arms, drawn)
+
+
+def _rounds(config: Search, searched: Evaluator, space: Space, arms: Sequence[Plan]) -> Iterator[SearchStep]:
+    if config.method == "greedy":
+        yield from greedy(searched, space, width=config.width)
+    elif config.method == "evolve":
+        yield from evolve(searched, space, seed=config.seed)
+    elif config.method == "optuna":
+        yield from nsga(searched, space, [space.whole, *arms], seed=config.seed)
+    else:
+        losses = mean_losses(searched, arms, space.whole)
+        yield SearchStep("one-shot", Round(dict(sorted(losses.items(), key=lambda each: each[1])), len(losses), 0, 0))
+
+
+def _choose(select: GraphEvaluator, space: Space, finalists: Finalists, reporter: Reporter) -> Plan:
+    """The finalist that loses least on the selection text; of equals the first."""
+    losses = mean_losses(select, [*finalists.within(space), space.whole], space.whole)
+    del losses[space.whole]
+    chosen = min(losses, key=lambda plan: losses[plan])
+    reporter.log(f"chosen on the selection text among {len(losses)} plans: {chosen}")
+    return chosen
+
+
+def _confirmed(
+    config: Search, fresh: GraphEvaluator, name: str, searched: GraphEvaluator, chosen: Plan, finalists: Finalists,
+    fronts: Fronts,
+) -> Iterator[Score]:  # fmt: skip
+    """One measurement on a text that chose nothing: the chosen plan, the fronts, the arms, the random sets."""
+    whole = Plan.identity(fresh.stack.depth)
+    own = [chosen, *(plan for plans in fronts.values() for plan in plans), *finalists.arms.values()]
+    plans = list(dict.fromkeys([whole, *own]))
+    mean_losses(fresh, list(dict.fromkeys([*plans, *finalists.random])), whole)
+    yield from losses_above(fresh.losses(plans), whole, name, seed=config.seed)
+    yield from against_arms(
+        fresh.losses([chosen, *finalists.arms.values(), *finalists.random]), chosen, finalists.arms, finalists.random,
+        name, seed=config.seed,
+    )  # fmt: skip
+    if name == "report":
+        complete = searched.complete()
+        for plan in plans[1:]:
+            if plan in complete:
+                pair = [whole, plan]
+                yield from winners_curse(searched.losses(pair), fresh.losses(pair), whole, plan)
+
+
+def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: Plan, reporter: Reporter) -> list[Score]:
+    """The milliseconds of the chosen plan, measured whole, beside what the table says."""
+    if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
+        reporter.log("milliseconds of the chosen plan are predicted: halves and averages run no faster here")
+        return []
+    _, times = timing.measured(stack, setting, [Plan.identity(stack.depth), chosen])
+    return made.checked_latency_rows(times, prices, str(setting))

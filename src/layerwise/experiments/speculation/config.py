@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import DataError, OptionError
 from layerwise.experiments.chosen_plan import given_plan
-from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
+from layerwise.experiments.experiment import Alternatives, Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.reporter import Reporter, waiting
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus
-    from layerwise.experiments.speculation.run import PreparedSpeculation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +27,7 @@ class SpeculativeDecoding(ModelOptions, Experiment):
     """
 
     VERB: ClassVar = "time speculation"
+    RUNS: ClassVar = "speculation.run:speculation"
     EXAMPLES: ClassVar = (
         'demo --draft "0-7 9-11"',
         "org/name --search --text texts/",
@@ -51,15 +50,8 @@ class SpeculativeDecoding(ModelOptions, Experiment):
         elif not self.search:
             raise OptionError('say which layers draft: --draft PLAN, such as --draft "0-7 9-11", or --search')
 
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSpeculation:
-        """Open the model, tokenize and divide the text, and refuse what cannot draft."""
-        from layerwise.experiments.speculation.run import PreparedSpeculation
-
-        stack, corpus = inputs.stack or self.open_model(reporter), inputs.corpus or self._corpus()
-        with waiting(reporter, f"tokenizing {corpus.name}"):
-            return PreparedSpeculation(self, stack, corpus)
-
-    def _corpus(self) -> Corpus:
+    def corpus(self) -> Corpus:
+        """The text: the one that was named, or the demo's own. Raises `DataError` for a model that has none."""
         from layerwise.data.text.corpus import read_corpus
         from layerwise.data.text.demo_corpus import demo_corpus
 

@@ -52,10 +52,10 @@ def draft_rows(candidates: Iterable[DraftCandidate], chosen: Plan, plain_rate: f
     return [*rows, Score.of(SPECULATION_DRAFT, CHOSEN, 1.0, plan=str(chosen))]
 
 
-def prompt_rows(trials: Sequence[PromptTrial]) -> list[Score]:
-    """What every prompt gave."""
+def prompt_rows(trials: Sequence[PromptTrial], first: int = 0) -> list[Score]:
+    """What every prompt gave, counted from the number of the `first`."""
     rows = []
-    for number, trial in enumerate(trials):
+    for number, trial in enumerate(trials, start=first):
         counts = {name: getattr(trial.passes, name) for name in LayerPasses.COUNTED}
         counts |= {"written": trial.written, **{each: trial.verdict == each for each in VERDICTS}}
         own = [("seconds", way, value) for way, value in trial.seconds.items()]

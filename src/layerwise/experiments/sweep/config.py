@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import MemoryOptions, ModelOptions
 from layerwise.experiments.options.plans import PlanOptions, families_option
 from layerwise.experiments.options.run import ClusterOptions
 from layerwise.experiments.options.text import TextOptions
-from layerwise.experiments.reporter import Reporter, waiting
-
-if TYPE_CHECKING:
-    from layerwise.experiments.sweep.run import PreparedSweep
 
 NEW_TOKENS = 40
 """Tokens that continue a prompt, unless `--new-tokens` says otherwise."""
@@ -31,6 +27,7 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOption
     """
 
     VERB: ClassVar = "sweep"
+    RUNS: ClassVar = "sweep.run:sweep"
     EXAMPLES: ClassVar = (
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
@@ -62,12 +59,3 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOption
     def check(self) -> None:
         """Raise `PlanError` for plans that are none, and `OptionError` for numbers that cannot be read."""
         self.check_plans()
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedSweep:
-        """Open the model, tokenize the text, lower the plans and count what they cost."""
-        from layerwise.experiments.sweep.run import PreparedSweep
-
-        corpus = inputs.corpus or self.corpus(self.model)
-        stack = inputs.stack or self.open_model(reporter)
-        with waiting(reporter, f"tokenizing {corpus.name}"):
-            return PreparedSweep(self, stack, corpus)

@@ -1,4 +1,4 @@
-"""A sweep that is ready to run: losses of every plan, their effects, similarity of hidden states, benchmarks.
+"""The steps of a sweep: losses of every plan, their effects, similarity of hidden states, benchmarks.
 
 Each part asks the run which rows are stored and adds what is missing. A sweep therefore resumes where a killed one
 stopped, and a complete one computes nothing. A plan whose numbers are not finite costs itself alone: everything else is
@@ -17,11 +17,12 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.workers import planned_workers
-from layerwise.experiments.experiment import Prepared
-from layerwise.experiments.forecast.work import Work
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.engines.work import Work
+from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.experiments.sentences import (
     describe_data,
     describe_model,
@@ -51,16 +52,16 @@ from layerwise.measure.interventions.sweep import (
     plan_records,
     runnable,
     streaming_of,
-    sweep,
     with_identity,
 )
+from layerwise.measure.interventions.sweep import sweep as swept
 from layerwise.measure.interventions.sweep_pieces import piece_function
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
 from layerwise.measure.language.token_sample import token_sample
 from layerwise.measure.stats.effects import effects
-from layerwise.measure.workers import Emit, Plain
+from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Member, Plan
 from layerwise.plan.member import GIVEN
 from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
@@ -80,7 +81,21 @@ LEFT_OUT = "plans"
 """The name of notes on plans that the model cannot run; they stand under the table of plans."""
 
 
-class PreparedSweep(Prepared):
+def sweep(config: Sweep, reporter: Reporter, inputs: Inputs) -> Steps:
+    """Measure every plan on the text, and everything that is computed from that."""
+    corpus = inputs.corpus or config.corpus(config.model)
+    stack = inputs.stack or config.open_model(reporter)
+    with waiting(reporter, f"tokenizing {corpus.name}"):
+        unit = SweepUnit(config, stack, corpus)
+    yield Outline(
+        unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece,
+        # What was written under the plans, where there were prompts.
+        results=lambda run: continuation_lines(read_continuations(run.store.notes(CONTINUATION))),
+    )  # fmt: skip
+    return Completed(refusal=(yield from unit))
+
+
+class SweepUnit(Unit[MeasureError | None]):
     """A sweep whose model is open, whose text is tokenized, and whose plans are lowered and counted.
 
     Raises `DataError` for too little text, and `MeasureError` for a benchmark that lm-eval does not know.
@@ -89,6 +104,7 @@ class PreparedSweep(Prepared):
     def __init__(self, config: Sweep, stack: Stack, corpus: Corpus) -> None:
         self.config = config
         self.stack = stack
+        self.spread = Spread()
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
         self.batch_tokens = self._batch_tokens()
@@ -135,7 +151,7 @@ class PreparedSweep(Prepared):
             tasks=(*config.tasks, *limit, *shots), seed=config.seed, settings=settings,
         )  # fmt: skip
 
-    def describe(self) -> Iterator[str]:
+    def says(self) -> Iterator[str]:
         """The model, the text, the number of plans and of layer evaluations."""
         cost = self.cost
         yield describe_model(self.stack)
@@ -162,12 +178,13 @@ class PreparedSweep(Prepared):
         compared = compared_plans(self.members, self.stack.depth) if self.config.similarity else ()
         yield from sweep_works(self.stack, self.plans, self.text, due, compared)
 
-    def measure(self, run: Run, reporter: Reporter) -> None:
+    def carry_out(self, session: UnitSession) -> MeasureError | None:
         """Losses, effects, similarity and benchmarks; what is stored is not computed again.
 
-        Raises `MeasureError` when some plans gave numbers that are not finite, after everything else has been measured
-        and stored; at once when the model as trained does.
+        Returns a refusal where some plans gave numbers that are not finite, after everything else has been measured
+        and stored. Raises `MeasureError` at once when the model as trained does.
         """
+        run, reporter, self.spread = session.run, session.reporter, session.spread
         run.store.replace_notes(LEFT_OUT, self.left_out)
         run.store.add_plans(plan_records(self.members))
         failures = self._sweep(run, reporter)
@@ -181,8 +198,7 @@ class PreparedSweep(Prepared):
         self._continue_prompts(run, reporter)
         if self.benchmarks is not None:
             failures += self.benchmarks.measure(run, reporter, self.spread)
-        if failures:
-            raise MeasureError("\n".join(failures))
+        return MeasureError("\n".join(failures)) if failures else None
 
     def _compare_states(self, run: Run, reporter: Reporter) -> None:
         """The hidden states and the zones under the trained order and the plans that were asked for, one by one."""
@@ -220,10 +236,6 @@ class PreparedSweep(Prepared):
             known.append(each)
             run.store.replace_notes(CONTINUATION, [note_text(one) for one in known])
 
-    def results(self, run: Run) -> Sequence[str]:
-        """What was written under the plans, where there were prompts."""
-        return continuation_lines(read_continuations(run.store.notes(CONTINUATION)))
-
     def _sweep(self, run: Run, reporter: Reporter) -> list[str]:
         """Measure the losses that are missing and everything that is computed from losses.
 
@@ -258,7 +270,7 @@ class PreparedSweep(Prepared):
         reading = None if self.stack.resident is None else self.stack.resident.count()
         start = time.perf_counter()
         try:
-            sweep(
+            swept(
                 self.stack, self.plans, self.text, sink=run.store.add_losses, finished=run.store.finished,
                 progress=progress, spread=self.spread,
             )  # fmt: skip
@@ -279,7 +291,7 @@ class PreparedSweep(Prepared):
         )
         return failures
 
-    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
+    def carry_out_piece(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: some plans on one batch, of the text or of the benchmarks."""
         texts = {TEXT: self.text}
         if self.benchmarks is not None and self.benchmarks.requests.likelihoods is not None:

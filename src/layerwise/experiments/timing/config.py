@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from layerwise.errors import OptionError
 from layerwise.experiments.chosen_plan import given_plan
-from layerwise.experiments.experiment import Experiment, Inputs
+from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.run import TimingOptions
-from layerwise.experiments.reporter import Reporter
-
-if TYPE_CHECKING:
-    from layerwise.experiments.timing.run import PreparedTiming
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +23,7 @@ class Timing(ModelOptions, TimingOptions, Experiment):
     """
 
     VERB: ClassVar = "time"
+    RUNS: ClassVar = "timing.run:timing"
     EXAMPLES: ClassVar = (
         'demo --plan "0-11" --plan "0-3 6-11"',
         'demo --plan "0-3 (4|5|6|7) 8-11" --fused',
@@ -42,9 +39,3 @@ class Timing(ModelOptions, TimingOptions, Experiment):
             raise OptionError('a plan is needed: layerwise time MODEL --plan "0-11" --plan "0-3 6-11"')
         for plan in self.plans:
             given_plan(plan)
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedTiming:
-        """Open the model, and see that it has the layers of every plan."""
-        from layerwise.experiments.timing.run import PreparedTiming
-
-        return PreparedTiming(self, inputs.stack or self.open_model(reporter))

@@ -1,15 +1,15 @@
 """Where a layer attends at each position it may stand: how widely, how far, and how much to the first token.
 
-With a_qk the attention of query q to key k, a mean over heads, tokens and images, rows of measure `attention` are of
-subject `layer,position`:
+With a_qk the attention of query q to key k, a mean over heads, tokens and images, rows of measure `attention` are by
+arm, layer and position (`other`):
 
     entropy     sum_q -sum_k a_qk log a_qk, over what attention spread evenly has (1 is even, 0 is a single key)
     first       the attention of all other queries to the first token, which is the class token of a ViT
     distance    the mean distance from a query to what it attends to: of patches, in patches, the class token left out
                 (Dosovitskiy et al. 2021, figure 7); of texts, in tokens
 
-each with its `@uniform`, what attention spread evenly over the keys that a query may see would give. Every layer is put
-at every position equally often (`layerwise.measure.activations.by_position`).
+each also `against` uniform, what attention spread evenly over the keys that a query may see would give. Every layer is
+put at every position equally often (`layerwise.measure.activations.by_position`).
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.activations.structure import eager, is_attention
 from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
+from layerwise.results.vocabulary import ATTENTION, UNIFORM_ATTENTION
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
 Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 
-ATTENTION = "attention"
 EXAMPLES = 64
 BATCHES = 8
 TINY = 1e-30
 """Added inside a logarithm: attention of zero adds nothing to an entropy."""
 
-Sums = dict[str, tuple[float, float]]
-"""By metric the sum over queries, and what it is divided by."""
+Sums = dict[tuple[str, str | None], tuple[float, float]]
+"""By metric, and what it is against, the sum over queries, and what it is divided by."""
 
 
 def attention_by_position(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """The rows of measure `attention` with the task `arm`; a note where a model does not give its attention."""
-    totals: dict[tuple[int, int, str], list[tuple[float, float]]] = defaultdict(list)
+    """The rows of measure `attention` of `arm`; a note where a model does not give its attention."""
+    totals: dict[tuple[int, int, tuple[str, str | None]], list[tuple[float, float]]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
         for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):
             for plan in rotations_of(stack.depth, f"{seed}/attention/{number}"):
@@ -58,10 +58,15 @@ def attention_by_position(
                     for metric, pair in attention_sums(weights[position], inputs).items():
                         totals[layer, position, metric].append(pair)
     rows = []
-    for (layer, position, metric), pairs in sorted(totals.items()):
+    for (layer, position, (name, against)), pairs in sorted(totals.items(), key=lambda each: _in_order(*each[0])):
         above, below = (sum(of) for of in zip(*pairs, strict=True))
-        rows.append(Score(ATTENTION, f"{layer},{position}", arm, metric, above / below))
+        row = Score.of(ATTENTION, name, above / below, arm=arm, layer=layer, other=position, against=against)
+        rows.append(row)
     return rows, []
+
+
+def _in_order(layer: int, position: int, metric: tuple[str, str | None]) -> tuple[int, int, str, str]:
+    return layer, position, metric[0], metric[1] or ""
 
 
 def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
@@ -76,21 +81,21 @@ def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
     over_heads = mean.mean(dim=1)
     others = asking.clone()
     others[:, 0] = False
-    sums = {
-        "entropy": (_total(entropy, asking), _total(most, asking)),
-        "first": (_total(over_heads[:, :, 0], others), float(others.sum())),
-        "first@uniform": (_total(even[:, :, 0], others), float(others.sum())),
+    sums: Sums = {
+        ("entropy", None): (_total(entropy, asking), _total(most, asking)),
+        ("first", None): (_total(over_heads[:, :, 0], others), float(others.sum())),
+        ("first", UNIFORM_ATTENTION): (_total(even[:, :, 0], others), float(others.sum())),
     }
     distances = distances_of(mean.shape[-1], is_image="pixel_values" in inputs)
     if distances is not None:
         # Without the first token of an image, which stands nowhere.
         start = 1 if "pixel_values" in inputs else 0
         between = distances.to(mean.device, mean.dtype)
-        for name, attention in (("distance", over_heads), ("distance@uniform", even)):
+        for against, attention in ((None, over_heads), (UNIFORM_ATTENTION, even)):
             inner = attention[:, start:, start:]
             weight = inner.sum(dim=2).clamp_min(TINY)
             far = (inner * between).sum(dim=2) / weight
-            sums[name] = (_total(far, asking[:, start:]), float(asking[:, start:].sum()))
+            sums["distance", against] = (_total(far, asking[:, start:]), float(asking[:, start:].sum()))
     return {metric: pair for metric, pair in sums.items() if pair[1] > 0}
 
 

@@ -25,6 +25,7 @@ from layerwise.measure.activations.residual_updates import additions, completing
 from layerwise.measure.stats.float64 import wide
 from layerwise.plan import Plan
 from layerwise.results.rows import Note, Score
+from layerwise.results.vocabulary import BRANCHES
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Pair
@@ -56,11 +57,11 @@ def rotations_of(depth: int, seed: str) -> tuple[Plan, ...]:
 def branch_norms(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Rows of measure `branches`: subject `layer,position`, task `arm`.
+    """Rows of measure `branches`, by arm, layer and position (`other`).
 
-    `attn` and `mlp` are the mean Euclidean norm, over tokens, of what the branch adds to the residual stream; `share`
-    is the norm of the layer's whole update over that of the state it read. Padding is no token. A model whose layers
-    cannot be split has `share` alone, and a note says why.
+    `norm` is the mean Euclidean norm, over tokens, of what a branch (`part`, `attn` or `mlp`) adds to the residual
+    stream; `share` is the norm of the layer's whole update over that of the state it read. Padding is no token. A model
+    whose layers cannot be split has `share` alone, and a note says why.
     """
     inputs = _inputs(stack, examples, collate, EXAMPLES, seed)
     pairs: Sequence[Pair] = ()
@@ -68,16 +69,18 @@ def branch_norms(
     try:
         pairs = stack.branches(stack.capture(**inputs)).paths
     except UnsupportedModel as refused:
-        notes.append(Note("branches", f"{arm}: {refused}"))
+        notes.append(Note(BRANCHES, f"{arm}: {refused}"))
     values: dict[tuple[int, int, str], list[float]] = defaultdict(list)
     with evaluating(stack.model), torch.inference_mode():
         for plan in rotations(stack.depth, BASES, seed):
             for key, value in _norms_under(stack, plan, inputs, pairs).items():
                 values[key].append(value)
-    return [
-        Score("branches", f"{layer},{position}", arm, metric, float(np.mean(norms)))
-        for (layer, position, metric), norms in sorted(values.items())
-    ], notes
+    rows = []
+    for (layer, position, name), norms in sorted(values.items()):
+        metric, part = ("share", None) if name == "share" else ("norm", name)
+        of: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "part": part}
+        rows.append(Score.of(BRANCHES, metric, float(np.mean(norms)), **of))
+    return rows, notes
 
 
 def _norms_under(

@@ -27,13 +27,13 @@ from layerwise.errors import MeasureError
 from layerwise.measure.activations.by_position import pooled, rotations_of, watched
 from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
+from layerwise.results.vocabulary import CHANCE, OUTPUT_LAYOUT
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import evaluating
 
 Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 
-EMBEDDING = "embedding"
 BATCHES = 16
 """So many random orders, at least, precede a layer at each position."""
 
@@ -46,7 +46,7 @@ DRAWN = 3_000
 QUERIES = 600
 """The outputs whose nearest neighbours are counted."""
 
-NO_UMAP = Note(EMBEDDING, "UMAP is not installed: pip install umap-learn, and run again.")
+NO_UMAP = Note(OUTPUT_LAYOUT, "UMAP is not installed: pip install umap-learn, and run again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,9 @@ def embedding(
 ) -> tuple[list[Score], list[Note]]:
     """Rows of measure `embedding`: outputs laid out by UMAP (McInnes et al. 2018), and what their neighbours share.
 
-    The subject of a point is `image,layer,position`, its metrics `x` and `y`. Of subject `all` are `images`, `layers`
-    and `points`, the numbers that were laid out, `same_position` and `same_layer` with what chance gives.
+    A point is of a layer at a position (`other`) for an image (`amount`), its metrics are `x` and `y`. Of the whole arm
+    are `images`, `layers` and `points`, the numbers that were laid out, `same_position` and `same_layer` with what
+    chance gives.
     Without umap-learn, or with no more outputs than it has neighbours to look at, there are no rows, and a note says
     so.
     """
@@ -89,14 +90,14 @@ def embedding(
     points = images * stack.depth * len(layers)
     if points <= NEIGHBOURS:
         few = f"{images} examples at {stack.depth} positions are too few: UMAP looks at {NEIGHBOURS} neighbours each"
-        return [], [Note(EMBEDDING, f"{arm}: {few}.")]
+        return [], [Note(OUTPUT_LAYOUT, f"{arm}: {few}.")]
     states = outputs_by_position(stack, layers, examples, collate, count=images, seed=seed)
     # The first axes of the outputs to begin from: the spectrum of so large a graph takes longer than all the rest.
     flat = UMAP(n_neighbors=NEIGHBOURS, random_state=seed, n_jobs=1, init="pca").fit_transform(
         states.reshape(points, -1)
     )
     facts = {"images": images, "layers": len(layers), "points": points}
-    rows = [Score(EMBEDDING, "all", arm, metric, float(count)) for metric, count in facts.items()]
+    rows = [Score.of(OUTPUT_LAYOUT, metric, float(count), arm=arm) for metric, count in facts.items()]
     rows += _neighbours(arm, states, seed)
     rows += _points(arm, layers, flat.reshape(*states.shape[:3], 2))
     return rows, []
@@ -109,8 +110,9 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
     for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
         for at, layer in enumerate(layers):
             for position in range(depth):
+                point: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "amount": float(image)}
                 for axis, value in zip("xy", plane[at, position, image].tolist(), strict=True):
-                    yield Score(EMBEDDING, f"{image},{layer},{position}", arm, axis, float(value))
+                    yield Score.of(OUTPUT_LAYOUT, axis, float(value), **point)
 
 
 def umap_installed() -> bool:
@@ -178,5 +180,5 @@ def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Sc
             shared[n] += wide(of[nearest] == of[part][:, None]).mean(dim=1).sum()
     for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
         if chance > 1:
-            yield Score(EMBEDDING, "all", arm, metric, float(value) / len(queries), documents=images)
-            yield Score(EMBEDDING, "all", arm, f"{metric}@chance", 1 / chance)
+            yield Score.of(OUTPUT_LAYOUT, metric, float(value) / len(queries), arm=arm, documents=images)
+            yield Score.of(OUTPUT_LAYOUT, metric, 1 / chance, arm=arm, against=CHANCE)

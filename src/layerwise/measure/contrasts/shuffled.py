@@ -29,9 +29,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
-from layerwise.measure.interventions.survey import RANDOM_ORDER, SEQUENTIAL, Survey
+from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import RANDOM_ORDER, SEQUENTIAL
 
 TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING = "trained_order", "collapse", "position_informed", "pruning"
 CLAIMS = (TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING)

@@ -30,6 +30,8 @@ from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
+from layerwise.results.vocabulary import WORTH
 
 SWITCHING_OFF = "switching_off"
 CLAIMS = (SWITCHING_OFF,)
@@ -54,8 +56,8 @@ def switching_off(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
 
 
 def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """Rows of measure `worth`: subject `layer,position`, task the arm, metric `nll_added`, the mean over seeds and
-    batches; and of subject `all` the `relation` of every arm, with the band that shuffled positions give.
+    """Rows of measure `worth`: `nll_added` by arm, layer and position (`other`), the mean over seeds and batches; and
+    the `relation` of every arm, with the band that shuffled positions give.
     """
     for arm, surveys in arms.items():
         tables = _tables(surveys)
@@ -63,15 +65,15 @@ def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
             continue
         worth = np.mean([table.worth.mean(axis=0) for table in tables], axis=0)
         for layer, position in np.ndindex(*worth.shape):
-            yield Score("worth", f"{layer},{position}", arm, "nll_added", float(worth[layer, position]))
+            yield Score.of(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, other=position)
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
         reach = [float(stdtrit(len(one.pulls) - 1, 0.975)) * one.error for one in each]
         bounds = [(value - own, value + own) for value, own in zip(values, reach, strict=True)]
         low, high = over_seeds(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
-        yield Score("worth", "all", arm, RELATION, float(np.mean(values)), low, high, p=p)
-        yield Score("worth", "all", arm, f"{RELATION}@shuffled", 0.0, *band)
+        yield Score.of(WORTH, RELATION, float(np.mean(values)), low, high, p, arm=arm)
+        yield Score.of(WORTH, RELATION, 0.0, *band, arm=arm, against=SHUFFLED_POSITIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,16 +1,16 @@
 """What the loss of whole nodes costs, beside that of as many layers one by one and anywhere.
 
-The layers of a model lie on N nodes, in contiguous blocks or round robin. Rows are of measure `nodes`: the subject is
-the arm, the task says how many nodes there are, the layout, how many are lost, and the order of what is left, as in
-`4 blocks 1 random`. With a(c) the accuracy under condition c, on the same examples and in the same orders,
+The layers of a model lie on N nodes, in contiguous blocks or round robin. Rows are of measure `nodes`, by arm: `other`
+is N, `part` the layout, `amount` how many are lost, `condition` the order of what is left. With a(c) the accuracy under
+condition c, on the same examples and in the same orders,
 
-    accuracy_lost                  a(all layers) - a(without the nodes), the mean over the nodes that may be lost
-    accuracy_lost@single           the sum over the lost layers of a(all layers) - a(without this layer alone)
-    accuracy_lost@scattered        a(all layers) - a(as many layers left out at random)
-    accuracy_lost_above@single     the first less the second: what layers cost together beyond what each costs alone
-    accuracy_lost_above@scattered  the first less the third: whether it counts that the layers lay together
-    accuracy_lost_above@blocks     of round robin: less that of blocks
-    accuracy_lost.worst            of one node lost: that whose loss costs most (no interval: it was chosen)
+    accuracy_lost                           a(all layers) - a(without the nodes), the mean over nodes that may be lost
+    accuracy_lost against single            the sum over the lost layers of a(all layers) - a(without this layer alone)
+    accuracy_lost against scattered         a(all layers) - a(as many layers left out at random)
+    accuracy_lost_above against single      the first less the second: what layers cost together beyond each alone
+    accuracy_lost_above against scattered   the first less the third: whether it counts that the layers lay together
+    accuracy_lost_above against blocks      of round robin: less that of blocks
+    accuracy_lost_worst                     of one node lost: that whose loss costs most (no interval: it was chosen)
 
 and the same as `nll_added`, of the loss. Where nodes hold unequal numbers of layers nothing is left out at random to
 compare with. The examples of a batch share what was drawn, so intervals are over seeds and batches
@@ -19,26 +19,24 @@ compare with. The examples of a batch share what was drawn, so intervals are ove
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from layerwise.measure.contrasts.shuffled import by_batch
 from layerwise.measure.contrasts.trainings import over_trainings
 from layerwise.measure.interventions.accuracy import Numbers, Predictions
-from layerwise.measure.interventions.survey import RANDOM_ORDER, SEQUENTIAL, Survey
+from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import student_interval
 from layerwise.plan.node_layouts import LAYOUTS, node_layout
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BLOCKS, NODES, RANDOM_ORDER, SCATTERED, SEQUENTIAL, SINGLE
 
-NODES = "nodes"
 METRICS = {"accuracy_lost": ("hits", 1.0), "nll_added": ("nll", -1.0)}
 """What is counted of an outcome, and the sign that makes a loss of it."""
-
-_TASK = re.compile(r"nodes (\d+) (\S+) (?:without|any) (\d+) (\S+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,10 +61,9 @@ def node_loss(arms: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Scor
     rows: list[Score] = []
     for arm, surveys in arms.items():
         several = list(surveys.values())
-        counts = sorted(
-            {int(match[1]) for survey in several for name in survey.outcomes if (match := _TASK.match(name))}
-        )
-        for count in counts:
+        known = (conditions_by_name(survey.depth).get(name) for survey in several for name in survey.outcomes)
+        counts = {each.nodes.count for each in known if each is not None and each.nodes is not None}
+        for count in sorted(counts):
             for order in (SEQUENTIAL, RANDOM_ORDER):
                 for lost in range(1, count):
                     rows += _rows(arm, several, count, lost, order, batch)
@@ -78,23 +75,23 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
     for metric in METRICS:
         by_layout: dict[str, PairedCosts] = {}
         for layout in LAYOUTS:
-            task = f"{count} {layout} {lost} {order}"
+            of: dict[str, Any] = {"arm": arm, "part": layout, "other": count, "amount": float(lost), "condition": order}
             together = [cost for survey in surveys if (cost := _together(survey, count, layout, lost, order, metric))]
             if not together or len(together) < len(surveys):
                 continue
             by_layout[layout] = together
-            yield from _score(arm, task, metric, together, batch)
+            yield from _score(metric, together, batch, **of)
             beside = {
-                "single": [_single(survey, count, lost, order, metric) for survey in surveys],
-                "scattered": [_scattered(survey, count, lost, order, metric) for survey in surveys],
-                "blocks": by_layout["blocks"] if layout != "blocks" and "blocks" in by_layout else [None],
+                SINGLE: [_single(survey, count, lost, order, metric) for survey in surveys],
+                SCATTERED: [_scattered(survey, count, lost, order, metric) for survey in surveys],
+                BLOCKS: by_layout[BLOCKS] if layout != BLOCKS and BLOCKS in by_layout else [None],
             }
             for null, costs in beside.items():
                 known = [cost for cost in costs if cost is not None]
                 if len(known) == len(surveys):
-                    if null != "blocks":
-                        yield from _score(arm, task, f"{metric}@{null}", known, batch)
-                    yield from _score(arm, task, f"{metric}_above@{null}", _less(together, known), batch)
+                    if null != BLOCKS:
+                        yield from _score(metric, known, batch, **of, against=null)
+                    yield from _score(f"{metric}_above", _less(together, known), batch, **of, against=null)
             if lost == 1:
                 each = [
                     [
@@ -104,7 +101,7 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
                     for node in range(count)
                 ]
                 means = [np.mean([cost.mean for cost in of if cost is not None]) for of in each]
-                yield Score(NODES, arm, task, f"{metric}.worst", float(np.max(means)))
+                yield Score.of(NODES, f"{metric}_worst", float(np.max(means)), **of)
 
 
 def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> PairedCost | None:
@@ -123,7 +120,7 @@ def _single(survey: Survey, count: int, lost: int, order: str, metric: str) -> P
 
 def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -> PairedCost | None:
     """What as many layers cost, left out at random."""
-    sizes = {len(node) for node in node_layout(survey.depth, count, "blocks")}
+    sizes = {len(node) for node in node_layout(survey.depth, count, BLOCKS)}
     if len(sizes) > 1:
         return None
     return _cost(survey, f"kept {survey.depth - lost * sizes.pop()} random {order}", order, metric)
@@ -164,7 +161,7 @@ def _less(costs: PairedCosts, others: PairedCosts) -> PairedCosts:
     return differences
 
 
-def _score(arm: str, task: str, metric: str, costs: PairedCosts, batch: int) -> Iterator[Score]:
+def _score(metric: str, costs: PairedCosts, batch: int, **of: Any) -> Iterator[Score]:
     """The mean over seeds with its interval; nothing where no example is left that all conditions count."""
     if not all(cost.scored.any() for cost in costs):
         return
@@ -184,4 +181,6 @@ def _score(arm: str, task: str, metric: str, costs: PairedCosts, batch: int) -> 
     elif kept.sum() >= FEWEST_UNITS:
         one = student_interval(values, scored[0])
         low, high = float(one.low[0]), float(one.high[0])
-    yield Score(NODES, arm, task, metric, float(np.mean(means)), low, high, documents=documents)
+    if metric == "accuracy_lost" and of.get("against") != SINGLE and low is not None and high is not None:
+        low, high = max(-1.0, low), min(1.0, high)  # a difference of two shares
+    yield Score.of(NODES, metric, float(np.mean(means)), low, high, **of, documents=documents)

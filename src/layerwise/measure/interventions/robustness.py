@@ -9,18 +9,27 @@ seed, the same examples, the same orders.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from layerwise.measure.interventions.accuracy import Numbers, Predictions
-from layerwise.measure.interventions.survey import RANDOM_ORDER, SEQUENTIAL, Survey
+from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import student_interval, wilson
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import (
+    BASELINE,
+    CHANCE,
+    CONTRIBUTION,
+    IDENTITY,
+    ORDERS,
+    RANDOM_ORDER,
+    ROBUSTNESS,
+    SEQUENTIAL,
+)  # fmt: skip
 
-ROBUSTNESS = "robustness"
-BASELINE = "baseline"
 Arms = Mapping[str, Mapping[int, Survey]]
 """From the name of an arm to its surveys by seed."""
 
@@ -36,56 +45,55 @@ def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[S
     """
     depth = max(survey.depth for surveys in arms.values() for survey in surveys.values())
     rows = [
-        Score(ROBUSTNESS, "model", "all", "depth", depth),
-        Score(ROBUSTNESS, "model", "all", "classes", classes),
-        Score(ROBUSTNESS, "model", "all", "accuracy@chance", chance),
-        Score(ROBUSTNESS, "model", "all", "leads", float(leads == "accuracy")),
+        Score.of(ROBUSTNESS, "depth", depth),
+        Score.of(ROBUSTNESS, "classes", classes),
+        Score.of(ROBUSTNESS, "accuracy", chance, against=CHANCE),
+        Score.of(ROBUSTNESS, "leads", float(leads == "accuracy")),
     ]
     for arm, surveys in arms.items():
-        for task in _tasks(surveys):
-            outcomes = {seed: survey.outcomes[task] for seed, survey in surveys.items() if task in survey.outcomes}
+        for name in dict.fromkeys(name for survey in surveys.values() for name in survey.outcomes):
+            of = {"arm": arm, **conditions_by_name(depth)[name].columns(depth)}
+            outcomes = {seed: survey.outcomes[name] for seed, survey in surveys.items() if name in survey.outcomes}
             outcomes = {seed: outcome for seed, outcome in outcomes.items() if outcome.scored.sum() > 0}
-            rows += _rows(arm, task, outcomes)
-            base = {seed: survey.outcomes.get(task) for seed, survey in arms.get(BASELINE, {}).items()}
+            rows += _rows(of, outcomes, spread=name in (SEQUENTIAL, RANDOM_ORDER))
+            base = {seed: survey.outcomes.get(name) for seed, survey in arms.get(BASELINE, {}).items()}
             if arm != BASELINE:
-                rows += _differences(arm, task, outcomes, {s: o for s, o in base.items() if o is not None})
+                rows += _differences(of, outcomes, {s: o for s, o in base.items() if o is not None})
     return rows
 
 
 def contribution(arms: Arms) -> list[Score]:
     """Rows of measure `contribution`: what each layer is worth, in order and in random order.
 
-    `accuracy_lost.sequential` is the accuracy with all layers minus that without this one, on the same examples and,
-    for `.random`, in the same orders; `nll_added.*` is the loss without it minus that with all. Means over seeds
-    with Student's interval over them, for one seed over examples.
+    `accuracy_lost` is the accuracy with all layers minus that without this one, on the same examples and in the same
+    orders; `nll_added` is the loss without it minus that with all. Means over seeds with Student's interval over them,
+    for one seed over examples.
     """
     rows = []
     for arm, surveys in arms.items():
         depth = max(survey.depth for survey in surveys.values())
         for order in (SEQUENTIAL, RANDOM_ORDER):
             for layer in range(depth):
-                task = f"without {layer} {order}"
+                without = f"without {layer} {order}"
                 pairs = [
-                    (survey.outcomes[order], survey.outcomes[task])
+                    (survey.outcomes[order], survey.outcomes[without])
                     for survey in surveys.values()
-                    if task in survey.outcomes and survey.outcomes[order].scored.sum() > 0
+                    if without in survey.outcomes and survey.outcomes[order].scored.sum() > 0
                 ]
                 for metric, field, sign in (("accuracy_lost", "hits", 1.0), ("nll_added", "nll", -1.0)):
                     if pairs:
-                        value, low, high = paired(pairs, field, sign)
+                        of: dict[str, Any] = {"arm": arm, "layer": layer, "condition": order}
                         count = int((pairs[0][0].scored > 0).sum())
                         rows.append(
-                            Score(
-                                "contribution", str(layer), arm, f"{metric}.{order}", value, low, high, documents=count
-                            )
-                        )
+                            Score.of(CONTRIBUTION, metric, *paired(pairs, field, sign), **of, documents=count)
+                        )  # fmt: skip
     return rows
 
 
 def orders(arms: Arms) -> list[Score]:
     """Rows of measure `orders`: accuracy and loss of every seed of every arm under each fixed order."""
     return [
-        Score("orders", f"{arm}/{seed}", plan, metric, value)
+        Score.of(ORDERS, metric, value, arm=arm, seed=seed, plan=plan)
         for arm, surveys in arms.items()
         for seed, survey in surveys.items()
         for plan, pair in survey.orders.items()
@@ -97,36 +105,34 @@ def identity(arms: Arms) -> list[Score]:
     """Rows of measure `identity`: random orders that were the original one, over all seeds of an arm."""
     rows = []
     for arm, surveys in arms.items():
-        for task in dict.fromkeys(name for survey in surveys.values() for name in survey.identical):
-            draws = [survey.identical[task] for survey in surveys.values() if task in survey.identical]
-            rows.append(Score("identity", arm, task, "draws", sum(each.draws for each in draws)))
-            rows.append(Score("identity", arm, task, "identical", sum(each.identical for each in draws)))
+        depth = max(survey.depth for survey in surveys.values())
+        for name in dict.fromkeys(name for survey in surveys.values() for name in survey.identical):
+            of = {"arm": arm, **conditions_by_name(depth)[name].columns(depth)}
+            draws = [survey.identical[name] for survey in surveys.values() if name in survey.identical]
+            rows.append(Score.of(IDENTITY, "draws", sum(each.draws for each in draws), **of))
+            rows.append(Score.of(IDENTITY, "identical", sum(each.identical for each in draws), **of))
             shares = [each.accuracy for each in draws if each.accuracy is not None]
             if shares:
-                rows.append(Score("identity", arm, task, "accuracy", float(np.mean(shares))))
+                rows.append(Score.of(IDENTITY, "accuracy", float(np.mean(shares)), **of))
     return rows
 
 
-def _tasks(surveys: Mapping[int, Survey]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for survey in surveys.values() for name in survey.outcomes))
-
-
-def _rows(arm: str, task: str, outcomes: Mapping[int, Predictions]) -> Iterator[Score]:
-    """The rows of an arm on one task: every seed by itself, then all of them."""
+def _rows(of: Mapping[str, Any], outcomes: Mapping[int, Predictions], *, spread: bool) -> Iterator[Score]:
+    """The rows of an arm under one condition, `of` these columns: every seed by itself, then all of them."""
     each = {seed: dict(metrics(outcome)) for seed, outcome in outcomes.items()}
     for seed, by_metric in each.items():
-        for metric, (value, low, high) in by_metric.items():
-            yield _score(f"{arm}/{seed}", task, metric, value, low, high, outcomes[seed])
+        for metric, bounded in by_metric.items():
+            yield _score(metric, bounded, outcomes[seed], **of, seed=seed)
     if not each:
         return
     first = next(iter(outcomes))
     for metric in each[first]:
         values = [by_metric[metric][0] for by_metric in each.values()]
         low, high = over_seeds(values, metric, [by_metric[metric][1:] for by_metric in each.values()])
-        yield _score(arm, task, metric, float(np.mean(values)), low, high, outcomes[first])
-        if len(values) > 1 and task in (SEQUENTIAL, RANDOM_ORDER):
+        yield _score(metric, (float(np.mean(values)), low, high), outcomes[first], **of)
+        if spread and len(values) > 1:
             # The papers print the standard deviation over trainings.
-            yield Score(ROBUSTNESS, arm, task, f"{metric}@spread", float(np.std(values, ddof=1)))
+            yield Score.of(ROBUSTNESS, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
 
 
 def metrics(outcome: Predictions) -> Iterator[tuple[str, Bounded]]:
@@ -142,7 +148,8 @@ def metrics(outcome: Predictions) -> Iterator[tuple[str, Bounded]]:
 def _share(hits: Numbers, scored: Numbers) -> Bounded:
     # One label an example: a proportion. Several: they err together, so examples are the units.
     if (scored != 1).any():
-        return _student(hits, scored)
+        value, low, high = _student(hits, scored)
+        return value, None if low is None else max(0.0, low), None if high is None else min(1.0, high)
     estimate = wilson(hits.sum(), len(hits))
     value, low, high = (float(part) for part in (estimate.value, estimate.low, estimate.high))
     return value, low, high
@@ -157,20 +164,21 @@ def _student(values: Numbers, scored: Numbers) -> Bounded:
 
 
 def _differences(
-    arm: str, task: str, outcomes: Mapping[int, Predictions], base: Mapping[int, Predictions]
+    of: Mapping[str, Any], outcomes: Mapping[int, Predictions], base: Mapping[int, Predictions]
 ) -> Iterator[Score]:
     """What an arm does better than the baseline, seed by seed on the same examples."""
     pairs = [(outcomes[seed], base[seed]) for seed in outcomes if seed in base and base[seed].scored.sum() > 0]
     if not pairs:
         return
     for metric, field in (("accuracy", "hits"), ("nll", "nll")):
-        yield _score(arm, task, f"{metric}_above@{BASELINE}", *paired(pairs, field), pairs[0][0])
+        yield _score(f"{metric}_above", paired(pairs, field), pairs[0][0], **of, against=BASELINE)
 
 
 def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0) -> Bounded:
     """`sign` times one minus other, per scored label: the mean over pairs, and its interval.
 
-    The interval is over pairs (seeds) and their examples (`over_seeds`).
+    The interval is over pairs (seeds) and their examples (`over_seeds`). That of a difference of two shares (`hits`)
+    ends at -1 and 1.
     """
     each = []
     for one, other in pairs:
@@ -178,11 +186,11 @@ def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: f
         gap = sign * (getattr(one, field) - getattr(other, field))
         each.append(_student(gap[counted], one.scored[counted]))
     values = [value for value, _, _ in each]
-    return float(np.mean(values)), *over_seeds(values, "", [(low, high) for _, low, high in each])
+    return float(np.mean(values)), *over_seeds(
+        values, "accuracy_above" if field == "hits" else "", [(low, high) for _, low, high in each]
+    )  # fmt: skip
 
 
-def _score(
-    subject: str, task: str, metric: str, value: float, low: float | None, high: float | None, outcome: Predictions
-) -> Score:
+def _score(metric: str, bounded: Bounded, outcome: Predictions, **of: Any) -> Score:
     examples, labels = int((outcome.scored > 0).sum()), int(outcome.scored.sum())
-    return Score(ROBUSTNESS, subject, task, metric, value, low, high, documents=examples, tokens=labels)
+    return Score.of(ROBUSTNESS, metric, *bounded, **of, documents=examples, tokens=labels)

@@ -21,7 +21,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -39,10 +39,8 @@ from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.plan.layer_subsets import RULES, layer_subset, shuffled_subset
 from layerwise.plan.node_layouts import LAYOUTS, node_layout
+from layerwise.results.vocabulary import RANDOM_ORDER, SEQUENTIAL
 from layerwise.stack import Stack
-
-SEQUENTIAL = "sequential"
-RANDOM_ORDER = "random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ class NodeLoss:
 
     @property
     def name(self) -> str:
-        """As the task of a score has it, without the order."""
+        """As a survey keeps it, without the order."""
         lost = f"any {self.several}" if self.node is None else f"without {self.node}"
         return f"nodes {self.count} {self.layout} {lost}"
 
@@ -124,13 +122,27 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """As the task of a score has it."""
+        """As a survey keeps it."""
         order = SEQUENTIAL if self.in_order else RANDOM_ORDER
         if self.nodes is not None:
             return f"{self.nodes.name} {order}"
         if self.without is not None:
             return f"without {self.without} {order}"
         return order if self.rule is None else f"kept {self.count} {self.rule} {order}"
+
+    def columns(self, depth: int) -> Mapping[str, Any]:
+        """What the columns of a row say of it (see `layerwise.results.vocabulary`)."""
+        columns: dict[str, Any] = {"condition": SEQUENTIAL if self.in_order else RANDOM_ORDER}
+        if self.nodes is not None:
+            lost, node = self.nodes, self.nodes.node
+            columns |= {"part": lost.layout, "other": lost.count, "amount": float(lost.several)}
+            if node is not None:
+                columns["layer"] = node_layout(depth, lost.count, lost.layout)[node][0]
+        elif self.without is not None:
+            columns["layer"] = self.without
+        elif self.rule is not None:
+            columns |= {"part": self.rule, "amount": float(self.count)}
+        return columns
 
     @property
     def drawn(self) -> bool:
@@ -185,6 +197,13 @@ def conditions(depth: int, grid: EvaluationGrid) -> Iterator[Condition]:
         yield Condition(depth, None, True, nodes=lost)
         if depth - lost.most(depth) > 1:
             yield Condition(depth, None, False, nodes=lost)
+
+
+@cache
+def conditions_by_name(depth: int) -> Mapping[str, Condition]:
+    """Every condition that a model of so many layers may have been surveyed under, by its name."""
+    every = EvaluationGrid(nodes=tuple(range(2, depth)))
+    return {condition.name: condition for condition in conditions(depth, every)} if depth > 1 else {}
 
 
 def _node_losses(depth: int, counts: Iterable[int]) -> Iterator[NodeLoss]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.figures.curves import SIZES
-from layerwise.report.figures.figure import Figure, Trace, heatmap, scatter, square
+from layerwise.report.figures.figure import Figure, Trace, heatmap, square
 from layerwise.report.figures.frame import colour_scale, framed, hover, interval
 from layerwise.report.page.number_format import fixed, tidy
 from layerwise.report.page.palette import DIVERGING, VIRIDIS, light
@@ -90,29 +90,6 @@ def window_grid(scores: Pairs, *, titles: tuple[str, str], height: int = 380) ->
     ]
     grid = _cells(columns, rows, _values(cells), (0.0, None), VIRIDIS, text=text)
     return framed(height, [grid], x={"title": titles[0], **PLAIN}, y={"title": titles[1], **PLAIN})
-
-
-def position_grid(scores: Pairs, *, depth: int, most: float, what: str) -> Figure:
-    """Pairs (layer, position): position across, layers downwards; brighter is greater, up to `most`.
-
-    The dotted line is the order of training: there every layer stands at its own position.
-    """
-    positions = list(range(depth))
-    cells = [[scores.get((layer, position)) for position in positions] for layer in positions]
-    text = [
-        [_hover(score, f"layer {layer} at position {position}", f"{what} ") for position, score in enumerate(line)]
-        for layer, line in enumerate(cells)
-    ]
-    ends = [-0.5, depth - 0.5]
-    line = {"color": "#ffffff", "dash": "dot", "width": 1.2}
-    order_of_training = scatter(x=ends, y=ends, mode="lines", line=line, opacity=0.7)
-    return framed(
-        330,
-        [_cells(positions, positions, _values(cells), (0.0, most), VIRIDIS, text=text, gap=1), order_of_training],
-        x={"title": "position", **PLAIN, "range": ends},
-        y={"title": "layer", **PLAIN, "range": ends[::-1]},
-        margin={"l": 40, "r": 4, "t": 6, "b": 40},
-    )
 
 
 def agreement_grid(

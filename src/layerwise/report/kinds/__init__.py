@@ -11,15 +11,17 @@ from layerwise.report.kinds.frontier import FRONTIER_KIND
 from layerwise.report.kinds.healing import HEALING_KIND
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
-from layerwise.report.kinds.rehearsal import REHEARSAL_KIND, SIMULATION_KIND
+from layerwise.report.kinds.rehearsal import REHEARSAL_KIND
+from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.routing import ROUTING_KIND
 from layerwise.report.kinds.search import SEARCH_KIND
 from layerwise.report.kinds.speculation import SPECULATION_KIND
 from layerwise.report.kinds.timing import TIMING
+from layerwise.report.kinds.training import TRAINED
 from layerwise.report.kinds.wiring import WIRING
 
 KINDS: tuple[Kind, ...] = (
-    STUDY_KIND, PRETRAINING, EVALUATION, WIRING, REHEARSAL_KIND, SIMULATION_KIND, SEARCH_KIND, ROUTING_KIND,
-    HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING,
+    ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING, REHEARSAL_KIND, SEARCH_KIND,
+    ROUTING_KIND, HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING,
 )  # fmt: skip
 """In the order of the page."""

@@ -209,7 +209,7 @@ FRONTIER_KIND = Kind(
     sections=(
         Section(
             anchor=FRONTIER, title="Is parallel ever the best way to spend a millisecond?", short="Frontier",
-            needs=lambda data: bool(_points(data)), missing="No frontier was measured: layerwise frontier does.",
+            needs=lambda data: bool(_points(data)), missing="No frontier was measured: layerwise time frontier does.",
             parts=(
                 Scatter(
                     name=FRONTIER, title="What is lost against the milliseconds of a pass", derive=drawn, point="plan",

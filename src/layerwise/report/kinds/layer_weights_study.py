@@ -210,12 +210,16 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _ratio_words(data: ReportData, ratio: Score, censored: Rows) -> tuple[list[str], bool]:
-    """A ratio in words, and whether it is distinguished from 1."""
-    never = [name for name in (ratio.arm, ratio.against) if censored.where(arm=name)]
+    """A ratio in words, a bound where trainings never reach what was to be reached; and whether it is told from 1."""
+    never = [str(name) for name in (ratio.arm, ratio.against) if censored.where(arm=name)]
     if len(never) > 1:
         return ["not known, as neither always reaches it"], False
     if never:
-        return ["at least " if ratio.arm in never else "at most ", Number(f"×{fixed(ratio.value, 2)}")], False
+        own = censored.where(arm=never[0])
+        share = f"{fixed(100 * own[0].value, 0)} % of the" if len(own) == 1 and own[0].task == ratio.task else "some"
+        sides = {ratio.arm: "at least ", ratio.against: "at most "}
+        words = f" ({share} trainings of {never[0]} never reach it)"
+        return [sides[never[0]], Number(f"×{fixed(ratio.value, 2)}"), words], False
     known = is_resolved(ratio, data.level)
     p = "" if ratio.p_adjusted is None else f", p {probability(ratio.p_adjusted)}"
     return [Number(times(ratio)), "" if known else f" (not distinguishable{p})"], known
@@ -335,7 +339,7 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
         pieces: list[str] = []
         settled = True
         for ratio in ratios:
-            own, known = _convergence(data, ratio, run.where(metric="censored", condition=cost))
+            own, known = _ratio_words(data, ratio, run.where(metric="censored", condition=cost))
             pieces += ["; " if pieces else "", f"{ratio.arm} ", *own]
             settled = settled and known
         reach = "" if target is None else f" (validation loss {fixed(target.value, 3)})"
@@ -344,30 +348,11 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
         yield Finding(question, (words, *filter(None, pieces), "."), "resolved" if settled else "unresolved")
 
 
-def _convergence(data: ReportData, ratio: Score, censored: Rows) -> tuple[list[str], bool]:
-    shares = {str(row.arm): f"{fixed(100 * row.value, 0)} %" for row in censored}
-    never = [str(name) for name in (ratio.arm, ratio.against) if name in shares]
-    if len(never) > 1:
-        return [f"not known: trainings of {ratio.arm} and of {ratio.against} never reach it"], False
-    bound = Number(f"×{fixed(ratio.value, 2)}")
-    if never == [ratio.arm]:
-        return ["at least ", bound, f" ({shares[never[0]]} of its trainings never reach it)"], False
-    if never:
-        return ["at most ", bound, f" ({shares[never[0]]} of the trainings of {never[0]} never reach it)"], False
-    known = is_resolved(ratio, data.level)
-    words = "" if known else f", not distinguishable (p {probability(ratio.p_adjusted)})"
-    return [Number(times(ratio)), words], known
-
-
 def dynamics_findings(data: ReportData) -> Iterator[Finding]:
     """The grid of biases, the shares of the text, and each cost of a loss."""
     yield from bias_findings(data)
     yield from share_findings(data)
     yield from convergence_findings(data)
-
-
-def _shares(data: ReportData) -> Iterator[Score]:
-    yield from data.rows.where(measure=DATA_SHARE, metric="value", against=None)
 
 
 def _values_mark(name: str, measure: str, task: str, across: str, at: str, data: ReportData) -> Lines:
@@ -433,8 +418,8 @@ STUDY_KIND = Kind(
             anchor="fine-tuning", title="Weights in pretraining and in fine-tuning", short="Fine-tuning",
             needs={"measure": TUNING_CONVERGENCE, "metric": "score"},
             missing=(
-                "No learning curves of fine-tuning are part of this run (tuning_convergence): layerwise study "
-                "layer-weights --glue FOLDER, with --tuning-evals above 0."
+                "No learning curves of fine-tuning are part of this run (tuning_convergence): layerwise train "
+                "elc-study --glue FOLDER, with --set tuning_evals above 0."
             ),
             parts=(
                 Says(tuning_findings),
@@ -446,7 +431,7 @@ STUDY_KIND = Kind(
         ),
         Section(
             anchor=ATTRIBUTION, title="Words that decide", short="Attribution",
-            missing="No decision was attributed to words (attribution): layerwise study layer-weights.",
+            missing="No decision was attributed to words (attribution): layerwise train elc-study.",
             parts=(
                 Says(attribution_findings),
                 Pivot(
@@ -466,7 +451,7 @@ STUDY_KIND = Kind(
             needs={"measure": (INITIAL_BIAS, DATA_SHARE, CONVERGENCE)},
             missing=(
                 "No grid of biases, no share of the text and no steps to a loss are part of this run (initial_bias, "
-                "data_share, convergence): layerwise study layer-weights --bias 0,0.5,1,2,4 --shares 1/8,1/4,1/2,1."
+                "data_share, convergence): layerwise train elc-study --bias 0,0.5,1,2,4 --shares 1/8,1/4,1/2,1."
             ),
             parts=lambda data: (
                 Beside(

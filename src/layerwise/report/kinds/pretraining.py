@@ -13,6 +13,7 @@ from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.kinds.training import TRAINING_SECTION, unfinished
 from layerwise.report.marks import Dots, Mark
 from layerwise.report.page.group import arm_tiles, incomplete
 from layerwise.report.page.number_format import fixed, is_resolved, probability, tidy
@@ -41,7 +42,6 @@ from layerwise.results.vocabulary import (
     SHUFFLED,
     STABILITY,
     STUDY,
-    TRAIN_LOSS,
     TRAINING,
     UNIFORMITY,
 )
@@ -411,10 +411,7 @@ def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
 
 
 def _unfinished(data: ReportData) -> str | None:
-    run = data.rows.where(measure=TRAINING)
-    ended = {(row.arm, row.seed) for row in run.where(metric="steps")}
-    begun = {(row.arm, row.seed) for row in run.where(metric=TRAIN_LOSS)}
-    return incomplete((sorted(f"{arm}/{seed}" for arm, seed in begun - ended), "training"))
+    return incomplete((unfinished(data), "training"))
 
 
 def _following(data: ReportData) -> Iterator[str]:
@@ -527,6 +524,7 @@ PRETRAINING = Kind(
             needs={"measure": (UNIFORMITY, STABILITY)}, parts=_stability_parts,
             missing="Neither uniformity nor stability was measured in this run (uniformity, stability).",
         ),
+        TRAINING_SECTION,
         Section(
             anchor="costs", title="What it cost", short="Cost",
             needs={"measure": TRAINING, "metric": tuple(COSTS)},

@@ -1,4 +1,4 @@
-"""What is left of a swarm's quality and latency as its nodes die; and swarms past this machine, simulated."""
+"""Rehearsals: what is left of a swarm's quality and latency as its nodes die."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from layerwise.report.page.wording import listed
 from layerwise.report.show import Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import BASELINE, COMMONEST, NODES, REHEARSAL, SIMULATION
+from layerwise.results.vocabulary import BASELINE, COMMONEST, NODES, REHEARSAL
 
 QUALITY: Mapping[str, tuple[str, Show]] = {
     "accuracy": ("accuracy", Show(axis="accuracy (%)", scale=100.0, decimals=1)),
@@ -135,7 +135,7 @@ REHEARSAL_KIND = Kind(
     sections=(
         Section(
             anchor=REHEARSAL, title="What is left when nodes die", short="Dead nodes",
-            missing="No swarm was rehearsed: layerwise swarm rehearse does.",
+            missing="No swarm was rehearsed: layerwise robustness rehearse does.",
             parts=(
                 _lines("rehearsal-quality", "Quality by dead nodes", "Score", QUALITY),
                 Says(findings),
@@ -148,43 +148,6 @@ REHEARSAL_KIND = Kind(
                         *(Column(f"{metric} (ms)", metric, MILLISECONDS.but(bounds=False)) for metric in LATENCY),
                         *(Column(show.axis, metric, show) for metric, show in PLAIN.items()),
                     ),
-                ),
-            ),
-        ),
-    ),
-)  # fmt: skip
-
-CURVES: Mapping[str, tuple[Mapping[str, str], Show]] = {
-    "tokens a second": (
-        {"throughput": "measured", "router limit": "router", "network limit": "network", "nodes limit": "nodes"},
-        Show(axis="tokens a second"),
-    ),
-    "milliseconds a token": ({"p50": "half", "p99": "99 %"}, Show(axis="milliseconds a token", scale=1000.0)),
-    "share of the time busy (%)": (
-        {"router busy": "router", "network busy": "network", "nodes busy": "nodes"},
-        Show(axis="share of the time busy (%)", scale=100.0),
-    ),
-}
-SIMULATION_KIND = Kind(
-    name=SIMULATION,
-    measures=(SIMULATION,),
-    sections=(
-        Section(
-            anchor=SIMULATION, title="A swarm past this machine", short="Simulation", missing="Nothing was simulated.",
-            parts=(
-                *(Lines(
-                    name=f"simulation-{at}", title=title, where={"measure": SIMULATION, "metric": tuple(names)},
-                    x="amount", series="metric", words=names.__getitem__, across="nodes", at="{} nodes", sizes=True,
-                    named=True, show=show, height=380,
-                ) for at, (title, (names, show)) in enumerate(CURVES.items())),
-                Pivot(
-                    title="Every number", where={"measure": SIMULATION}, rows={"nodes": "amount"}, words=_written,
-                    columns=tuple(
-                        Column(f"{name}, {title}", metric, show)
-                        for title, (names, show) in CURVES.items()
-                        for metric, name in names.items()
-                    ),
-                    folded=True,
                 ),
             ),
         ),

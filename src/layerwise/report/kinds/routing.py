@@ -185,7 +185,7 @@ ROUTING_KIND = Kind(
     sections=(
         Section(
             anchor=ROUTE, title="A plan for each prompt, or one for all", short="Routing",
-            needs=lambda data: bool(verdicts(data)), missing="No router was tested: layerwise route does.",
+            needs=lambda data: bool(verdicts(data)), missing="No router was tested: layerwise search route does.",
             parts=(
                 Scatter(
                     name="route-curve", title="Score against mean layers", derive=drawn, point="plan", series="arm",

@@ -135,7 +135,7 @@ def findings(data: ReportData) -> Iterator[str]:
         if fresh is not None:
             yield (
                 f"On the {name} it loses {DIFFERENCE.text(fresh)} nats per token against the model as trained"
-                + (f"; another text of this size would say {_interval(again)}." if again is not None else ".")
+                + (f"; another text of this size would say {DIFFERENCE.interval(again)}." if again is not None else ".")
             )
     searched, gap = own.one(metric=DELTA, task=SEARCH), own.one(metric=GAP)
     if searched is not None and gap is not None:
@@ -197,12 +197,9 @@ def _verdict(row: Score, level: float) -> str:
     return "not resolvable" + ("" if row.mde is None else f" below {tidy(row.mde)} nats")
 
 
-def _interval(row: Score | None) -> str:
-    return ABSENT if row is None else DIFFERENCE.interval(row)
-
-
 def _again_cell(rows: Rows) -> str:
-    return _interval(rows.one(metric=AGAIN, task=REPORT))
+    row = rows.one(metric=AGAIN, task=REPORT)
+    return ABSENT if row is None else DIFFERENCE.interval(row)
 
 
 def _verdict_cell(rows: Rows, text: str) -> str:
@@ -227,11 +224,6 @@ def _of_text(text: str, name: str) -> tuple[Column, ...]:
         Column("adjusted p", text=lambda rows: _p_cell(rows, text)),
         Column("verdict", text=lambda rows: _verdict_cell(rows, text)),
     )  # fmt: skip
-
-
-def _layers(data: ReportData) -> Rows:
-    times = data.rows.where(measure=LATENCY, layer=PRESENT)
-    return Rows(sorted(times, key=lambda row: row.layer or 0))
 
 
 def _all_else(data: ReportData) -> Iterator[str]:
@@ -312,7 +304,8 @@ SEARCH_KIND = Kind(
             missing="Milliseconds were not measured: --latency, or a budget of ms, does.",
             parts=(
                 Pivot(
-                    derive=_layers, rows={"layer": "layer"}, terminal=False,
+                    where={"measure": LATENCY, "layer": PRESENT}, rows={"layer": "layer"}, terminal=False,
+                    order=lambda line: line[0],
                     columns=(
                         Column("ms", MILLISECONDS, MILLI, {"part": None}),
                         Column("attn alone", MILLISECONDS, MILLI, {"part": "attn"}),

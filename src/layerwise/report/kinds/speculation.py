@@ -79,7 +79,7 @@ def _following(data: ReportData) -> Iterator[str]:
     """Another draft is searched for where this one is not faster."""
     ratio = data.rows.one(measure=SPECULATION, metric="ratio", condition=PLAIN)
     if ratio is not None and (ratio.low is None or ratio.low <= 1.0) and len(_drafts(data).axis("plan")) == 1:
-        yield f"Search for a better draft: layerwise speculate {data.manifest.get('model', 'MODEL')} --search"
+        yield f"Search for a better draft: layerwise time speculation {data.manifest.get('model', 'MODEL')} --search"
 
 
 SPECULATION_KIND = Kind(
@@ -92,7 +92,7 @@ SPECULATION_KIND = Kind(
     sections=(
         Section(
             anchor=SPECULATION, title="What drafts gain", short="Drafts", needs={"measure": SPECULATION_DRAFT},
-            missing="No draft was tried: layerwise speculate does.",
+            missing="No draft was tried: layerwise time speculation does.",
             parts=(
                 Dots(
                     name="speculation-rates", title="Tokens per second", y="condition", show=RATE, from_zero=True,

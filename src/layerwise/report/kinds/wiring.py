@@ -143,6 +143,10 @@ def _p(rows: Rows) -> str:
     return probability(rows[0].p_adjusted)
 
 
+def _confirmation(row: Score, data: ReportData) -> str:
+    return "confirmed" if is_resolved(row, data.level) else "not confirmed"
+
+
 def _answer(data: ReportData) -> str:
     """What the sparse wiring loses, else what the edges carry, else whether size tells effect."""
     findings = [*reversed(list(edge_findings(data))), *phenomenon_findings(data)]
@@ -161,7 +165,7 @@ WIRING = Kind(
     sections=(
         Section(
             anchor=EDGES, title="What each edge is worth", short="Edges",
-            missing="No edge was cut in this run (edges): layerwise layer-weights does.",
+            missing="No edge was cut in this run (edges): layerwise diagnose layer-weights does.",
             parts=(
                 Beside(
                     (
@@ -185,10 +189,10 @@ WIRING = Kind(
         Section(
             anchor=EDGE_PHENOMENA, title="What each edge carries", short="Phenomena",
             missing=(
-                "No edge was cut for a phenomenon in this run (edge_phenomena): layerwise layer-weights RUN --suite "
-                "pairs."
+                "No edge was cut for a phenomenon in this run (edge_phenomena): layerwise diagnose layer-weights RUN "
+                "--suite pairs."
             ),
-            parts=(
+            parts=lambda data: (
                 Heat(
                     name="phenomena", title="Every edge and phenomenon", derive=effects, where={"metric": "effect"},
                     x="plan", y="task", across="edge: reader <- source", each="condition", words=str, show=NATS,
@@ -201,7 +205,7 @@ WIRING = Kind(
                     terminal=False, rows={"edge": "plan", "suite": "condition", "phenomenon": "task"},
                     columns=(
                         Column("nats", "confirmed", SIGNED), Column("p", text=_p),
-                        Column("", text=lambda rows: "confirmed" if is_resolved(rows[0], 0.05) else "not confirmed"),
+                        Column("", text=lambda rows: _confirmation(rows[0], data)),
                     ),
                 ),
             ),

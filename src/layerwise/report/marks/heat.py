@@ -73,8 +73,8 @@ class Heat(Mark):
         return framed(
             height, traces, x=_named(self.across, x), showlegend=False,
             y={**_named(self.down, y), "range": ends if self.upwards else ends[::-1], **self._square()},
-            annotations=self._numbers(cells, across, down), shapes=self._diagonal(len(x), len(y)),
-            margin={"l": 40, "r": 8, "t": 8, "b": 44},
+            **({"annotations": self._numbers(cells, across, down)} if self.numbers else {}),
+            shapes=self._diagonal(len(x), len(y)), margin={"l": 40, "r": 8, "t": 8, "b": 44},
         )  # fmt: skip
 
     def _axis(self, rows: Rows, column: str) -> tuple[Any, ...]:
@@ -109,8 +109,6 @@ class Heat(Mark):
         return "<br>".join([f"<b>{escape(at)}</b>", self.show.text(row), *([escape(more)] if more else [])])
 
     def _numbers(self, cells: Mapping[tuple[Any, Any], Score], across: Any, down: Any) -> list[dict[str, Any]]:
-        if not self.numbers:
-            return []
         return [
             {
                 "x": across.index(left), "y": down.index(below), "text": self.show.number(row.value),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,6 @@ from typing import Any
 
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure
-from layerwise.report.interval import bounded
 from layerwise.report.page.figure_slot import Choice, Picture
 from layerwise.report.page.palette import SERIES
 from layerwise.report.page.wording import label
@@ -74,10 +72,9 @@ class Mark(ABC):
         """
 
     def rows(self, data: ReportData) -> Rows:
-        """The rows that it draws: finite values, their intervals left out unless both ends are finite."""
+        """The rows that it draws."""
         rows = data.rows if self.derive is None else Rows(self.derive(data))
-        rows = rows.where(**self.where) if self.where else rows
-        return Rows(bounded(row) for row in rows if math.isfinite(row.value))
+        return rows.where(**self.where) if self.where else rows
 
     def colours(self, rows: Rows) -> Mapping[str, int]:
         """The colour of every series."""

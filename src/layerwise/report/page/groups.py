@@ -18,13 +18,10 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.growth.chapters import GROWN
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import KINDS
-from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.page.chapter import Chapter, Missing
 from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
-from layerwise.report.robustness.chapters import ROBUSTNESS, TRAINED
-from layerwise.report.robustness.chapters.training import training
 from layerwise.report.sweep.chapters import SWEEP
 from layerwise.report.writers.html import chapter
 from layerwise.report.writers.text import markdown_parts
@@ -48,12 +45,8 @@ def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
     return chapter(kind, kind.sections[at], evidence.run)
 
 
-PRETRAINED = group_of(PRETRAINING)
-PRETRAINED = replace(PRETRAINED, chapters=(*PRETRAINED.chapters, training))
-
 GROUPS = (
-    SWEEP, DIAGNOSIS, ROBUSTNESS, TRAINED, GROWN,
-    *(PRETRAINED if kind is PRETRAINING else group_of(kind) for kind in KINDS),
+    SWEEP, DIAGNOSIS, GROWN, *map(group_of, KINDS),
 )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING, arms
+from layerwise.report.kinds.training import seeds_of
 from layerwise.report.kinds.wiring import WIRING
 from layerwise.report.page.chapter import Chapter, Missing, lead
 from layerwise.report.page.markup import Safe, element
@@ -135,8 +136,9 @@ def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, st
         return GROWTH_METHOD, (*_arms(evidence.growth.arms), *GROWTH_GLOSSARY)
     if any(kind.is_of(evidence.data) for kind in PRETRAINED_KINDS):
         return PRETRAINED_METHOD, (*_arms(arms(evidence.data)), *PRETRAINED_GLOSSARY)
-    if evidence.robustness.measures:
-        return ROBUST_METHOD, (*_arms(evidence.robustness.arms), *ROBUST_GLOSSARY)
+    trained = seeds_of(evidence.data)
+    if trained:
+        return ROBUST_METHOD, (*_arms(trained), *ROBUST_GLOSSARY)
     return (METHOD[0], RESAMPLED[evidence.units], *METHOD[1:]), GLOSSARY
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BEYOND_START
 from report.claims.bars import (
     CONTRADICTED,
     NEAR,
@@ -27,7 +28,12 @@ SKILLS: tuple[tuple[Ends, bool], ...] = (((0.5 + NEAR, 0.6), True), ((0.5 - NEAR
 
 def skilled(arm: str, right: Ends = GOOD) -> tuple[Score, ...]:
     """An arm that is right on so many of the minimal pairs."""
-    return planted(arm, {"accuracy": right}, measure="pairs")
+    return columned(planted("", {"accuracy": right}, measure="pairs"), arm=arm)
+
+
+def columned(rows: tuple[Score, ...], **columns: str) -> tuple[Score, ...]:
+    """Rows with columns of their own."""
+    return tuple(replace(row, **columns) for row in rows)
 
 
 def turned(ends: Ends) -> Ends:
@@ -36,17 +42,19 @@ def turned(ends: Ends) -> Ends:
 
 def gains() -> Iterator[Case]:
     """A gain on the backbone and on weights that are held: 0.01 nats of a loss, half a point of accuracy."""
-    for rule, own, held, margin, better in (
-        ("worth", "masked_lm seconds", "masked_lm tokens", 0.01, turned),
-        ("grammar", "pairs tokens", "pairs tokens", 0.005, lambda ends: ends),
+    for rule, task, terms, margin, better in (
+        ("worth", "masked_lm", "seconds", 0.01, turned),
+        ("grammar", "pairs", "tokens", 0.005, lambda ends: ends),
     ):
 
         def study(
-            gain: Ends, learned: Ends | None = CLEAR, right: Ends = GOOD, own=own, held=held, better=better
+            gain: Ends, learned: Ends | None = CLEAR, right: Ends = GOOD, task=task, terms=terms, better=better
         ) -> tuple[Score, ...]:  # type: ignore[no-untyped-def]
-            rows = planted("elc - ltg", {"difference": better(gain)}, own, "study")
+            own = planted("", {"difference": better(gain)}, task, "study")
+            rows = columned(own, arm="elc", against="ltg", condition=terms)
             if learned is not None:
-                rows += planted("elc - elc-frozen", {"difference": better(learned)}, held, "study")
+                held = planted("", {"difference": better(learned)}, task, "study")
+                rows += columned(held, arm="elc", against="elc-frozen", condition="tokens")
             return (*rows, *skilled("ltg", right))
 
         own_verdicts = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
@@ -82,14 +90,20 @@ def masses() -> Iterator[Case]:
         yield case(f"elc {right}", SUPPORTED if is_learned else OPEN, right=right)
 
 
-BEYOND = "seeds beyond the start"
-
-
-def agreement(value: float, half: float, task: str) -> tuple[Score, ...]:
+def agreement(value: float, half: float, condition: str | None) -> tuple[Score, ...]:
     """A rank correlation `value` above a chance of 0.1, whose permutations have a band of +-`half`."""
     return (
-        Score("seed_agreement", "elc", task, "correlation", 0.1 + value),
-        Score("seed_agreement", "elc", task, "correlation@shuffled", 0.1, 0.1 - half, 0.1 + half),
+        Score.of("seed_agreement", "correlation", 0.1 + value, arm="elc", condition=condition),
+        Score.of(
+            "seed_agreement",
+            "correlation",
+            0.1,
+            0.1 - half,
+            0.1 + half,
+            arm="elc",
+            condition=condition,
+            against="shuffled",
+        ),
     )
 
 
@@ -99,8 +113,8 @@ def agreements() -> Iterator[Case]:
     def case(name: str, verdict: str, beyond: Ends, raw: Ends = CLEAR, right: Ends = GOOD) -> Case:
         rows = [
             row
-            for task, (low, high) in ((BEYOND, beyond), ("seeds", raw))
-            for row in agreement((low + high) / 2, (high - low) / 2 / 1.25, task)
+            for condition, (low, high) in ((BEYOND_START, beyond), (None, raw))
+            for row in agreement((low + high) / 2, (high - low) / 2 / 1.25, condition)
         ]
         return Case("alike", name, (*rows, *skilled("elc", right)), verdict)
 
@@ -121,7 +135,7 @@ def test_every_bar_of_elc_bert_is_where_it_is(case: Case) -> None:
 
 
 def test_the_agreement_has_the_widened_band_and_stays_a_rank_correlation() -> None:
-    rows = (*agreement(0.5, 0.2, BEYOND), *agreement(0.5, 2.0, "seeds"), *skilled("elc"))
+    rows = (*agreement(0.5, 0.2, BEYOND_START), *agreement(0.5, 2.0, None), *skilled("elc"))
     said = claim_of("alike", rows, 12)
     assert "+0.500 [+0.250, +0.750] beyond the start" in said.figures
     assert "+0.50 [−1.10, +0.90] above chance" in said.figures

@@ -30,7 +30,6 @@ def _study(
     measure: str, metric: str, better: float, gain: float, learned: float | None, seeds: int, noise: float, skewed: bool
 ) -> Truth:
     arms = {"ltg": 0.0, "elc": gain, "elc-seconds": gain, **({} if learned is None else {"elc-frozen": gain - learned})}
-    task = "test" if measure == "masked_lm" else "all"
 
     def rows(run: int) -> Iterable[Score]:
         draw = np.random.default_rng(run)
@@ -39,8 +38,8 @@ def _study(
         for arm, better_by in arms.items():
             own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
             values = 0.7 + shared + noise * own + better * better_by
-            found += [Score(measure, f"{arm}/{seed}", task, metric, value) for seed, value in enumerate(values)]
-        return [*found, *difference_rows(found), Score("pairs", "ltg", "all", "accuracy", 0.7, 0.65, 0.75)]
+            found += [Score.of(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
+        return [*found, *difference_rows(found), Score.of("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
 
     return rows
 
@@ -90,14 +89,17 @@ def test_a_gain_of_the_printed_resolution_is_seen(
 ) -> None:
     assert callable(study)
     rows = [
-        score for run in range(200) for score in study(0.02, 0.02, seeds, noise)(run) if score.subject == "elc - ltg"
+        score
+        for run in range(200)
+        for score in study(0.02, 0.02, seeds, noise)(run)
+        if (score.arm, score.against) == ("elc", "ltg")
     ]
     seen = max(margin, fmean(score.mde for score in rows if score.mde is not None))
     assert share(concluded(rule, study(seen, 10 * seen, seeds, noise), 12, runs=1_200), "supported") >= POWER
 
 
 def test_time_decides_and_not_steps() -> None:
-    steps = [score for score in losses(0.03, 0.03)(0) if score.task != "masked_lm seconds"]
+    steps = [score for score in losses(0.03, 0.03)(0) if score.condition != "seconds"]
     assert claim_of("worth", steps, 12).verdict == "not measured"
     found = claim_of("worth", losses(0.025, 0.025)(0), 12)
     assert "nats" in found.power

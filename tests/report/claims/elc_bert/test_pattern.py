@@ -15,7 +15,7 @@ from report.claims.truths import NEAR_THE_BAR, POWER, WRONG, Truth, concluded, s
 
 DEPTH = 12
 BIASED, EQUAL = "biased", "zero"
-LEARNED = Score("pairs", "elc", "all", "accuracy", 0.7, 0.65, 0.75)
+LEARNED = Score.of("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
 """How many minimal pairs it is right on."""
 
 

@@ -143,7 +143,7 @@ def test_the_rows_of_every_arm() -> None:
     made = surveys(0, {"layershuffle": ALL, "layerdrop": NONE}, 1, 8)
     rows = list(position_worth(made))
     assert len([row for row in rows if row.metric == "nll_added"]) == 2 * DEPTH**2
-    relations = {row.task: row for row in rows if row.metric == "relation"}
+    relations = {row.arm: row for row in rows if row.metric == "relation" and row.against is None}
     assert relations["layershuffle"].value > 0.7 > relations["layerdrop"].value
     assert all(row.low is not None and row.p is not None for row in relations.values())
     assert list(position_worth({"short": {0: Survey(3, {}, tables=PositionTables(*np.ones((2, 8, 3, 3))))}})) == []

@@ -27,7 +27,7 @@ def rates(evidence: Evidence) -> Chapter:
     if not swept:
         return HEADING.missing(
             "No learning rates were swept in this run (rates): a difference between arms may be one of their rates."
-            " layerwise study growth sweeps them for both sides."
+            " layerwise train growth-study sweeps them for both sides."
         )
     slots = arm_slots([*run.arms, *(tuning.arm for tuning in swept)])
     shown = [

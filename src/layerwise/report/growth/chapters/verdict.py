@@ -13,8 +13,8 @@ from layerwise.report.page.markup import element
 
 HEADING = Heading(GROWTH, "Does training where layers need it help", "Verdict")
 NOT_COMPARED = (
-    "No arms were compared in this run (growth): one schedule alone says nothing of another. layerwise study growth"
-    " trains uniform, the controls and the other schedules beside it."
+    "No arms were compared in this run (growth): one schedule alone says nothing of another. layerwise train "
+    "growth-study trains uniform, the controls and the other schedules beside it."
 )
 
 

@@ -1,0 +1,165 @@
+"""The forecast of an experiment, and what it took in the end.
+
+    seconds     from the forecast to the report
+    memory      the most that the process holds at once (`layerwise.measure.cost.peak_memory`)
+    disk        what is in the run folder at the end, and the checkpoints of a training while it lasts
+
+It is measured for `LIMIT` seconds, of which each kind of work has its share, or as long as the least piece of each
+takes; work that is short for any processor is not measured. What could not be measured in its share, as far as the
+works before it have told, is left out and named. What is measured leaves no trace: the random generators are set back.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from layerwise.experiments.engines.work import SHORT, Work, total
+from layerwise.experiments.reporter import Reporter, Silent
+from layerwise.experiments.sentences import duration, size
+from layerwise.measure.cost.peak_memory import PeakMemory
+from layerwise.results import Run
+from layerwise.results.rows import Score
+
+LIMIT = 10.0
+"""Seconds that a measurement may take."""
+
+ABOUT_RUN, FORECAST = "run", "forecast"
+"""The measure and the subject of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What is left of an experiment will take this; it was measured in `measured_seconds`.
+
+    `passing_bytes` are those on disk that are gone at its end. `measured_on` says of each work on what it was measured
+    and for how long; the works `left_out` are not in any of the figures. `busy` says that there was more to do than
+    processors, so that the seconds are those of a machine under load.
+    """
+
+    seconds: float
+    memory_bytes: int
+    disk_bytes: int
+    passing_bytes: int
+    measured_seconds: float
+    measured_on: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    busy: str = ""
+
+    def __str__(self) -> str:
+        passing = f" ({size(self.passing_bytes)} more of checkpoints meanwhile)" if self.passing_bytes else ""
+        by_work = f" ({'; '.join(self.measured_on)})" if self.measured_on else ""
+        beside = f"; beside {' and '.join(self.left_out)}, too long to be measured" if self.left_out else ""
+        where = f"{duration(self.measured_seconds)}{self.busy}{by_work}"
+        return (
+            f"this will take about {duration(self.seconds)}{beside}, {size(self.memory_bytes)} of memory, "
+            f"{size(self.disk_bytes)} on disk{passing}; measured in {where}"
+        )
+
+
+def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | None = None) -> Forecast | None:
+    """What `works` will take together; `None` where there are none, or all of it is short.
+
+    `progress(label, share)` hears which of them is being measured.
+    """
+    if not works or sum(work.slow for work in works) < SHORT:
+        return None
+    progress = progress or Silent().progress
+    begun = time.perf_counter()
+    costs, measured_on, left_out = [], [], []
+    with _undisturbed(), PeakMemory() as memory:
+        for number, work in enumerate(works):
+            progress(f"forecast: {work.name}", number / len(works))
+            started = time.perf_counter()
+            # What the works before it took too much is not taken from its share.
+            seconds = max(LIMIT / len(works), (LIMIT - (started - begun)) / (len(works) - number))
+            if work.least() > seconds:
+                left_out.append(work.name)
+                continue
+            costs.append(cost := work.measure(seconds))
+            on = f": {cost.measured_on}" if cost.measured_on else ""
+            measured_on.append(f"{work.name}{on} in {duration(time.perf_counter() - started)}")
+        progress("forecast", 1.0)
+        most = memory.most
+    gc.collect()
+    cost = total(costs)
+    if cost.seconds < SHORT:
+        return None
+    beyond = max(work.memory_bytes for work in works)
+    return Forecast(
+        cost.seconds, most + beyond, cost.disk_bytes, cost.passing_bytes, time.perf_counter() - begun,
+        tuple(measured_on), tuple(left_out), _busy(),
+    )  # fmt: skip
+
+
+@contextmanager
+def held_against(expected: Forecast | None, run: Run, reporter: Reporter) -> Iterator[None]:
+    """Within the context the experiment is carried out; then what it took is said and stored beside its forecast."""
+    if expected is None:
+        yield
+        return
+    begun = time.perf_counter()
+    with PeakMemory() as memory:
+        yield
+        most = memory.most
+    taken = time.perf_counter() - begun
+    for text in _comparison(expected, taken, most):
+        reporter.log(text)
+    figures = {
+        "forecast_seconds": expected.seconds, "taken_seconds": taken, "forecast_memory_bytes": expected.memory_bytes,
+        "taken_memory_bytes": most, "forecast_disk_bytes": expected.disk_bytes,
+        "taken_disk_bytes": folder_bytes(run.folder),
+    }  # fmt: skip
+    others = [row for row in run.store.scores(ABOUT_RUN) if row.subject != FORECAST]
+    rows = [Score(ABOUT_RUN, FORECAST, "all", name, float(value)) for name, value in figures.items()]
+    run.store.replace_scores(ABOUT_RUN, [*others, *rows])
+
+
+def folder_bytes(folder: Path) -> int:
+    """The bytes of the files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _comparison(expected: Forecast, seconds: float, memory: int) -> Iterator[str]:
+    yield f"took {duration(seconds)} (forecast {duration(expected.seconds)}, {_off(seconds, expected.seconds)})"
+    yield f"memory {size(memory)} (forecast {size(expected.memory_bytes)}, {_off(memory, expected.memory_bytes)})"
+
+
+def _busy() -> str:
+    """The load of the last minute, where it is more than the processors; nothing on a system that does not tell."""
+    load, processors = getattr(os, "getloadavg", lambda: (0.0,))()[0], os.cpu_count() or 1
+    return f" under a load of {load:.1f} on {processors} processors" if load > processors else ""
+
+
+def _off(taken: float, expected: float) -> str:
+    """How far off a forecast was.
+
+    >>> _off(110, 100), _off(90, 100), _off(100.2, 100)
+    ('10 % more', '10 % less', 'as forecast')
+    """
+    share = round(100 * (taken / expected - 1))
+    if not share:
+        return "as forecast"
+    return f"{abs(share)} % {'more' if share > 0 else 'less'}"
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Set every random generator back to where it was."""
+    python, numbers = random.getstate(), np.random.get_state()
+    devices = range(torch.cuda.device_count())
+    with torch.random.fork_rng(list(devices)):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numbers)

@@ -1,0 +1,191 @@
+"""An experiment as steps: it opens model and data, says what it is about, asks for units of work, and returns rows.
+
+    def timing(config, reporter, inputs) -> Steps:
+        stack, settings = ...                                   opened, and refused where it cannot be
+        yield Outline(manifest, says=..., ahead=(rounds,))      what is known before anything is computed
+        times = yield from rounds                               a unit: kept, resumed, shared, priced
+        return Completed(rows_of_rounds(names, settings, times))     stored when all of it is there
+
+A unit keeps what it has finished in the run folder and does not compute it again. The code between units runs again
+whenever a run is resumed: it may depend on the seed, on the options and on what units return, and on nothing else.
+This module needs no torch.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+
+from layerwise.errors import MeasureError
+from layerwise.experiments.engines.work import Work
+from layerwise.experiments.reporter import Reporter
+from layerwise.measure.workers import PieceFunction, Spread
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.store import Store
+
+T = TypeVar("T")
+
+
+@dataclass
+class UnitSession:
+    """One process at work on an experiment: the folder of its run, who is informed, and which workers there are.
+
+    A run is `opened` in the first process alone; those that only help to train have none.
+    """
+
+    folder: Path
+    reporter: Reporter
+    opened: Run | None = None
+    spread: Spread = field(default_factory=Spread)
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        assert self.opened is not None, "the first process alone has the rows"
+        return self.opened
+
+    @property
+    def store(self) -> Store:
+        """The rows of the run."""
+        return self.run.store
+
+    def watch(self, label: str) -> Callable[[float], None]:
+        """A function that reports the share that is done of what is called `label`, with the seconds that are left.
+
+        What is left takes as long as what was done since the first call, share for share.
+        """
+        begun: list[tuple[float, float]] = []
+
+        def progress(share: float) -> None:
+            now = time.monotonic()
+            begun.append((now, share))
+            at, first = begun[0]
+            left = (now - at) * (1 - share) / (share - first) if share > first else None
+            self.reporter.progress(label, min(1.0, share), left)
+
+        return progress
+
+
+class Unit(ABC, Generic[T]):
+    """Work that a run keeps. `result = yield from unit` has it carried out, or read where it is there already.
+
+    A `collective` unit is carried out by every process that torchrun has started; such units come before the others.
+    """
+
+    collective: ClassVar[bool] = False
+
+    def __iter__(self) -> Generator[Unit[Any], Any, T]:
+        """Ask whoever carries the experiment out for the result."""
+        result: T = yield self
+        return result
+
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """What is left to do of it, each kind of work able to measure a piece of itself.
+
+        `run` holds the rows that are stored, if there is one in `folder`.
+        """
+        return iter(())
+
+    @abstractmethod
+    def carry_out(self, session: UnitSession) -> T:
+        """Do what is missing, keep it as soon as it is there, and return all of it."""
+
+
+def _nothing(_: Any) -> None:
+    """For what most experiments have none of."""
+
+
+def _no_tables(_: Run) -> Sequence[str]:
+    return ()
+
+
+def _no_models(_: Path) -> Mapping[str, Path]:
+    return {}
+
+
+def has_no_rows(run: Run) -> bool:
+    """Whether the run holds nothing that a report could show."""
+    return not run.store.scores()
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is known of an experiment when its model and data are open, before anything is computed.
+
+    `manifest` is its provenance. `says` gives what will be computed from what, in sentences. `recipe` holds plain
+    values that name the run folder beside the manifest. `folder` is that of an existing run which the rows belong to,
+    if there is one. `ahead` are the units that are certain to come, whose cost is said beforehand; work whose price
+    tells that another cannot be measured comes before it. `refuse(folder)` raises for what lies in the way.
+    `discard(folder)` removes what `--overwrite` removes beside the rows. `pieces` carries out in a worker what units
+    hand out. `models(folder)` are those that it leaves in the run folder, by arm and seed. `results(run)` are tables
+    before the summary on a terminal. `is_empty(run)` tells whether a refusal leaves nothing to report. `lasts` says
+    that a complete run stays complete: nothing that is installed or trained later adds to it.
+    """
+
+    manifest: Manifest
+    says: Callable[[], Iterable[str]]
+    recipe: object = None
+    folder: Path | None = None
+    ahead: Sequence[Unit[Any]] = ()
+    refuse: Callable[[Path], None] = _nothing
+    discard: Callable[[Path], None] = _nothing
+    pieces: PieceFunction | None = None
+    models: Callable[[Path], Mapping[str, Path]] = _no_models
+    results: Callable[[Run], Sequence[str]] = _no_tables
+    is_empty: Callable[[Run], bool] = has_no_rows
+    lasts: bool = True
+
+
+@dataclass(frozen=True)
+class Completed:
+    """What an experiment returns when it is complete: its scores, and notes by what they are about.
+
+    They take the place of those of the same measures. With a `refusal` the experiment ends as incomplete once they are
+    stored: the refusal is raised, and the same command goes on.
+    """
+
+    scores: Sequence[Score] = ()
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    refusal: MeasureError | None = None
+
+    def store(self, store: Store) -> None:
+        """Put them into the run."""
+        for name, texts in self.notes.items():
+            store.replace_notes(name, texts)
+        for measure in dict.fromkeys(score.measure for score in self.scores):
+            store.replace_scores(measure, [score for score in self.scores if score.measure == measure])
+
+
+Steps: TypeAlias = Generator[Outline | Unit[Any], Any, Completed]
+"""An experiment under way: its outline first, then one unit after the other."""
+
+
+def carry_out(steps: Steps, session: UnitSession, measures: Callable[[], bool]) -> Completed | None:
+    """Carry the units out, one after the other, behind the outline; returns the rows.
+
+    What a unit raises is raised in the experiment, which may go on with something else. `measures()` is called once,
+    before the first unit that is not collective: where it says no, the others are left to another process, and there
+    are no rows.
+    """
+    is_measuring = False
+    try:
+        unit = steps.send(session)
+        while True:
+            assert isinstance(unit, Unit), "the outline comes once"
+            if not unit.collective and not is_measuring:
+                is_measuring = True
+                if not measures():
+                    return None
+            try:
+                result = unit.carry_out(session)
+            except Exception as error:
+                unit = steps.throw(error)
+            else:
+                unit = steps.send(result)
+    except StopIteration as end:
+        finished: Completed = end.value
+        return finished

@@ -1,0 +1,330 @@
+"""Robustness, continued: layers of several models, where a layer stands, and what goes on inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from layerwise.report.arms import arm_slots
+from layerwise.report.data import ReportData
+from layerwise.report.derived.robustness import (
+    CONDITIONS,
+    NATS_ABOVE,
+    POINTS,
+    by_arm,
+    lead_rows,
+    lead_show,
+    of_arms,
+    quantity,
+)  # fmt: skip
+from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.scatter import layout_scatter
+from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
+from layerwise.report.marks import Dots, Heat, Lines, Mark
+from layerwise.report.page.number_format import probability
+from layerwise.report.page.wording import counted
+from layerwise.report.show import ABSENT, ACCURACY, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ATTENTION,
+    BEST_MEMBER,
+    BRANCHES,
+    CHANCE,
+    CONTRIBUTION,
+    ENSEMBLE,
+    MEMBERS,
+    MERGED,
+    MERGES,
+    MERGING,
+    NODE_LOST,
+    NODE_REPLACED,
+    OUTPUT_LAYOUT,
+    POSITION,
+    SEQUENTIAL,
+    SHUFFLED,
+    UNIFORM_ATTENTION,
+    WORTH,
+)  # fmt: skip
+
+WAYS = (MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED)
+SOURCES = (BRANCHES, ATTENTION, CONTRIBUTION, WORTH, OUTPUT_LAYOUT)
+CORRELATION = Show(decimals=2)
+EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
+"""Near-perfect accuracies are distinguished by their decimals."""
+
+BRANCH_MAPS = {
+    "attn": "What the attention adds", "mlp": "What the MLP adds", "share": "Update, as a share of the state",
+}  # fmt: skip
+ATTENTION_MAPS = {
+    "entropy": "How widely it attends", "first": "Attention to the first token", "distance": "How far it attends",
+}  # fmt: skip
+
+
+def _words(value: object) -> str:
+    return CONDITIONS.get(str(value), str(value))
+
+
+# ---- layers of several models
+
+
+def _drawn(data: ReportData) -> Iterator[Score]:
+    """The accuracy of every merged model, and of the members that run in the same order on the mean."""
+    draws = by_arm(data.rows.where(measure=MERGES, metric="accuracy"))
+    members = of_arms(data, measure=MERGING, metric="accuracy", part=MEMBERS)
+    for condition in reversed(CONDITIONS):
+        for arm, own in draws.where(condition=condition).by("arm").items():
+            yield from own
+            yield from members.where(arm=arm, condition=condition)
+
+
+def _ways(data: ReportData) -> Iterator[Score]:
+    """Members, best member, merged and ensemble, in the quantity of the run."""
+    rows = of_arms(data, measure=MERGING, metric=quantity(data).metric, part=WAYS)
+    for way in WAYS:
+        for condition in CONDITIONS:
+            yield from rows.where(part=way, condition=condition)
+
+
+def _merging(data: ReportData) -> Iterator[Part]:
+    lead, show = quantity(data), lead_show(data)
+    swarms = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
+    yield Dots(
+        name="merging-ways", title="One model, a merged one, and all of them together", derive=_ways, y="arm",
+        series="part", slots=lambda names: {way: at for at, way in enumerate(WAYS)}, legend="Models", words=_words,
+        choices={"Layers run": "condition"}, show=show,
+    )  # fmt: skip
+    yield Dots(
+        name="merging-draws", title="Every merged model, against the models it was made of", derive=_drawn, y="arm",
+        series="arm", slots=arm_slots, faint="plan", swarm=True, mark="the members, mean", words=_words,
+        choices={"Layers run": "condition"}, show=swarms, note="merging",
+    )  # fmt: skip
+    yield Says(_own_depth, terminal=False)
+    metric, difference = ("nll_above", NATS_ABOVE) if lead.is_loss else ("accuracy_above", POINTS)
+    whole = {"against": None}
+    yield Pivot(
+        title="A node left out, or replaced by that of another model", derive=_replaced, terminal=False, words=_words,
+        rows={"arm": "arm", "order": "condition"}, note="replaced",
+        columns=(
+            Column("node left out", lead.metric, lead.show, {"part": NODE_LOST, **whole}),
+            Column("node of another model", lead.metric, lead.show, {"part": NODE_REPLACED, **whole}),
+            Column("difference", metric, difference, {"part": NODE_REPLACED, "against": NODE_LOST}),
+        ),
+    )  # fmt: skip
+    lines = {"arm": "arm", "models": "part", "order": "condition"}
+    order = partial(_reading, list(by_arm(data.rows.where(measure=MERGING)).axis("arm")))
+    yield Pivot(
+        title="Merging", where={"measure": MERGING}, rows=lines, folded=True, words=_words, order=order,
+        terminal=not lead_rows(data),
+        columns=(
+            Column(lead.name, lead.metric, lead.show, whole),
+            Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
+        ),
+    )  # fmt: skip
+    yield Pivot(
+        title="Merging, top-5 accuracy", where={"measure": MERGING, "metric": "accuracy_top5"}, rows=lines, folded=True,
+        terminal=False, words=_words, order=order, columns=(Column("top-5 accuracy", "accuracy_top5", ACCURACY),),
+    )  # fmt: skip
+
+
+def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
+    """Where a line stands: by arm, by what runs, and in order first."""
+    parts = (MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED, NODE_LOST, NODE_REPLACED)
+    axes = (arms, parts, tuple(CONDITIONS))
+    arm, part, condition = (
+        axis.index(value) if value in axis else len(axis) for axis, value in zip(axes, line, strict=True)
+    )
+    return arm, part, condition
+
+
+def _replaced(data: ReportData) -> Rows:
+    rows = by_arm(data.rows.where(measure=MERGING, part=(NODE_LOST, NODE_REPLACED)))
+    return rows if rows.where(against=NODE_LOST) else Rows()
+
+
+def _own_depth(data: ReportData) -> Iterator[str]:
+    """Whether the baseline, which never saw another order, is also good when merged at its own depth."""
+    lead = quantity(data)
+    rows = of_arms(data, measure=MERGING, metric=lead.metric, arm="baseline", condition=SEQUENTIAL)
+    merged, members = (rows.one(part=part) for part in (MERGED, MEMBERS))
+    if merged is not None and members is not None:
+        yield (
+            f"Does a baseline merged at its own depth survive too? Merged it scores {lead.show.text(merged)}, its "
+            f"members in order {lead.show.text(members)}."
+        )
+
+
+MERGING_SECTION = Section(
+    anchor=MERGING, title="Layers of several models", short="Merging", parts=_merging,
+    needs=lambda data: bool(any(_ways(data)) or any(_drawn(data))),
+    missing="No models were merged in this run: layerwise robustness merge RUN does.",
+)  # fmt: skip
+
+
+# ---- where a layer stands
+
+
+def _placed(data: ReportData) -> Iterator[Score]:
+    """The accuracy of the predicted position by the true one, each seed under a name of its own; chance once."""
+    rows = by_arm(data.rows.where(measure=POSITION, metric="accuracy"))
+    for row in rows.where(against=None):
+        yield row if row.seed is None else replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
+    guesses = rows.where(against=CHANCE)
+    for position in (None, *guesses.axis("other")):
+        yield from guesses.where(other=position)[:1]
+
+
+POSITION_SECTION = Section(
+    anchor=POSITION,
+    title="Does a layer know where it stands?",
+    short="Position",
+    needs={"measure": POSITION, "against": None},
+    missing="No layer predicts its position in this run: only those of layershuffle-predict learn to.",
+    parts=(
+        Lines(
+            name="position", title="Accuracy of the predicted position, by the true one", derive=_placed,
+            where={"other": PRESENT}, x="other", series="arm", slots=arm_slots, legend="Models", words=str,
+            across="position", at="position {}", show=ACCURACY, nulls=str, note="position",
+        ),
+        Pivot(
+            title="Over all positions", derive=_placed, where={"other": None}, terminal=False,
+            rows={"model": "arm", "against": "against"}, columns=(Column("right", "accuracy", EXACT),),
+        ),
+    ),
+)  # fmt: skip
+
+
+# ---- what goes on inside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Mark):
+    """A dot for each output that is drawn, near the outputs that are like it; the axes have no unit."""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The points of one arm, coloured by their position or by their layer."""
+        across, upwards = (
+            {(int(row.amount or 0), row.layer or 0, row.other or 0): row for row in rows.where(metric=axis)}
+            for axis in "xy"
+        )
+        return layout_scatter(across, upwards, depth=data.depth, by_layer=rows[0].part == "layer")
+
+
+def _points(data: ReportData) -> Iterator[Score]:
+    """The points of every arm, once for each way of colouring them: by position, and by layer of several layers."""
+    rows = by_arm(data.rows.where(measure=OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
+    for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
+        yield from (replace(row, part=colour) for row in rows)
+
+
+def _inside(data: ReportData) -> Iterator[Part]:
+    yield from _maps(data, BRANCHES, BRANCH_MAPS)
+    yield from _maps(data, ATTENTION, ATTENTION_MAPS)
+    yield Says(_even_attention, terminal=False)
+    yield from _contribution(data)
+    yield from _maps(data, WORTH, {"nll_added": "Nats lost without the layer there"})
+    yield Pivot(
+        title="What it adds, and what it is worth", rows={"arm": "arm"}, terminal=False, note="relation",
+        derive=lambda data: by_arm(data.rows.where(measure=WORTH, layer=None)),
+        columns=(
+            Column("rank correlation", "relation", CORRELATION, {"against": None}),
+            Column("shuffled positions", text=_band), Column("p", text=_p),
+        ),
+    )  # fmt: skip
+    yield Layout(
+        name="embedding", title="Where the outputs of layers lie", derive=_points, words=str, note=_laid_out(data),
+        choices={"Arm": "arm", "Colour": "part"},
+    )  # fmt: skip
+    yield Pivot(
+        title="What the nearest outputs share", rows={"arm": "arm", "against": "against"}, terminal=False,
+        where={"measure": OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")}, note="neighbours",
+        columns=(
+            Column("ran at the same position", "same_position", ACCURACY),
+            Column("are of the same layer", "same_layer", ACCURACY),
+        ),
+    )  # fmt: skip
+    yield Says(_left_out, terminal=False)
+
+
+def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
+    """A map of layers by positions for each metric or branch, an arm at a time, each on one scale for all arms."""
+    rows = of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
+    marks: list[Mark] = []
+    for name, title in titles.items():
+        column = "part" if name in ("attn", "mlp") else "metric"
+        own = rows.where(**{column: name})
+        marks.append(
+            Heat(
+                name=f"{measure}-{name}", title=title, derive=partial(_own, own), x="other", y="layer",
+                across="position", down="layer", choices={"Arm": "arm"}, words=str, least=0.0, diagonal=True,
+                most=max((row.value for row in own), default=1.0), height=330, note="" if marks else measure,
+            )
+        )  # fmt: skip
+    yield Beside(tuple(marks))
+
+
+def _own(rows: Rows, data: ReportData) -> Rows:
+    return rows
+
+
+def _contribution(data: ReportData) -> Iterator[Part]:
+    """What each layer is worth where it is left out alone."""
+    lead = quantity(data)
+    yield Lines(
+        name="contribution", title="Without one layer", each="condition", series="arm", slots=arm_slots,
+        derive=lambda data: of_arms(data, measure=CONTRIBUTION, metric=lead.cost), legend="Arms", words=_words,
+        show=lead.added.but(axis=f"{lead.added.axis} without the layer"), at="without layer {}", rooted=True,
+        note="contribution",
+    )  # fmt: skip
+
+
+def _even_attention(data: ReportData) -> Iterator[str]:
+    rows = data.rows.where(measure=ATTENTION, against=UNIFORM_ATTENTION)
+    words = (("to the first token", rows.where(metric="first")), ("over a distance of", rows.where(metric="distance")))
+    levels = [f"{text} {own[0].value:.3g}" for text, own in words if own]
+    if levels:
+        yield f"Attention that is spread evenly is of entropy 1, {' and '.join(levels)}."
+
+
+def _band(rows: Rows) -> str:
+    null = rows.one(metric="relation", against=SHUFFLED)
+    if null is None or null.low is None or null.high is None:
+        return ABSENT
+    return f"{CORRELATION.number(null.low)} to {CORRELATION.number(null.high)}"
+
+
+def _p(rows: Rows) -> str:
+    row = rows.one(metric="relation", against=None)
+    return probability(None if row is None else row.p)
+
+
+def _laid_out(data: ReportData) -> str:
+    rows = data.rows.where(measure=OUTPUT_LAYOUT)
+    first = next(iter(by_arm(rows.where(metric="x")).axis("arm")), None)
+    points, images = (
+        int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
+        for metric in ("points", "images")
+    )
+    laid = f"{counted(points, 'output')} for {counted(images, 'example')}" if points else "outputs"
+    drawn = rows.where(metric="x").by("arm").values()
+    return (
+        f"UMAP of {laid}, {max(map(len, drawn), default=0):,} of which are drawn: like outputs stand near each other; "
+        "distances across the picture, and between arms, mean nothing. Violet is the first layer or position, yellow "
+        "the last. Colours that part say that layers answer differently at each position."
+    )
+
+
+def _left_out(data: ReportData) -> Iterator[str]:
+    yield from (note.text for note in data.notes if note.measure in SOURCES)
+
+
+INSIDE_SECTION = Section(
+    anchor="inside",
+    title="What goes on inside",
+    short="Inside",
+    needs={"measure": SOURCES},
+    missing="Nothing was measured inside the models of this run: layerwise robustness RUN does.",
+    parts=_inside,
+)

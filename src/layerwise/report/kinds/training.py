@@ -1,0 +1,139 @@
+"""How models were trained: loss by step, and what each training took. A section of several kinds, and a kind alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from layerwise.report.arms import arm_slots, in_reading_order
+from layerwise.report.data import ReportData
+from layerwise.report.derived.robustness import MEASURES, by_arm
+from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.learning import LearningCurve, learning
+from layerwise.report.kind import Kind, Part, Says, Section, Tabled
+from layerwise.report.marks import Mark
+from layerwise.report.page.group import incomplete
+from layerwise.report.page.number_format import tidy
+from layerwise.report.page.table import Table
+from layerwise.report.show import ABSENT
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, VALIDATION_LOSS
+
+LOSSES = {VALIDATION_LOSS: "validation loss", TRAIN_LOSS: "training loss"}
+FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
+OTHERS = ("masked_lm", "seed_agreement", "schedule", "growth", "accounting", "rates", "held_out")
+"""Measures of runs whose trainings are told with them."""
+
+
+def model_name(row: Score) -> str:
+    """A training as it is called on the page: its arm, for how many layers where that is its own, and its seed."""
+    return f"{row.arm}, {row.condition}/{row.seed}" if row.condition else f"{row.arm}/{row.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossByStep(Mark):
+    """A thin line for every seed of an arm, and a bold one for their mean."""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The losses by step; models that differ in more than the seed have no mean."""
+        curves = []
+        for arm, own in rows.by("arm").items():
+            seeds: dict[str, dict[int, float]] = {}
+            for row in own:
+                seeds.setdefault(model_name(row), {})[int(row.amount or 0)] = row.value
+            alike = len({row.condition for row in own}) == 1
+            curves.append(LearningCurve(arm, seeds, slots.get(arm, 0), averaged=alike))
+        return learning(curves, upwards=LOSSES[rows[0].metric])
+
+
+def losses(data: ReportData) -> Iterator[Score]:
+    """The losses that were noted, by arm in reading order: of validation first."""
+    for metric in LOSSES:
+        yield from by_arm(data.rows.where(measure=TRAINING, metric=metric, amount=PRESENT))
+
+
+def unfinished(data: ReportData) -> list[str]:
+    """The trainings that were begun and have no end."""
+    run = data.rows.where(measure=TRAINING, seed=PRESENT)
+    begun, ended = ({model_name(row) for row in run.where(metric=metric)} for metric in (TRAIN_LOSS, "steps"))
+    return sorted(begun - ended)
+
+
+def seeds_of(data: ReportData) -> dict[str, set[int]]:
+    """The arms in reading order, each with the seeds it was trained with."""
+    rows = data.rows.where(measure=(*MEASURES, TRAINING))
+    grouped = rows.by("arm")
+    return {arm: set(grouped[arm].axis("seed")) for arm in in_reading_order(grouped)}
+
+
+def tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    """How many arms the run has, and the most seeds that any of them was trained with."""
+    arms = seeds_of(data)
+    most = max(map(len, arms.values()), default=0)
+    yield f"{len(arms):,}", "arms"
+    if most:
+        yield f"{most:,}", "seeds"
+
+
+def _trainings(data: ReportData) -> Table:
+    """A row a training: what it took."""
+    rows = by_arm(data.rows.where(measure=TRAINING, amount=None, metric=tuple(FACTS)))
+    values: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row.seed is not None:
+            values.setdefault(model_name(row), {})[row.metric] = tidy(row.value)
+    body = ((name, *(of.get(fact, ABSENT) for fact in FACTS)) for name, of in values.items() if "steps" in of)
+    return Table(("training", *FACTS.values()), tuple(body))
+
+
+def arm_losses(data: ReportData) -> Table:
+    """A row an arm: its seeds, its last step, and the best validation loss of any seed."""
+    rows = Rows(losses(data))
+    body = []
+    for arm, own in rows.by("arm").items():
+        validated = own.where(metric=VALIDATION_LOSS)
+        models = {model_name(row) for row in own}
+        last = max((int(row.amount or 0) for row in own.where(metric=TRAIN_LOSS)), default=None)
+        best = min((row.value for row in validated), default=None)
+        shown = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else tidy(best))
+        body.append((arm, str(len(models)), *shown))
+    return Table(("arm", "seeds", "last step", "best validation loss"), tuple(body))
+
+
+def _answer(data: ReportData) -> str:
+    """Which arm has the least validation loss of any seed, which says nothing of other seeds."""
+    best = min(data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS), key=lambda row: row.value, default=None)
+    return "" if best is None else f"The least validation loss of any seed is that of {best.arm}: {tidy(best.value)}."
+
+
+PARTS: tuple[Part, ...] = (
+    LossByStep(
+        name="training", title="Loss by step, a line an arm", derive=losses, series="arm", slots=arm_slots,
+        legend="Arms", choices={"Loss": "metric"}, words=lambda value: LOSSES.get(value, str(value)), note="losses",
+    ),
+    Tabled(title="Every training", table=_trainings, folded=True, terminal=False),
+)  # fmt: skip
+SELECTED = Says(
+    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
+)
+TRAINING_SECTION = Section(
+    anchor=TRAINING, title="How the arms were trained", short="Training", prose="training", parts=PARTS,
+    missing="No training is part of this run (layerwise train writes one).",
+)  # fmt: skip
+"""The trainings of a run, for every kind that has any."""
+
+TESTED_SECTION = replace(TRAINING_SECTION, parts=(*PARTS, SELECTED))
+"""The same, where checkpoints are selected by their validation loss."""
+
+TRAINED = Kind(
+    name="training",
+    measures=(TRAINING,),
+    present=lambda data: bool(data.rows.where(measure=TRAINING)) and not data.rows.where(measure=(*MEASURES, *OTHERS)),
+    answer=_answer,
+    tiles=tiles,
+    unfinished=lambda data: incomplete((unfinished(data), "training")),
+    following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
+    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses, page=False))),),
+)
+"""A run whose models were trained, and nothing else was measured."""

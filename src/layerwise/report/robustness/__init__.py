@@ -1,1 +1,0 @@
-"""The report of a robustness run: which way of training survives which change."""

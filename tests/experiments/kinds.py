@@ -1,0 +1,220 @@
+"""One small run of each kind of experiment, on planted times: what is computed depends on nothing but the code.
+
+carry_out("search", folder)    in this process or, by `apart`, in one of its own that may be killed
+rows(folder)                   what the run holds, without what its processes took
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import layerwise
+from cli.conftest import save_llama, save_texts
+from cli.picture_models import save_vit
+from conftest import tiny_llama
+from experiments.growth.tiny_inputs import save_documents
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
+from layerwise.experiments.pretraining.config import ElcPretraining
+from layerwise.experiments.rehearsal.config import Rehearsal
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.experiments.runner import perform
+from layerwise.measure.cost.pass_time import Setting
+from layerwise.plan import Plan
+from layerwise.results import Run
+from layerwise.search.drafts import DraftTimes
+from layerwise.search.prices import PriceTable
+from layerwise.search.routing.router_time import RouterTime
+from layerwise.stack import Stack, load
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+SILENT: Mapping[str, Any] = {"reporter": Silent()}
+SHORT: Mapping[str, Any] = {**SILENT, "max_length": 16, "batch_tokens": 256}
+TIMED = ("second", "bytes", "data_wait")
+"""What names of metrics hold that depend on the machine."""
+
+
+def _draft_times(stack: Stack, context: int, longest: int) -> DraftTimes:
+    table = PriceTable({(layer, None): 1.0 for layer in range(stack.depth)}, 0.5)
+    return DraftTimes(table, tuple(stack.depth + (number + 1) / 2 for number in range(longest + 1)))
+
+
+def _layer_times(
+    stack: Stack, setting: Setting, plans: Sequence[Plan] = ()
+) -> tuple[PriceTable, dict[Plan, float]]:  # fmt: skip
+    costs = {None: 1.0, "attn": 0.6, "mlp": 0.6}
+    table = PriceTable({(layer, half): cost for layer in range(stack.depth) for half, cost in costs.items()}, 0.5)
+    return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
+
+
+PLANTED: Mapping[str, Any] = {
+    "measure.cost.pass_time:TimedPass.seconds": lambda self: len(self.stack.running.steps()) / 1000,
+    "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
+    "experiments.frontier.run:generation_ratio": lambda draft, prompts, new, number: 1.5 + number / 100,
+    "experiments.frontier.run:draft_times": _draft_times,
+    "experiments.speculation.run:draft_times": _draft_times,
+    "experiments.routing.run:router_time": lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9),
+    "search.timing:measured": _layer_times,
+    "experiments.pretraining.run:PAIRS": 1,
+    "experiments.pretraining.run:SEGMENTS": 40,
+}
+"""What a machine takes, as a function of what is done; and how much of what is asked of every pretrained model."""
+
+
+def plant(setattr: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Put `PLANTED` in the place of clocks, by `setattr`."""
+    for name, value in PLANTED.items():
+        module, _, path = name.partition(":")
+        *owners, attribute = path.split(".")
+        owner: Any = import_module(f"layerwise.{module}")
+        for each in owners:
+            owner = getattr(owner, each)
+        setattr(owner, attribute, value)
+
+
+def stack(depth: int = 4) -> Stack:
+    """A tiny model that reads characters."""
+    return load(tiny_llama(depth, vocabulary=3 + len(ALPHABET), seed=2), tokenizer=character_tokenizer())
+
+
+def corpus(count: int, words: str = "text number") -> Corpus:
+    """So many short documents."""
+    return Corpus("texts", tuple(Document(f"{number}", f"{words} {number} of {count}") for number in range(count)))
+
+
+def _timing(run: Path) -> None:
+    layerwise.time(stack(), plans=("0-3", "0 (1|2) 3"), fused=True, rounds=6, context=6, run=run, **SILENT)
+
+
+def _speculation(run: Path) -> None:
+    layerwise.time.speculation(stack(), corpus(60), search=True, prompts=2, context=12, new_tokens=8, run=run, **SILENT)
+
+
+def _frontier(run: Path) -> None:
+    layerwise.time.frontier(
+        stack(), corpus(30), tokens=400, sizes=2, rounds=12, context=8, new_tokens=4, run=run, **SHORT
+    )  # fmt: skip
+
+
+def _search(run: Path) -> None:
+    layerwise.search(stack(5), corpus(44), "ms=0.7x", context=12, tokens=700, run=run, **SHORT)
+
+
+def _routing(run: Path) -> None:
+    tasks = []
+    for word, count in (("item", 70), ("thing", 64)):
+        prompts = [f"{word} {number} is " for number in range(count)]
+        lines = [
+            {"text": prompt + chr(97 + number % 5), "answer_start": len(prompt), "id": f"{word}{number}"}
+            for number, prompt in enumerate(prompts)
+        ]
+        path = run.parent / f"{word}.jsonl"
+        path.write_text("\n".join(map(json.dumps, lines)))
+        tasks.append(str(path))
+    layerwise.search.route(
+        stack(), tasks=tuple(tasks), prefix=1, moves=("drop",), run=run, **{**SHORT, "batch_tokens": 512}
+    )
+
+
+def _healing(run: Path) -> None:
+    model, texts = run.parent / "model", run.parent / "texts"
+    if not texts.exists():
+        save_llama(model)
+        save_texts(texts, count=30, characters=60)
+    layerwise.heal(
+        model, texts, plan="0 2-3", method="tail", steps=2, seeds=1, evals=1, batch_size=4, max_length=24,
+        learning_rates=(1e-3, 2e-3), controls=("whole",), run=run, **SILENT,
+    )  # fmt: skip
+
+
+def _rehearsal(run: Path) -> None:
+    config = Rehearsal(
+        model="demo", run=run, nodes=4, kill="half", draws=2, requests=4, streams=2, new_tokens=3, hop_seconds=0.001,
+        layer_seconds=0.001,
+    )  # fmt: skip
+    perform(config, Silent())
+
+
+def _vit(run: Path, seed: int) -> Path:
+    folder = run.parent / f"vit-{seed}"
+    return folder if folder.exists() else save_vit(folder, seed=seed)
+
+
+IMAGES: Mapping[str, Any] = {**SILENT, "images": "digits", "limit": 20}
+
+
+def _robust_training(run: Path, method: str = "layershuffle", seeds: int = 2) -> None:
+    config = RobustTraining(
+        methods=(method,), model=str(_vit(run, 0)), images="digits", limit=20, epochs=1.0, batch_size=10, seeds=seeds,
+        run=run,
+    )  # fmt: skip
+    perform(config)
+
+
+def _robustness(run: Path) -> None:
+    layerwise.robustness(_vit(run, 0), orders=2, draws=1, nodes=(2,), inside_images=20, run=run, **IMAGES)
+
+
+def _merging(run: Path) -> None:
+    layerwise.robustness.merge([_vit(run, 0), _vit(run, 1)], draws=2, run=run, **IMAGES)
+
+
+def _sweep(run: Path) -> None:
+    layerwise.sweep(
+        stack(), corpus(30), window=("1-2",), prompt=("text",), new_tokens=3, tokens=400, run=run, **SHORT
+    )  # fmt: skip
+
+
+def _diagnosis(run: Path) -> None:
+    parts = ("ablation", "order", "manipulation", "structure")
+    layerwise.diagnose(stack(), corpus(40), parts=parts, curve_tokens=80, tokens=400, run=run, **SHORT)
+
+
+def _evaluation(run: Path) -> None:
+    layerwise.evaluate(stack(), suite=("pairs",), limit=2, run=run, **SILENT)
+
+
+def _pretraining(run: Path) -> None:
+    texts = run.parent / "texts"
+    if not texts.exists():
+        texts.mkdir()
+        save_documents(texts)
+    perform(ElcPretraining(text=texts, steps=3, batch_size=8, evals=1, variants=("elc",), device="cpu", run=run))
+
+
+def _layer_weights(run: Path) -> None:
+    trained = run.parent / "trained"
+    if not trained.exists():
+        _robust_training(trained, "wiring-identity", 1)
+    model = trained / "wiring-identity" / "seed-0" / "model"
+    perform(LayerWeightAnalysis(model=str(model), images="digits", keep=0.5, limit=20, run=run))
+
+
+KINDS: Mapping[str, Callable[[Path], None]] = {
+    "time": _timing, "time speculation": _speculation, "time frontier": _frontier, "search": _search,
+    "search route": _routing, "heal": _healing, "robustness rehearse": _rehearsal, "train robust": _robust_training,
+    "robustness": _robustness, "robustness merge": _merging, "sweep": _sweep,
+    "diagnose": _diagnosis, "evaluate": _evaluation,
+    "train elc": _pretraining, "diagnose layer-weights": _layer_weights,
+}  # fmt: skip
+"""By verb."""
+
+
+def carry_out(verb: str, run: Path) -> None:
+    """Carry out the small run of a verb, or resume it, on planted times that stay planted in this process."""
+    plant()
+    KINDS[verb](run)
+
+
+def rows(run: Path) -> list[object]:
+    """All that the run holds but what its processes took; a row about the run itself is left out."""
+    with Run.open(run) as opened:
+        scores = [row for row in opened.store.scores() if row.measure != "run"]
+        timeless = [row for row in scores if not any(word in row.metric for word in TIMED)]
+        return [*opened.store.losses(), *timeless, *opened.store.notes()]

@@ -1,0 +1,170 @@
+"""Evaluated models on the page: minimal pairs, fine-tuned tasks, and what is left of them under a plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from layerwise.experiments.summary import summary
+from layerwise.plan import Member, Plan
+from layerwise.plan.families import leave_one_out
+from layerwise.report import ReportData, markdown, render
+from layerwise.report.evidence import Evidence
+from layerwise.report.kinds import evaluation as page
+from layerwise.report.kinds.evaluation import PLANS, Taught
+from layerwise.report.page.groups import written
+from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.vocabulary import CHANCE, NORMALISED
+from report import pretrained
+from tools.golden.stored_run import read_run
+
+
+@cache
+def planted() -> ReportData:
+    """A model of 8 layers fine-tuned on two tasks under the published strategies and one plan of its own."""
+    return read_run(Path(__file__).parents[2] / "golden" / "fine-tuning-planted")
+
+
+@pytest.fixture
+def own() -> Taught:
+    (only,) = Taught.every(planted())
+    return only
+
+
+def table(title: str, data: ReportData) -> dict[str, tuple[tuple[str, ...], ...]]:
+    parts = (part for section in page.EVALUATION.sections for part in section.parts_of(data))
+    (found,) = (part for part in parts if getattr(part, "title", "") == title and hasattr(part, "tables"))
+    return {name: (each.head, *each.body) for name, each in found.tables(data)}
+
+
+def test_every_paradigm_has_a_line_with_its_pairs() -> None:
+    head, first, *rest = table("Every paradigm", pretrained.run())["Every paradigm, BLiMP"]
+    assert head == ("paradigm", "pairs", "ltg", "elc", "zero", "denseformer")
+    assert first[:2] == ("anaphor_agreement_1", "1,000")
+    assert len(rest) == 23
+
+
+def test_suites_say_how_many_words_are_known() -> None:
+    rows = [
+        Score.of("blimp", metric, value, arm="a", seed=seed, documents=10)
+        for seed, share in enumerate((0.9, 0.8))
+        for metric, value in (("accuracy", 0.6), ("coverage", share), ("temperature", 1.0))
+    ]
+    (line,) = page.suite_table(ReportData({}, (), tuple(rows))).body
+    assert line == ("BLiMP", "10", "80.0 % to 90.0 %", "–", "1")
+
+
+def test_chance_stands_beside_every_task_once() -> None:
+    tables = table("Every task", pretrained.run())
+    assert tables["Every task, GLUE"][1][:3] == ("cola", "mcc", "0.000")
+    drawn = [row for row in page.taught(pretrained.run()) if row.against == CHANCE]
+    assert len(drawn) == len({(row.measure, row.task) for row in drawn}) == 9
+    scores = [row for row in page.taught(pretrained.run()) if row.task == "rte, accuracy" and row.against is None]
+    assert [row.arm for row in scores] == ["ltg", "elc", "zero", "denseformer"]
+
+
+def test_scores_are_those_of_an_arm_a_plan_and_a_task(own: Taught) -> None:
+    assert (own.suite, own.arm, own.trained) == ("glue", "bert", "0-7")
+    assert own.columns == (
+        ("cola", "mcc", None), ("rte", "accuracy", None), ("all", "mean", None), ("all", "mean", NORMALISED),
+        ("all", "median", NORMALISED),
+    )  # fmt: skip
+    skipped, trained = own.score("0 1 7", ("rte", "accuracy", None)), own.score("0-7", ("all", "mean", NORMALISED))
+    assert skipped is not None
+    assert trained is not None
+    assert (skipped.value, trained.value) == (pytest.approx(0.5 + 0.2 * 0.8), 1.0)
+    assert own.levels(("rte", "accuracy", None)) == (pytest.approx(0.7), 0.5)
+
+
+def test_the_main_metric_is_none_from_chance_in_whichever_order_rows_are_stored(own: Taught) -> None:
+    turned = tuple(sorted(planted().scores, key=lambda row: row.condition != NORMALISED))
+    (other,) = Taught.every(replace(planted(), scores=turned))
+    assert other.columns == own.columns
+
+
+def test_a_curve_a_strategy_by_the_layers_affected(own: Taught) -> None:
+    curves = {curve.strategy: curve for curve in own.curves("painters", ("all", "mean", NORMALISED))}
+    assert set(curves) == set(page.strategies(planted(), ("painters",)))
+    assert all([point.affected for point in curve.points] == [1, 3, 5, 7] for curve in curves.values())
+    assert [point.value for point in curves["skip"].points] == pytest.approx([1.0, 0.9, 0.8, 0.7])
+
+
+def test_the_table_has_the_model_as_trained_the_given_plans_and_every_strategy() -> None:
+    lines = page.plan_table(planted(), "glue", "bert")
+    assert lines.head[:4] == ("plan", "layers affected", "plans", "cola, mcc")
+    assert lines.head[-1] == "normalised median"
+    by_name = {row[:2]: row for row in lines.body}
+    assert by_name["as trained", "0"][3] == "0.500 [0.490, 0.510]"
+    assert by_name["as trained", "0"][-1] == "1.000"
+    assert ("0-3 3-7", "–") in by_name
+    assert by_name["random order", "5"][2] == "2"
+    assert by_name["skip", "5"][-2].startswith("0.800 ")
+
+
+def test_the_strategies_are_ranked_at_half_the_depth_and_the_best_plan_can_be_copied() -> None:
+    (finding,) = page.plan_findings(planted())
+    assert finding.question == "What is left of normalised mean of bert fine-tuned with 3 of 8 layers affected?"
+    assert finding.state == "resolved"
+    assert finding.text.startswith("Looped parallel leaves more than middle repeat: looped parallel 0.98")
+    lines = summary(planted()).splitlines()
+    assert lines[0].startswith("- What is left of normalised mean of bert")
+    assert lines[-1] == "The plan that leaves most of bert, 3 layers affected: 0-2 (3|4|5)*3 6 7"
+
+
+def test_where_intervals_overlap_nothing_is_ranked() -> None:
+    wide = (
+        row if row.low is None else replace(row, low=row.value - 0.5, high=row.value + 0.5) for row in planted().scores
+    )
+    data = replace(planted(), scores=tuple(wide))
+    (finding,) = page.plan_findings(data)
+    assert finding.state == "unresolved"
+    assert finding.text.startswith("Not resolvable: looped parallel ")
+    assert not list(page.EVALUATION.following(data)), "no plan is better than another"
+
+
+def test_the_page_has_one_section_of_plans_and_no_sweep() -> None:
+    data = planted()
+    second = (replace(row, arm="elc") for row in data.scores)
+    data = replace(data, scores=(*data.scores, *second))
+    chapters = {chapter.anchor: chapter for chapter in written(Evidence.of(data))}
+    assert list(chapters) == [PLANS, "glue", "provenance"]
+    main, *small = chapters[PLANS].pictures
+    assert [choice.question for choice in main.choices] == ["Arm", "Family", "Score"]
+    assert main.choices[2].options[:3] == ("mean", "normalised mean", "normalised median")
+    assert len(small) == 2
+    html = render(data)
+    assert "1 plan of x left out." in html
+    assert "have no effect yet" not in html
+    assert "## GLUE under plans, elc" in markdown(data)
+
+
+def test_a_run_that_was_stopped_draws_what_there_is() -> None:
+    kept = tuple(row for row in planted().scores if row.task == "cola" and not row.condition and row.plan != "0 7")
+    data = replace(planted(), scores=kept)
+    assert "What the models can be taught under a plan" in render(data)
+    assert next(Taught.every(data)).columns == (("cola", "mcc", None),)
+
+
+def test_plans_of_one_size_have_a_curve_too() -> None:
+    members = (Member(Plan.identity(8), "identity", "identity", 0), *leave_one_out(8))
+    records = tuple(
+        PlanRecord(str(each.plan), each.family, each.strategy, each.affected, None, 8, 8, 8, 8) for each in members
+    )
+    rows = [
+        Score.of("glue", "accuracy", 0.5 + at / 100, task="rte", arm="bert", plan=str(each.plan) if at else None)
+        for at, each in enumerate(members)
+    ]
+    data = ReportData({"depth": 8}, records, tuple(rows))
+    (curve,) = next(Taught.every(data)).curves("leave_one_out", ("rte", "accuracy", None))
+    assert len(curve.points[0].records) == 8
+    assert "rte" in render(data)
+
+
+def test_a_run_without_plans_has_no_such_section() -> None:
+    data = replace(planted(), plans=(), notes=(), scores=tuple(row for row in planted().scores if row.plan is None))
+    assert not list(Taught.every(data))
+    assert PLANS not in {chapter.anchor for chapter in written(Evidence.of(data))}
+    assert page.EVALUATION.answer(data).startswith("GLUE, ")

@@ -1,0 +1,135 @@
+"""A study of layer weights on the page: verdicts on differences, costs to a loss and to a score, words that decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from layerwise.report import ReportData
+from layerwise.report.finding import Finding
+from layerwise.report.kinds import layer_weights_study as page
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ATTRIBUTION, CONVERGENCE, DATA_SHARE, STUDY, TOKENS, TUNING_CONVERGENCE
+from report import pretrained
+
+PAIR = {"arm": "elc", "against": "ltg"}
+
+
+@pytest.fixture(scope="module")
+def data() -> ReportData:
+    return pretrained.run()
+
+
+def of(*rows: Score) -> ReportData:
+    return ReportData({}, (), rows)
+
+
+def only(data: ReportData, question: str) -> Finding:
+    every = (*page.study_findings(data), *page.tuning_findings(data), *page.dynamics_findings(data))
+    return next(each for each in (*every, *page.attribution_findings(data)) if each.question.startswith(question))
+
+
+def compared(task: str, value: float, low: float, high: float, p: float, **more: float) -> Score:
+    return Score.of(STUDY, "difference", value, low, high, p, task=task, condition=TOKENS, **PAIR, **more)
+
+
+def test_a_difference_is_better_worse_or_not_resolvable(data: ReportData) -> None:
+    first = only(data, "Is elc worth it against ltg, at equal tokens?")
+    assert first.text.startswith("Better: held-out loss −0.0230 nats per token [−0.0350, −0.0110]")
+    assert "(3 seeds)" in first.text
+    assert first.state == "resolved"
+    seconds = only(data, "Is elc worth it against ltg, at equal seconds?")
+    assert (seconds.text[:16], seconds.state) == ("Not resolvable: ", "unresolved")
+    assert next(page.study_findings(data)) == first, "the difference of the paper is the first"
+    assert page.STUDY_KIND.answer(data) == f"{first.question} {first.text}"
+
+
+@pytest.mark.parametrize(("task", "word"), [("masked_lm", "Worse"), ("pairs", "Better")])
+def test_more_loss_is_worse_and_more_accuracy_better(task: str, word: str) -> None:
+    (finding,) = page.study_findings(of(compared(task, 0.1, 0.05, 0.2, 0.01)))
+    assert finding.text.startswith(f"{word}: ")
+
+
+def test_what_falls_to_the_correction_is_said_to() -> None:
+    (finding,) = page.study_findings(of(compared("pairs", 0.1, 0.01, 0.2, 0.04, p_adjusted=0.12)))
+    assert finding.text.startswith("Not resolvable among so many arms (corrected p 0.12): ")
+    (bare,) = page.study_findings(of(Score.of(STUDY, "difference", 0.1, task="pairs", condition=TOKENS, **PAIR)))
+    assert (bare.text[:11], bare.state) == ("No interval", "described")
+
+
+def test_accuracies_are_in_points_and_costs_ratios() -> None:
+    cost = Score.of(STUDY, "ratio", 1.07, 1.05, 1.09, task="time", **PAIR)
+    worth, paid = page.study_findings(of(compared("pairs", 0.021, 0.01, 0.032, 0.01), cost))
+    assert "+2.10 points [+1.00, +3.20]" in worth.text
+    assert (paid.text, paid.state) == ("elc time ×1.07 [1.05, 1.09].", "resolved")
+    (unbounded,) = page.study_findings(of(Score.of(STUDY, "ratio", 1.07, task="memory of a step", **PAIR)))
+    assert unbounded.state == "described"
+
+
+def test_every_arm_has_a_line_and_those_of_fine_tuning_name_their_model(data: ReportData) -> None:
+    assert [row[0] for row in page.every_arm(data).body] == ["ltg", "elc", "zero", "denseformer"]
+    kept = {"task": "control a", "arm": "elc-kept"}
+    rows = (Score.of("masked_lm", "nll", 4.0, arm="elc-share-0.5"), Score.of("msgs-ours", "mcc", 0.5, 0.4, 0.6, **kept))
+    ((arm, loss, pairs, control, ambiguous),) = page.every_arm(of(*rows)).body
+    assert (arm, loss, pairs, control, ambiguous) == ("elc-kept", "as elc", "as elc", "0.500 [0.400, 0.600]", "–")
+    assert len(page.every_difference(data).body) == 20
+
+
+def test_fine_tuning_is_sooner_later_or_never_there(data: ReportData) -> None:
+    text = only(data, "Do layer weights make fine-tuning sooner?").text
+    assert "weights in pretraining only: steps at least ×1.20" in text
+    assert "weights in both: steps ×0.800 [0.700, 0.900]" in text
+    table = {(row[0], row[1]): row[2:] for row in page.tuning_table(data, page.WEIGHTS_IN).body}
+    assert table["rte", "elc-kept"][:4] == ("pretraining", "–", "≥ 288", "≥ ×1.20")
+    assert table["cola", "ltg"][2:] == ("240", "–", "31", "–")
+
+
+def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none(data: ReportData) -> None:
+    never = [
+        Score.of(TUNING_CONVERGENCE, "censored", 0.33, task="rte", arm="ltg", condition=cost)
+        for cost in ("steps", "seconds")
+    ]
+    known = of(*data.rows.where(measure=TUNING_CONVERGENCE), *never)
+    text = next(page.tuning_findings(known)).text
+    assert "weights in both: steps at most ×0.80" in text
+    assert "weights in pretraining only: steps not known, as neither always reaches it" in text
+    table = {(row[0], row[1]): row[2:] for row in page.tuning_table(known, page.WEIGHTS_IN).body}
+    assert table["rte", "elc"][3] == "≤ ×0.800 [0.700, 0.900]"
+    assert table["rte", "elc-kept"][3] == "–"
+
+
+def test_words_that_decide_stand_beside_shuffled_labels(data: ReportData) -> None:
+    finding = only(data, "Which words decide")
+    assert "elc −17.0 [−21.0, −13.0] (shuffled labels 0.00 [−4.00, +4.00])" in finding.text
+    assert finding.text.endswith("Different from ltg: elc.")
+    alone = pretrained.only(data, ATTRIBUTION)
+    assert next(page.attribution_findings(alone)).state == "described"
+    assert list(page.attribution_notes(data)) == ["At most 0.40 % is missing from completeness."]
+
+
+@pytest.mark.parametrize(
+    ("censored", "words"),
+    [
+        ((), "elc ×0.90 [0.80, 1.02] (not distinguishable, p 0.20)"),
+        (("elc",), "elc at least ×0.90 (33 % of the trainings of elc never reach it)"),
+        (("ltg",), "elc at most ×0.90 (33 % of the trainings of ltg never reach it)"),
+        (("elc", "ltg"), "elc not known, as neither always reaches it"),
+    ],
+)
+def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], words: str) -> None:
+    rows = [Score.of(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, condition="steps", **PAIR)]
+    rows += [Score.of(CONVERGENCE, "censored", 0.33, arm=arm, condition="steps") for arm in censored]
+    (finding,) = page.convergence_findings(of(*rows, Score.of(CONVERGENCE, "loss", 4.2)))
+    assert finding.text == f"Times those of the backbone: {words}."
+    assert (finding.state, finding.question[-24:]) == ("unresolved", "(validation loss 4.200)?")
+
+
+def test_grids_and_shares_are_read_by_their_intervals(data: ReportData) -> None:
+    bias = only(data, "Does the initial weight")
+    assert "held-out loss +0.0100 nats per token per unit" in bias.text
+    assert bias.text.endswith("not resolvable.")
+    share = only(data, "Are layer weights worth more with less text")
+    assert "on 12.5 % of the text −0.0566" in share.text
+    assert share.state == "resolved"
+    grown = Score.of(DATA_SHARE, "by_halving", 0.1, -0.1, 0.3, 0.4, p_adjusted=0.4, task="pairs", **PAIR)
+    (open_one,) = page.share_findings(of(grown))
+    assert open_one.text.endswith("each halving adds +10.0 points [−10.0, +30.0], not resolvable.")

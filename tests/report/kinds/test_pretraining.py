@@ -1,0 +1,181 @@
+"""Pre-trained models on the page: arms and their means, what was learned, how it failed and what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+
+from layerwise.experiments.summary import summary
+from layerwise.report import ReportData, render
+from layerwise.report.finding import Finding
+from layerwise.report.kinds import KINDS
+from layerwise.report.kinds import pretraining as page
+from layerwise.report.kinds.pretraining import arms, by_arm, seeds, weight_table
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ALPHA, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
+from report import diagnosed, pretrained, robust, synthetic
+from report.page.test_render import read
+
+
+@pytest.fixture(scope="module")
+def data() -> ReportData:
+    return pretrained.run()
+
+
+def of(*rows: Score) -> ReportData:
+    return ReportData({}, (), rows)
+
+
+def answers(findings: Iterable[Finding]) -> dict[str, tuple[str, str]]:
+    return {each.question: (each.text, each.state) for each in findings}
+
+
+def loss(value: float, arm: str, seed: int | None = None, half: float | None = None) -> Score:
+    bounds = () if half is None else (value - half, value + half)
+    return Score.of(MASKED_LM, "nll", value, *bounds, arm=arm, seed=seed)
+
+
+def test_arms_stand_in_reading_order_with_their_seeds(data: ReportData) -> None:
+    assert arms(data) == ("ltg", "elc", "zero", "denseformer")
+    assert seeds(data, "elc") == (0, 1, 2)
+    assert page.suites(data) == ("pairs", "blimp")
+    assert arms(of(Score.of("blimp", "accuracy", 0.7, arm="org/model"))) == ("org/model",)
+
+
+def test_an_arm_without_a_row_is_the_mean_of_its_seeds_and_fine_tunings_are_not_counted() -> None:
+    model = {"task": "rte", "arm": "a"}
+    rows = [
+        Score.of("glue", "accuracy", value, value - 0.1, value + 0.1, seed=seed, other=other, **model)
+        for value, seed, other in ((0.6, 0, None), (0.8, 1, None), (0.0, 0, 1))
+    ]
+    (mean,) = by_arm(rows)
+    assert (mean.value, mean.low, mean.seed) == (pytest.approx(0.7), None, None)
+    (single,) = by_arm(rows[:1])
+    assert (single.value, single.low) == (0.6, 0.5), "one seed keeps its interval"
+    (own,) = by_arm([*rows, Score.of("glue", "accuracy", 0.5, **model)])
+    assert own.value == 0.5
+
+
+def test_what_is_not_finite_was_not_measured() -> None:
+    rows = (loss(math.nan, "a"), loss(4.0, "b"), replace(loss(5.0, "c"), low=4.0, high=math.inf))
+    own = by_arm(of(*rows).rows.where(measure=MASKED_LM))
+    assert [(row.arm, row.low) for row in own] == [("b", None), ("c", None)]
+
+
+def test_runs_of_other_kinds_have_no_pre_trained_models() -> None:
+    pretrained_kinds = {"layer_weights_study", "pretraining", "evaluation", "wiring"}
+    training = pretrained.only(pretrained.run(), TRAINING)
+    for run in (robust.run(8), synthetic.run(6), diagnosed.diagnosis(6), training):
+        assert not pretrained_kinds & {kind.name for kind in KINDS if kind.is_of(run)}
+
+
+def test_losses_are_ranked_and_claim_no_more_than_their_intervals() -> None:
+    text, state = answers(page.held_out_findings(of(loss(4.1, "ltg"), loss(4.0, "elc"))))["What did pre-training give?"]
+    assert text.startswith("Held-out loss in nats per masked token: elc 4.000, ltg 4.100.")
+    assert text.endswith("A study compares arms, seed by seed.")
+    assert state == "described"
+    known = of(loss(4.1, "ltg", half=0.01))
+    assert next(page.held_out_findings(known)).state == "resolved"
+
+
+def test_an_arm_at_chance_is_not_said_to_know() -> None:
+    rows = [
+        Score.of("blimp", "accuracy", value, value - 0.01, value + 0.01, arm=arm)
+        for arm, value in (("elc", 0.6), ("ltg", 0.505), ("zero", 0.45))
+    ]
+    assert next(page.suite_findings(of(*rows[:2]))).text.endswith("above chance (50 %): elc.")
+    assert next(page.suite_findings(of(*rows))).text.endswith("above chance (50 %): elc; below it: zero.")
+
+
+def test_layer_weights_are_the_mean_over_seeds_with_every_seed_under_the_pointer(data: ReportData) -> None:
+    own = [row.value for row in data.rows.where(measure=ALPHA, arm="elc", layer=3, other=2)]
+    table = weight_table(data, "elc")
+    assert table.head == ("reader", "e", "0", "1", "2")
+    assert table.body[3][3].startswith(f"{fmean(own):.2f} [±")
+    assert table.body[0][2] == "", "the first layer reads the embedding alone"
+    assert table.tones[3, 3].title.startswith("layer 3 reads layer 1: ")
+    assert "elc/2: " in table.tones[3, 3].title
+    assert weight_table(data, "denseformer").body[-1][0] == "the output"
+
+
+def test_negative_weights_are_frames_and_greater_weights_are_stronger() -> None:
+    cells = ((0, 0, 1.0), (1, 0, -0.5), (1, 1, 0.25))
+    rows = [Score.of(ALPHA, "weight", value, arm="a", seed=0, layer=n, other=source) for n, source, value in cells]
+    tones = weight_table(of(*rows), "a").tones
+    assert [(tones[at].name, tones[at].strength) for at in ((1, 1), (1, 2))] == [("negative", 1.0), ("weight", 0.5)]
+
+
+def test_agreement_is_judged_by_its_p(data: ReportData) -> None:
+    found = answers(page.agreement_findings(data))
+    assert "elc more than chance" in found["Are they alike beyond the start they share?"][0]
+    assert "elc not distinguishable from chance" in found["Do they beyond being neighbours?"][0]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"), [(0.0, 0.04, "uniform"), (0.06, 0.2, "not uniform"), (0.04, 0.06, "not resolvable")]
+)
+def test_uniform_is_an_equivalence(low: float, high: float, words: str) -> None:
+    distance = Score.of(UNIFORMITY, "distance", (low + high) / 2, low, high, arm="elc")
+    text, state = answers(page.stability_findings(of(distance)))["Are the layer weights uniform?"]
+    assert text.startswith(f"elc {words}, distance ")
+    assert state == ("unresolved" if words == "not resolvable" else "resolved")
+
+
+def test_spikes_are_counted_over_the_trainings_that_were_judged() -> None:
+    rows = [Score.of(STABILITY, "spikes", float(seed == 1), arm="elc", seed=seed) for seed in range(4)]
+    text = next(page.stability_findings(of(*rows, Score.of(STABILITY, "spiked", 0.25, 0.0, 0.7, arm="elc")))).text
+    assert text == "elc 1 of 4 trainings with a spike."
+
+
+def test_costs_are_multiples_of_the_backbone(data: ReportData) -> None:
+    table = page.cost_table(data)
+    step = table.head.index("step (s)")
+    assert [row[step] for row in table.body[:2]] == ["0.450", "0.481 [×1.07]"]
+    assert page.outcome_table(data).body[1][:3] == ("elc", "3", "4.089 [4.080, 4.098]")
+    alone = of(*Rows(data.scores).where(measure=TRAINING, arm="elc"), loss(4.0, "elc"))
+    assert page.cost_table(alone).body[0][step] == "0.481", "without a backbone there is nothing to compare with"
+
+
+def test_an_unfinished_training_is_announced(data: ReportData) -> None:
+    cut = [row for row in data.scores if (row.measure, row.metric, row.arm, row.seed) != (TRAINING, "steps", "elc", 1)]
+    assert "1 training (elc/1) is not complete" in render(replace(data, scores=tuple(cut)))
+
+
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        ((MASKED_LM, "pairs", "blimp"), "Nothing was measured on held-out text"),
+        ((SEED_AGREEMENT,), "The weights were not compared across seeds"),
+        ((TRAINING,), "Time, memory and size of the trainings were not noted"),
+    ],
+)
+def test_missing_rows_are_a_line(data: ReportData, left_out: tuple[str, ...], said: str) -> None:
+    assert said in render(pretrained.without(data, *left_out))
+
+
+@pytest.mark.parametrize(
+    ("measures", "expected"),
+    [
+        ((ALPHA, MASKED_LM), [MASKED_LM, ALPHA]),
+        (("blimp",), ["pairs"]),
+        (("study",), ["study"]),
+        ((ALPHA, "edges"), ["edges", ALPHA]),
+    ],
+)
+def test_each_kind_of_run_has_its_own_sections_each_once(
+    data: ReportData, measures: tuple[str, ...], expected: list[str]
+) -> None:
+    names = (MASKED_LM, ALPHA, SEED_AGREEMENT, "study", "costs", "pairs", "glue", "edges")
+    written = [name for name in read(render(pretrained.only(data, *measures))).ids if name in names]
+    assert written == expected
+
+
+def test_the_terminal_ends_with_what_to_do_next() -> None:
+    lines = summary(of(loss(4.1, "ltg", half=0.01), loss(4.0, "elc", half=0.01))).splitlines()
+    assert lines[-1].endswith("layerwise evaluate RUN --suite blimp,glue --data FOLDER")
+    assert sum("Held-out loss in nats" in line for line in lines) == 1, "an answer is given once"
