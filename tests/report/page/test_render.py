@@ -16,7 +16,7 @@ from layerwise.report import ReportData, markdown, render, write
 from layerwise.results.rows import PlanRecord, Score
 from report import synthetic
 
-CHAPTERS = ("headline", "curves", "cost", "layers", "similarity", "gallery", "tasks", "plans", "provenance")
+CHAPTERS = ("headline", "curves", "layers", "cost", "similarity", "gallery", "tasks", "plans", "provenance")
 VOID = {"meta", "input", "br", "hr", "col"}
 HOSTILE = "<script>alert('a')</script>\"&|%{x}"
 
@@ -263,3 +263,9 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="name a folder"):
         write(tmp_path / "nowhere" / "report.html", "x")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["report.html"]
+
+
+def test_a_sweep_of_single_layers_begins_with_its_answer_and_the_chart_of_layers() -> None:
+    html = render(synthetic.run(8, ("leave_one_out",)))
+    assert "dropping it costs" in read(html[: html.index('<section id="headline"')]).text
+    assert [name for name in read(html).ids if name in CHAPTERS][:2] == ["headline", "layers"]
