@@ -8,7 +8,6 @@ from pathlib import PurePath
 from layerwise.report.comparison.coincidence import CurveCoincidence, coincidences
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.comparison.overlay import (
-    BENCHMARK,
     CurveMeasure,
     at_half,
     curve_lines,
@@ -25,6 +24,7 @@ from layerwise.report.page.wording import label, listed
 from layerwise.report.sweep.chapters.similarity import MAPS
 from layerwise.report.sweep.zones import borders_in_words
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BENCHMARK
 
 ABSENT = "–"
 PAINTERS = "painters"
