@@ -29,9 +29,9 @@ def main() -> None:
             overwrite=True, reporter=Silent(),
         )  # fmt: skip
         costs = {
-            row.subject: row.value
+            row.plan: row.value
             for row in result.rows
-            if (row.measure, row.task, row.metric) == ("effect", "all", "delta_nll") and row.subject in tried
+            if (row.measure, row.task, row.metric) == ("effect", "all", "delta_nll") and row.plan in tried
         }
         best = min(costs, key=lambda each: costs[each])
         plan = Plan.parse(best)

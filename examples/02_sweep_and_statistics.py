@@ -28,7 +28,7 @@ def main(model: str = "demo") -> None:
         result = layerwise.sweep(
             stack, corpus, tokens=4000, families=("leave_one_out",), similarity=False, run=run, reporter=Silent()
         )
-        table = result.table("effect").query("metric == 'delta_nll' and task == 'all'").set_index("subject")
+        table = result.table("effect").query("metric == 'delta_nll' and task == 'all'").set_index("plan")
 
     print("left out   nats per token   95 % interval      p, corrected")
     for layer, member in enumerate(families.leave_one_out(stack.depth)):

@@ -345,7 +345,7 @@ def test_a_plan_whose_logits_are_not_finite_costs_itself_alone(model: Path, text
         with Run.open(folder) as run:
             assert {row.plan for row in run.store.losses()} == {"0-3", "1-3", "0 2 3", "0 1 3", "0-2"}
             assert run.store.scores("similarity")
-            measured = {score.subject for score in run.store.scores("effect", metric="delta_nll")}
+            measured = {score.plan for score in run.store.scores("effect", metric="delta_nll")}
             assert measured == {"1-3", "0 2 3", "0 1 3", "0-2"}
         assert folder.joinpath("report.html").is_file()
 

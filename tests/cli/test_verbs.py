@@ -38,7 +38,7 @@ def test_a_sweep_keeps_every_row_and_writes_its_report(swept: Path, model: Path)
         assert len({document for document, _ in windows}) == 10
         assert len(losses) == len(windows) * len(plans)
         assert run.manifest.command[1] == "sweep"
-        effects = {(score.subject, score.metric): score for score in run.store.scores("effect")}
+        effects = {(score.plan, score.metric): score for score in run.store.scores("effect")}
         assert {plan for plan, metric in effects if metric == "delta_nll"} == plans - {"0-3"}
         assert all(effects[plan, "delta_nll"].low is not None for plan in plans - {"0-3"})
         assert run.store.scores("similarity") == []

@@ -53,9 +53,7 @@ def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.R
     rows = result.rows
     table = result.table()
     assert len(table) == len(rows) > 0
-    assert table[table.metric == "delta_nll"].subject.tolist() == [
-        row.subject for row in rows if row.metric == "delta_nll"
-    ]
+    assert table[table.metric == "delta_nll"].plan.tolist() == [row.plan for row in rows if row.metric == "delta_nll"]
     assert set(result.table("effect").measure) == {"effect"}
     assert {row.plan for row in result.losses} == {"0-3", "1-3", "0 2 3", "0 1 3", "0-2"}
     page = result.report(tmp_path / "page.html")

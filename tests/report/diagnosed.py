@@ -296,10 +296,10 @@ def _order(depth: int, tasks: tuple[str, ...]) -> Iterator[Score]:
     for plan, (strategy, _) in _moves(depth).items():
         for task in tasks:
             value = costs[task] * (0.6 if strategy == "skip" and task == "arithmetic" else 1.0)
-            yield row("effect", "delta_nll", value, 0.1, subject=plan, task=task, tokens=TOKENS)
-            yield row("effect", "nll", 1.2 + value, subject=plan, task=task)
+            yield row("effect", "delta_nll", value, 0.1, plan=plan, task=task, tokens=TOKENS)
+            yield row("effect", "nll", 1.2 + value, plan=plan, task=task)
             if task == "arithmetic":
-                yield row("effect", "exact_match", 0.3, 0.05, subject=plan, task=task)
+                yield row("effect", "exact_match", 0.3, 0.05, plan=plan, task=task)
 
 
 def _of_layers_states_and_order() -> Iterator[Score]:

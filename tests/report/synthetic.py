@@ -54,23 +54,26 @@ def looped_run(depth: int = 8, seed: int = 0) -> ReportData:
     records = {record.plan: record for record in plain.plans[::-1]}
     costs = {plan: _looped_cost(record) for plan, record in records.items()}
     scores = [
-        replace(score, value=costs[score.subject], low=costs[score.subject] - 0.02, high=costs[score.subject] + 0.02)
+        replace(
+            score, value=costs[str(score.plan)], low=costs[str(score.plan)] - 0.02, high=costs[str(score.plan)] + 0.02
+        )
         if score.metric == "delta_nll"
         else score
         for score in plain.scores
     ]
     widths = sorted({record.affected for record in plain.plans})
 
-    def row(metric: str, value: float, reach: float) -> Score:
+    def row(metric: str, value: float, reach: float, width: float | None = None) -> Score:
         return Score(
-            "contrast", "loop_count", "all", metric, value, value - reach, value + reach, mde=reach, tokens=9000
-        )
+            "contrast", "loop_count", "all", metric, value, value - reach, value + reach, mde=reach, tokens=9000,
+            amount=width,
+        )  # fmt: skip
 
     scores += [row("slope", 1.0, 0.2), row("at_end", 0.0, 0.0), row("gain:loops", 0.3, 0.1)]
     scores += [row("gain-loops", 0.2, 0.1)]
     for width in widths:
-        scores += [row(f"best_loops_{width}", width - 1, 1), row(f"best_gain_{width}", (width + 1) // 2, 1)]
-        scores += [row(f"gain-loops_{width}", 0.1 if width == widths[0] else 0.25, 0.15)]
+        scores += [row("best_loops", width - 1, 1, width), row("best_gain", (width + 1) // 2, 1, width)]
+        scores += [row("gain-loops", 0.1 if width == widths[0] else 0.25, 0.15, width)]
     return replace(plain, scores=tuple(scores))
 
 
@@ -125,23 +128,28 @@ def _effects(record: PlanRecord, depth: int, tasks: tuple[str, ...], draw: rando
         value = true + draw.gauss(0.0, half / 3)
         p = math.erfc(abs(value) / (half / 1.96) / math.sqrt(2.0))
         shared = {"documents": DOCUMENTS * (len(tasks) if task == "all" else 1), "tokens": 9000}
-        subject = record.plan
         scores.append(
-            Score("effect", subject, task, "delta_nll", value, value - half, value + half,
-                  p, min(1.0, 24 * p), 1.43 * half, **shared)
+            Score.of("effect", "delta_nll", value, value - half, value + half, p, task=task, plan=record.plan,
+                     p_adjusted=min(1.0, 24 * p), mde=1.43 * half, **shared)
         )  # fmt: skip
-        scores.append(Score("effect", subject, task, "nll", 1.2 + value, **shared))
+        scores.append(Score.of("effect", "nll", 1.2 + value, task=task, plan=record.plan, **shared))
         if task not in {"text", "all"}:
             exact = 0.96 * math.exp(-max(value, 0.0) * 2.0)
-            scores.append(Score("effect", subject, task, "exact_match", exact, exact - 0.03, exact + 0.03, **shared))
+            scores.append(
+                Score.of(
+                    "effect", "exact_match", exact, exact - 0.03, exact + 0.03, task=task, plan=record.plan, **shared
+                )
+            )
     return scores
 
 
 def _untouched(depth: int, tasks: tuple[str, ...]) -> list[Score]:
     identity = str(Plan.identity(depth))
     shared = {"documents": DOCUMENTS, "tokens": 9000}
-    scores = [Score("effect", identity, task, "nll", 1.2, **shared) for task in ("all", *tasks)]
-    scores += [Score("effect", identity, task, "exact_match", 0.96, **shared) for task in tasks if task != "text"]
+    scores = [Score.of("effect", "nll", 1.2, task=task, plan=identity, **shared) for task in ("all", *tasks)]
+    scores += [
+        Score.of("effect", "exact_match", 0.96, task=task, plan=identity, **shared) for task in tasks if task != "text"
+    ]
     written = {(record.plan) for record in plan_records(depth, ("painters",))}
     return [] if identity in written else scores
 
@@ -160,7 +168,7 @@ def _similarity(depth: int, draw: random.Random) -> list[Score]:
                 ("cosine_no_sink", without),
                 ("cka", min(1.0, 0.35 + 0.65 * near)),
             ):
-                scores.append(Score("similarity", f"{i},{j}", "all", metric, value))
+                scores.append(Score.of("similarity", metric, value, layer=i, other=j))
     return scores
 
 
@@ -171,10 +179,16 @@ def _benchmarks(depth: int, records: tuple[PlanRecord, ...]) -> list[Score]:
         for index, plan in enumerate(plans)
         for task, top in (("arc_challenge", 0.43), ("hellaswag", 0.58))
         for score in (
-            Score(
-                "benchmark", plan, task, "acc", top - 0.06 * index, top - 0.06 * index - 0.02, top - 0.06 * index + 0.02
+            Score.of(
+                "benchmark",
+                "acc",
+                top - 0.06 * index,
+                top - 0.06 * index - 0.02,
+                top - 0.06 * index + 0.02,
+                task=task,
+                plan=plan,
             ),
-            Score("benchmark", plan, task, "normalised", 1.0 - 0.25 * index),
+            Score.of("benchmark", "acc", 1.0 - 0.25 * index, task=task, plan=plan, condition="normalised"),
         )
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 def _all_first(rows: list[Score]) -> list[Score]:
     """The rows in their order, but of the tasks of one number that of all comes first.
 
-    >>> rows = [Score("effect", "0-2", task, "delta_nll", 0.1) for task in ("copy", "all", "sort")]
+    >>> rows = [Score.of("effect", "delta_nll", 0.1, task=task, plan="0-2") for task in ("copy", "all", "sort")]
     >>> [row.task for row in _all_first(rows)]
     ['all', 'copy', 'sort']
     """
-    first: dict[tuple[str, ...], int] = {}
-    numbers = [first.setdefault((row.measure, row.subject, row.metric), len(first)) for row in rows]
+    first: dict[tuple[object, ...], int] = {}
+    numbers = [first.setdefault((row.measure, *replace(row, task="").key), len(first)) for row in rows]
     pairs = sorted(zip(numbers, rows, strict=True), key=lambda pair: (pair[0], pair[1].task != "all"))
     return [row for _, row in pairs]
 

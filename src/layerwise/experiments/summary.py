@@ -7,10 +7,11 @@ from dataclasses import asdict
 
 from layerwise import report as pages
 from layerwise.errors import RunError
-from layerwise.measure.stats.effects import EFFECT, effects
+from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.grid import complete
 from layerwise.results import Run
 from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import EFFECT
 
 
 def report_data(run: Run) -> pages.ReportData:

@@ -12,7 +12,7 @@ from layerwise.plan import Plan
 from layerwise.report.interval import bounded
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, RACING, ROBUSTNESS, SKIPPING, VERDICT
+from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, OF_STATES, RACING, ROBUSTNESS, SKIPPING, VERDICT
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class ReportData:
         if written is not None and 0 < written < math.inf:
             return int(written)
         planned = (layer for plan in self.schedules.values() for layer in plan.layers())
-        return 1 + max((*planned, *self.rows.axis("layer")), default=-1)
+        named = (row.layer for row in self.rows if row.layer is not None and row.measure not in OF_STATES)
+        return 1 + max((*planned, *named), default=-1)
 
     @cached_property
     def schedules(self) -> dict[str, Plan]:

@@ -20,7 +20,7 @@ from layerwise.report.page.number_format import verdict
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.units import resampling_unit
-from layerwise.results.vocabulary import DIAGNOSED, FINE_TUNED, ORDER
+from layerwise.results.vocabulary import DIAGNOSED, EFFECT, FINE_TUNED, ORDER
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"
@@ -64,7 +64,7 @@ class Evidence:
                 "the run from a copy"
             )
         effects = {
-            (score.subject, score.task, score.metric): score for score in data.scores if score.measure == "effect"
+            (str(score.plan), score.task, score.metric): score for score in data.scores if score.measure == EFFECT
         }
         under_plans = data.rows.where(measure=FINE_TUNED, plan=PRESENT)
         swept = {plan for plan, _, _ in effects} if under_plans else {record.plan for record in data.plans}

@@ -119,9 +119,9 @@ def _derived(row: Row) -> tuple[float | None, ...]:
 def perplexity(score: Score) -> tuple[float | None, float | None]:
     """The perplexity of a loss, and in percent the change of it that a difference means; `None` for what is neither.
 
-    >>> perplexity(Score("effect", "0-3", "all", "nll", 0.0))
+    >>> perplexity(Score.of("effect", "nll", 0.0, plan="0-3"))
     (1.0, None)
-    >>> perplexity(Score("effect", "0 2", "all", "delta_nll", 0.0))
+    >>> perplexity(Score.of("effect", "delta_nll", 0.0, plan="0 2"))
     (None, 0.0)
     """
     if score.value > _MOST_NATS:

@@ -20,9 +20,6 @@ continuation is, `benchmark/NAME/METRIC` whether a document was answered right (
 UNIFORM = "uniform_nll"
 """The metric, of measure `run`, that says what guessing every token of the vocabulary alike loses: nats per token."""
 
-NORMALISED = "normalised_"
-"""How the metrics begin on the scale from chance, 0, to the model as trained, 1."""
-
 MAIN = ("acc_norm", "acc", "exact_match")
 """The metric that a benchmark is judged by: the first of these that it has, with the first of its filters.
 

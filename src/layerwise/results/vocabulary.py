@@ -87,9 +87,14 @@ UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random
 BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
 
-# Losses above the model as trained
+# A sweep: effects of each `plan` by `task`; similarities of the hidden states `layer` and `other`, of which 0 is the
+# state before the first layer; a zone of the depth begins at the state `layer`; benchmarks under each `plan`
 
-DELTA = "delta_nll"
+EFFECT, SIMILARITY, BENCHMARK, STATES, ZONES = "effect", "similarity", "benchmark", "plan_states", "zones"
+OF_STATES = (SIMILARITY, STATES, ZONES)
+"""The measures whose `layer` is the number of a hidden state."""
+
+DELTA, NLL, EXACT, TOKEN_ACCURACY = "delta_nll", "nll", "exact_match", "token_accuracy"
 
 # Speculative decoding: `plan` is the draft, `condition` the way of decoding, `seed` the number of a prompt
 

@@ -33,7 +33,7 @@ def run_of(folder: Path, model: str, scores: list[Score]) -> Path:
 
 
 def effect(plan: str, value: float, metric: str = "delta_nll") -> Score:
-    return Score("effect", plan, "all", metric, value, value - 0.1, value + 0.1, 0.01, 0.02, 0.05, 9, 1_000)
+    return Score("effect", "", "all", metric, value, value - 0.1, value + 0.1, 0.01, 0.02, 0.05, 9, 1_000, plan=plan)
 
 
 SWEEP = [effect("0 2 3", 0.5), effect("0-2", 0.75), effect("0-1", 2.0), effect("1-3", 0.25), effect("0-2", 1, "nll")]

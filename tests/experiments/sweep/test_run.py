@@ -32,8 +32,9 @@ from layerwise.plan import Plan
 from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Run
 from layerwise.results.continuation import CONTINUATION, read_continuations
-from layerwise.results.rows import NORMALISED, Score
+from layerwise.results.rows import Score
 from layerwise.results.store import Store
+from layerwise.results.vocabulary import NORMALISED
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -136,7 +137,7 @@ def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) ->
         windows = sum(len(batch.windows) for batch in prepared(stack, corpus).text.batches)
         assert Counter(row.plan for row in losses) == dict.fromkeys(PLANS, windows)
         assert {score.measure for score in run.store.scores()} == {"effect", "similarity", "plan_states", "run"}
-        assert {score.subject for score in run.store.scores("plan_states")} == {"0-3", "0 (1|2) 3"}
+        assert {score.plan for score in run.store.scores("plan_states")} == {"0-3", "0 (1|2) 3"}
         assert {record.plan for record in run.store.plans()} == PLANS
         figures = {score.metric: score.value for score in run.store.scores("run")}
         assert figures["plans"] == len(PLANS)
@@ -243,11 +244,11 @@ def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
     broken = min(per_plan, key=lambda plan: per_plan[plan])
     assert 0 < per_plan[broken] < per_plan["0-3"]
     assert f"first '{broken}'" in str(caught.value)
-    assert {score.subject for score in scores if score.measure == "effect"} == PLANS - {broken}  # type: ignore[attr-defined]
+    assert {score.plan for score in scores if score.measure == "effect"} == PLANS - {broken}  # type: ignore[attr-defined]
     # What was a passing fault is made good by the same command.
     measure(stack, corpus, tmp_path / "run")
-    subjects = {score.subject for score in everything(tmp_path / "run")[1] if score.measure == "effect"}  # type: ignore[attr-defined]
-    assert subjects == PLANS
+    plans = {score.plan for score in everything(tmp_path / "run")[1] if score.measure == "effect"}  # type: ignore[attr-defined]
+    assert plans == PLANS
 
 
 def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Path, calls: Counter[str]) -> None:
@@ -316,9 +317,9 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
         scores = run.store.scores("benchmark")
         assert len(list(run.store.losses("benchmark/tiny_choice/acc"))) == 6 * len(PLANS)
         (note,) = run.store.notes("benchmark")
-    assert {(score.subject, score.task, score.metric) for score in scores} == {
+    assert {(score.plan, score.task, score.metric) for score in scores} == {
         *((plan, "tiny_choice", "acc") for plan in PLANS),
-        ("chance", "tiny_choice", "chance"),
+        (None, "tiny_choice", "chance"),
     }
     assert note.text == (
         "tiny_choice has no scale from chance to the model as trained: it has 6 documents, and an interval needs 8"
@@ -361,7 +362,7 @@ def test_a_plan_with_broken_benchmarks_is_named_after_the_others(
     assert "1 of 7 plans gave non-finite losses" in str(caught.value)
     assert "benchmarks: 1 of 7 plans gave non-finite losses, first '0 (1|2):gain=1e+39 3'" in str(caught.value)
     with Run.open(tmp_path / "run") as run:
-        assert {score.subject for score in run.store.scores("benchmark")} == PLANS | {"chance"}
+        assert {score.plan for score in run.store.scores("benchmark")} == {*PLANS, None}
 
 
 def test_a_plan_that_cannot_be_judged_again_leaves_the_comparison_of_the_others(
@@ -372,7 +373,7 @@ def test_a_plan_that_cannot_be_judged_again_leaves_the_comparison_of_the_others(
         measure(stack, corpus, tmp_path / "run", config)
     with Run.resume_or_create(tmp_path / "run", prepared(stack, corpus, config).manifest) as run:
         assert run.store.notes("benchmark"), "one benchmark has no scale"
-        other = Score("benchmark", "0-3", "another that has one", f"{NORMALISED}acc", 1.0)
+        other = Score.of("benchmark", "acc", 1.0, task="another that has one", plan="0-3", condition=NORMALISED)
         compared = [*run.store.scores("benchmark"), other]
         run.store.replace_scores("benchmark", compared)
     with pytest.raises(MeasureError):
@@ -446,7 +447,7 @@ def test_a_share_of_the_head_is_a_run_of_its_own(
         (row.plan, row.window, row.tokens) for row in exact
     ]
     assert [row.nll for row in losses] != [row.nll for row in exact]
-    assert {score.subject for score in scores if score.measure == "effect"} >= PLANS
+    assert {score.plan for score in scores if score.measure == "effect"} >= PLANS
     with pytest.raises(RunError, match=r"on texts, not on texts, the head on 0\.25 of the"):
         Run.resume_or_create(whole, prepared(stack, corpus, config).manifest)
 

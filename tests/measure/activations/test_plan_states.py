@@ -104,12 +104,12 @@ def test_states_inside_a_group_are_none() -> None:
 def test_rows_carry_intervals_over_documents_and_few_states_have_no_zones(stack: Stack, text: EvalData) -> None:
     plan = Plan.parse("0 1*3 3")
     states = plan_states(stack, plan, text.batches)
-    rows = {row.metric: row for row in plan_state_rows(states, plan)}
-    assert set(rows) == {f"variance_{j}" for j in range(1, 6)} | {
-        f"cosine_{i},{j}" for i in range(1, 6) for j in range(i + 1, 6)
+    rows = {(row.metric, row.layer, row.other): row for row in plan_state_rows(states, plan)}
+    assert set(rows) == {("variance", j, None) for j in range(1, 6)} | {
+        ("cosine", i, j) for i in range(1, 6) for j in range(i + 1, 6)
     }
     for row in rows.values():
-        assert row.subject == "0 1*3 3"
+        assert row.plan == "0 1*3 3"
         assert (row.low or 0.0) <= row.value <= (row.high or 0.0)
         assert row.documents == 9
     assert zone_rows(states, plan) == three_zones(states) == []
@@ -125,12 +125,12 @@ def planted(states: np.ndarray, documents: int = 20) -> PlanStates:  # type: ign
 
 def test_planted_zones_are_rows_with_their_borders_counted_from_one() -> None:
     states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
-    rows = {row.metric: row for row in zone_rows(states, Plan.identity(12))}
-    assert {name: rows[name].value for name in ("zones", "border_1", "border_2")} == {
-        "zones": 3, "border_1": 4, "border_2": 10,
+    rows = {(row.metric, row.layer): row for row in zone_rows(states, Plan.identity(12))}
+    assert {name: rows[name].value for name in (("zones", None), ("border", 4), ("border", 10))} == {
+        ("zones", None): 3, ("border", 4): 4, ("border", 10): 10,
     }  # fmt: skip
-    assert (rows["contrast_1"].low or 0.0) > 0.1
-    assert 0.01 < rows["p"].value <= 1
+    assert (rows["contrast", 4].low or 0.0) > 0.1
+    assert 0.01 < rows["p", None].value <= 1
 
 
 WORLDS = {

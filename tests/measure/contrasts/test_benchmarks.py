@@ -98,17 +98,17 @@ def fall(scores: dict[tuple[str, str], float], strategy: str, name: str) -> floa
 
 
 def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: dict[tuple[str, str], float]) -> None:
-    found = {(row.subject, row.task, row.metric): row for row in normalised_rows(answers, WHOLE, seed=0)}
+    found = {(row.plan, row.task, row.metric): row for row in normalised_rows(answers, WHOLE, seed=0)}
     for plan in PLANS:
         for name in SCALED:
-            row = found[plan, name, f"normalised_{JUDGED[name][0]}"]
+            row = found[plan, name, JUDGED[name][0]]
             assert row.value == pytest.approx(scores[plan, name])
             assert (row.low or 0) <= row.value <= (row.high or 0)
             assert row.documents == SIZES[name]
         single = [scores[plan, name] for name in SCALED]
-        assert found[plan, "all", "normalised_mean"].value == pytest.approx(fmean(single))
-        assert found[plan, "all", "normalised_median"].value == pytest.approx(median(single))
-    whole = found[WHOLE, "gsm8k", "normalised_exact_match/strict-match"]
+        assert found[plan, "all", "mean"].value == pytest.approx(fmean(single))
+        assert found[plan, "all", "median"].value == pytest.approx(median(single))
+    whole = found[WHOLE, "gsm8k", "exact_match/strict-match"]
     assert (whole.low, whole.value, whole.high) == (1.0, 1.0, 1.0)
     assert len(found) == len(PLANS) * (len(SCALED) + 2)
 

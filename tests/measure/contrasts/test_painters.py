@@ -47,7 +47,10 @@ def losses(members: tuple[Member, ...]) -> list[Loss]:
 def found(losses: list[Loss], members: tuple[Member, ...]) -> dict[tuple[str, str], Score]:
     scores = painters_contrasts(losses, plan_records(members), DEPTH)
     assert {score.measure for score in scores} == {"contrast"}
-    return {(score.subject, score.metric): score for score in scores}
+    return {
+        (score.subject, score.metric if score.amount is None else f"{score.metric} {score.amount:g}"): score
+        for score in scores
+    }
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +112,9 @@ def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_g
     best = [1 + int(np.argmin(by_count[size])) for size in (3, 5, 7)]
     assert found["loop_count", "slope"].value == pytest.approx(np.polyfit([3, 5, 7], best, 1)[0])
     assert found["loop_count", "at_end"].value == best.count(8)
-    assert [found["loop_count", f"best_loops_{size}"].value for size in (3, 5, 7)] == best
+    assert [found["loop_count", f"best_loops {size}"].value for size in (3, 5, 7)] == best
     gains = {size: 1 + int(np.argmin(values)) for size, values in by_gain.items()}
-    assert {size: found["loop_count", f"best_gain_{size}"].value for size in gains} == gains
+    assert {size: found["loop_count", f"best_gain {size}"].value for size in gains} == gains
     gain = fmean(costs["gain_sweep", "gain=3", size] for size in (3, 5, 7))
     looped = fmean(costs["painters", "looped_parallel", size] for size in (3, 5, 7))
     assert found["looping", "gain:looped_parallel"].value == pytest.approx(relative(gain, looped))

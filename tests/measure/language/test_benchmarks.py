@@ -115,7 +115,7 @@ def scores(stack: Stack, benchmarks: Benchmarks) -> list[Score]:
 
 
 def values(scores: list[Score], plan: Plan) -> dict[tuple[str, str], float]:
-    return {(score.task, score.metric): score.value for score in scores if score.subject == str(plan)}
+    return {(score.task, score.metric): score.value for score in scores if score.plan == str(plan)}
 
 
 def built(stack: Stack, plan: Plan) -> LlamaForCausalLM:
@@ -168,7 +168,7 @@ def test_the_plans_really_differ(scores: list[Score]) -> None:
 
 
 def test_rows_carry_the_standard_error_and_the_questions(scores: list[Score]) -> None:
-    (row,) = [score for score in scores if score.subject == "0-3" and score.metric == "exact_match/first"]
+    (row,) = [score for score in scores if score.plan == "0-3" and score.metric == "exact_match/first"]
     assert (row.measure, row.task, row.documents) == ("benchmark", "tiny_writing", 12)
     assert 0 < row.value < 1
     error = (row.value * (1 - row.value) / 11) ** 0.5  # of a mean of 12 questions
@@ -177,7 +177,7 @@ def test_rows_carry_the_standard_error_and_the_questions(scores: list[Score]) ->
 
 
 def test_asking_twice_gives_the_same_answers(stack: Stack, benchmarks: Benchmarks, scores: list[Score]) -> None:
-    assert tasks(stack, PLANS[1:2], benchmarks) == [score for score in scores if score.subject == str(PLANS[1])]
+    assert tasks(stack, PLANS[1:2], benchmarks) == [score for score in scores if score.plan == str(PLANS[1])]
 
 
 CHANCE_UTILS = """
@@ -300,9 +300,9 @@ def test_an_unknown_benchmark_gets_near_matches(folder: Path) -> None:
         find_benchmarks(["tiny_choice", "helaswag"], folder)
 
 
-def score(subject: str, task: str, metric: str, value: float, reach: float | None = None) -> Score:
+def score(plan: str, task: str, metric: str, value: float, reach: float | None = None) -> Score:
     low, high = (None, None) if reach is None else (value - reach, value + reach)
-    return Score("benchmark", subject, task, metric, value, low, high)
+    return Score.of("benchmark", metric, value, low, high, task=task, plan=plan)
 
 
 def test_normalised_is_zero_at_chance_and_one_at_the_full_model() -> None:
@@ -311,8 +311,8 @@ def test_normalised_is_zero_at_chance_and_one_at_the_full_model() -> None:
         score("3-0", "hellaswag", "acc", 0.25, 0.05),
         score("0 2", "hellaswag", "acc", 0.5),
     ]
-    found = {row.subject: row for row in normalised(raw, "0-3")}
-    assert {row.metric for row in found.values()} == {"normalised_acc"}
+    found = {row.plan: row for row in normalised(raw, "0-3")}
+    assert {(row.metric, row.condition) for row in found.values()} == {("acc", "normalised")}
     assert {plan: row.value for plan, row in found.items()} == {"0-3": 1.0, "3-0": 0.0, "0 2": 0.5}
     assert (found["3-0"].low, found["3-0"].high) == (pytest.approx(-0.1), pytest.approx(0.1))
     assert found["0 2"].low is None
@@ -340,4 +340,4 @@ def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
     ],
 )
 def test_what_has_no_position_on_the_scale_gets_none(full: Score) -> None:
-    assert normalised([full, replace(full, subject="3-0", value=0.4)], "0-3") == []
+    assert normalised([full, replace(full, plan="3-0", value=0.4)], "0-3") == []

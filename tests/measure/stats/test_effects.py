@@ -46,7 +46,7 @@ def answers(right: dict[str, list[bool]], windows: int = 1) -> list[Loss]:
 
 
 def table(scores: list[Score], task: str = "prose") -> dict[tuple[str, str], Score]:
-    return {(score.metric, score.subject): score for score in scores if score.task == task}
+    return {(score.metric, str(score.plan)): score for score in scores if score.task == task}
 
 
 def test_what_was_planted_is_found_and_nothing_else() -> None:
@@ -113,7 +113,7 @@ def test_the_same_seed_gives_the_same_rows_whatever_the_order() -> None:
 
 def test_every_row_can_be_stored() -> None:
     scores = effects(losses() + losses("code", documents=4, windows=1), BASE)
-    keys = [(score.measure, score.subject, score.task, score.metric) for score in scores]
+    keys = [(score.measure, score.plan, score.task, score.metric) for score in scores]
     assert len(set(keys)) == len(keys)
     assert {score.measure for score in scores} == {"effect"}
     for score in scores:
@@ -202,7 +202,7 @@ def test_many_plans_can_still_be_told_apart_from_none() -> None:
         for document, extra in enumerate(generator.normal(0, 1, 30) * (plan > 0))
     ]
     scores = effects(rows, "000", resamples=200)
-    found = [score.subject for score in scores if score.p_adjusted is not None and score.p_adjusted <= 0.05]
+    found = [score.plan for score in scores if score.p_adjusted is not None and score.p_adjusted <= 0.05]
     assert found == ["007"]
 
 
@@ -219,7 +219,7 @@ def test_statistics_need_no_torch(name: str) -> None:
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert "numpy" in imported
-    allowed = {"errors", "results.rows", "results.units"}
+    allowed = {"errors", "results.rows", "results.units", "results.vocabulary"}
     allowed |= {"measure.stats", "measure.stats.statistics", "measure.stats.grid", "measure.stats.strata"}
     assert {name for name in imported if name and name.startswith("layerwise")} <= {
         f"layerwise.{name}" for name in allowed

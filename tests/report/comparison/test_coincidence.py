@@ -159,7 +159,7 @@ def test_runs_without_a_scale_are_not_compared_and_normalised_benchmarks_have_on
     scored = [(folder, with_benchmark(data)) for folder, data in runs]
     compared = Compared.of(scored)
     by_mean = coincidences(compared)
-    assert {each.measure.metric for each in by_mean} == {"normalised_mean"}
+    assert {each.measure.metric for each in by_mean} == {"mean"}
     assert {each.verdict for each in by_mean} == {"coincide"}
     assert "Do the curves coincide? mean of the benchmarks" in "\n".join(comparison_lines(compared, ()))
 
@@ -167,7 +167,7 @@ def test_runs_without_a_scale_are_not_compared_and_normalised_benchmarks_have_on
 def with_benchmark(data: ReportData) -> ReportData:
     def score(record: PlanRecord) -> Score:
         left = 1 - record.affected / int(str(data.manifest["depth"]))
-        return Score("benchmark", record.plan, "all", "normalised_mean", left, left - 0.01, left + 0.01)
+        return Score.of("benchmark", "mean", left, left - 0.01, left + 0.01, plan=record.plan, condition="normalised")
 
     kept = {record.plan: score(record) for record in data.plans if record.family == "painters"}
     return ReportData(data.manifest, data.plans, (*data.scores, *kept.values()))

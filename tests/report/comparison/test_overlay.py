@@ -97,12 +97,13 @@ def test_benchmarks_are_curves_on_their_normalised_scale() -> None:
     (folder, data), other = sweeps("small", "large")
     skips = [record for record in data.plans if record.strategy == "skip" and record.family == "painters"]
     scores = [
-        Score("benchmark", record.plan, "arc_easy", "normalised_acc", 1 - record.affected / 8) for record in skips
+        Score.of("benchmark", "acc", 1 - record.affected / 8, task="arc_easy", plan=record.plan, condition="normalised")
+        for record in skips
     ]
-    raw = [Score("benchmark", str(Plan.identity(8)), "arc_easy", "acc", 0.5)]
+    raw = [Score.of("benchmark", "acc", 0.5, task="arc_easy", plan=str(Plan.identity(8)))]
     compared = Compared.of([(folder, replace(data, scores=(*data.scores, *raw, *scores))), other])
     measure = curve_measures(compared)[-1]
-    assert (measure.task, measure.metric, measure.is_share) == ("arc_easy", "normalised_acc", True)
+    assert (measure.task, measure.metric, measure.is_share) == ("arc_easy", "acc", True)
     (line,) = curve_lines(compared, "painters", "skip", measure)
     assert {x: row.value for x, row in line.rows.items()} == pytest.approx(
         {100 * record.affected / 8: 1 - record.affected / 8 for record in skips}

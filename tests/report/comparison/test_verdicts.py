@@ -141,8 +141,7 @@ def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
     def rows(p: float, called: str = "harmful") -> list[Score]:
         names = ["no_effect"] * 3 + [called] + ["no_effect"] * 4
         return [
-            Score.of("verdict", name, -0.1, -0.2, -0.05, layer=layer, p_adjusted=p)
-            for layer, name in enumerate(names)
+            Score.of("verdict", name, -0.1, -0.2, -0.05, layer=layer, p_adjusted=p) for layer, name in enumerate(names)
         ]
 
     none = rows(0.001, "unresolved")

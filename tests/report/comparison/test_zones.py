@@ -25,14 +25,16 @@ def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
     plan = str(Plan.identity(DEPTH))
     zone_of = [zone for zone, size in enumerate(sizes) for _ in range(size)]
     for i in range(DEPTH):
-        yield Score("plan_states", plan, "all", f"variance_{i + 1}", 1.0, 0.9, 1.1)
+        yield Score.of("plan_states", "variance", 1.0, 0.9, 1.1, plan=plan, layer=i + 1)
         for j in range(i + 1, DEPTH):
-            yield Score("plan_states", plan, "all", f"cosine_{i + 1},{j + 1}", 0.8 if zone_of[i] == zone_of[j] else 0.3)
-    yield Score("zones", plan, "all", "zones", float(len(sizes)))
-    yield Score("zones", plan, "all", "p", 0.4)
-    for number, border in enumerate(list(accumulate(sizes))[:-1], start=1):
-        yield Score("zones", plan, "all", f"border_{number}", border + 1.0)
-        yield Score("zones", plan, "all", f"contrast_{number}", 0.5, 0.4, 0.6)
+            yield Score.of(
+                "plan_states", "cosine", 0.8 if zone_of[i] == zone_of[j] else 0.3, plan=plan, layer=i + 1, other=j + 1
+            )
+    yield Score.of("zones", "zones", float(len(sizes)), plan=plan)
+    yield Score.of("zones", "p", 0.4, plan=plan)
+    for border in list(accumulate(sizes))[:-1]:
+        yield Score.of("zones", "border", border + 1.0, plan=plan, layer=border + 1)
+        yield Score.of("zones", "contrast", 0.5, 0.4, 0.6, plan=plan, layer=border + 1)
     yield Score("contrast", "three_zones", "all", "zones", float(len(sizes)))
     yield Score("contrast", "three_zones", "all", "beyond_walks", 0.3, 0.2, 0.4)
     yield Score("contrast", "three_zones", "all", "least", 0.5, 0.4, 0.6)

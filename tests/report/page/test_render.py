@@ -16,7 +16,7 @@ from layerwise.report import ReportData, markdown, render, write
 from layerwise.results.rows import PlanRecord, Score
 from report import synthetic
 
-CHAPTERS = ("headline", "curves", "cost", "layers", "similarity", "gallery", "tasks", "plans", "provenance")
+CHAPTERS = ("headline", "curves", "layers", "cost", "similarity", "gallery", "tasks", "plans", "provenance")
 VOID = {"meta", "input", "br", "hr", "col"}
 HOSTILE = "<script>alert('a')</script>\"&|%{x}"
 
@@ -135,7 +135,7 @@ def test_names_that_users_choose_are_escaped() -> None:
         scores=(
             *(replace(score, task=HOSTILE if score.task == "text" else score.task) for score in plain.scores),
             Score("run", "sweep", "all", HOSTILE, 1.0),
-            Score("benchmark", HOSTILE, HOSTILE, HOSTILE, 1.0),
+            Score.of("benchmark", HOSTILE, 1.0, task=HOSTILE, plan=HOSTILE),
         ),
         plans=(*plain.plans, PlanRecord(HOSTILE, HOSTILE, HOSTILE, 1, None, 1, 1, 1, 1)),
     )
@@ -218,7 +218,7 @@ def test_a_tile_says_which_layers_its_plan_touches() -> None:
 def test_an_interrupted_run_says_so_first() -> None:
     whole = synthetic.run(6)
     kept = {record.plan for record in whole.plans[:4]}
-    page = read(render(replace(whole, scores=tuple(score for score in whole.scores if score.subject in kept))))
+    page = read(render(replace(whole, scores=tuple(score for score in whole.scores if score.plan in kept))))
     assert "have no effect yet: the run was interrupted" in page.text
     assert "interrupted" not in read(render(whole)).text
 
@@ -243,7 +243,7 @@ def test_plans_of_a_foreign_store_stay_in_the_table() -> None:
 def test_the_untouched_model_is_the_baseline_and_not_a_plan_that_was_missed() -> None:
     whole = synthetic.run(6)
     identity = PlanRecord("0-5", "identity", "identity", 0, None, 6, 6, 6, 6)
-    kept = tuple(s for s in whole.scores if not (s.subject == "0-5" and s.metric == "delta_nll"))
+    kept = tuple(s for s in whole.scores if not (s.plan == "0-5" and s.metric == "delta_nll"))
     records = (identity, *(record for record in whole.plans if record.plan != "0-5"))
     html = render(replace(whole, plans=records, scores=kept))
     assert html.count("the baseline") == 3  # on its tile, in the tile's hover, and in the table
@@ -263,3 +263,9 @@ def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="name a folder"):
         write(tmp_path / "nowhere" / "report.html", "x")
     assert sorted(found.name for found in tmp_path.iterdir()) == ["report.html"]
+
+
+def test_a_sweep_of_single_layers_begins_with_its_answer_and_the_chart_of_layers() -> None:
+    html = render(synthetic.run(8, ("leave_one_out",)))
+    assert "dropping it costs" in read(html[: html.index('<section id="headline"')]).text
+    assert [name for name in read(html).ids if name in CHAPTERS][:2] == ["headline", "layers"]

@@ -19,7 +19,7 @@ def record(plan: str, draw: int | None, affected: int = 2) -> PlanRecord:
 
 def effect(plan: str, value: float, half: float | None) -> Score:
     low, high = (None, None) if half is None else (value - half, value + half)
-    return Score("effect", plan, "all", "delta_nll", value, low, high, mde=0.1)
+    return Score.of("effect", "delta_nll", value, low, high, plan=plan, mde=0.1)
 
 
 def evidence(*rows: tuple[str, float, float | None]) -> Evidence:

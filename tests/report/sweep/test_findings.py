@@ -66,7 +66,7 @@ def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
     scores = [
         replace(score, value=7.6, low=low, high=8.5, p=adjusted / 6, p_adjusted=adjusted, mde=2.29)
         for score in run.scores
-        if layers.get(score.subject) in shown
+        if layers.get(score.plan) in shown
     ]
     state, text = found(replace(run, scores=tuple(scores)))[LAYERS]
     assert (state == "resolved") == (adjusted < 0.05 and len(shown) == 6)

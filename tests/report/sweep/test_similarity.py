@@ -14,7 +14,7 @@ from report import synthetic
 
 
 def test_one_order_of_a_pair_fills_both() -> None:
-    rows = tuple(Score("similarity", pair, "all", "cosine", value) for pair, value in (("0,0", 1.0), ("0,2", 0.5)))
+    rows = tuple(Score.of("similarity", "cosine", value, layer=0, other=other) for other, value in ((0, 1.0), (2, 0.5)))
     found = matrix(Evidence.of(ReportData({}, (), rows)), "cosine")
     assert found == ((1.0, None, 0.5), (None, None, None), (0.5, None, None))
 
@@ -88,5 +88,8 @@ def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
 
 
 def test_a_bound_that_was_not_measured_is_none() -> None:
-    rows = (Score("similarity", "0,1", "all", "cosine", 0.5), Score("similarity", "1,1", "all", "cosine", 1.0))
+    rows = (
+        Score.of("similarity", "cosine", 0.5, layer=0, other=1),
+        Score.of("similarity", "cosine", 1.0, layer=1, other=1),
+    )
     assert matrix(Evidence.of(ReportData({}, (), rows)), "cosine", "low") == ((None, None), (None, 1.0))

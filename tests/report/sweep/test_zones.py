@@ -23,18 +23,19 @@ def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> Report
     rows = []
     for plan, states in ((TRAINED, DEPTH), ("0-3", 4)):
         rows += [
-            Score("plan_states", plan, "all", f"variance_{j}", 1.0 + j, 0.9 + j, 1.1 + j) for j in range(1, states + 1)
+            Score.of("plan_states", "variance", 1.0 + j, 0.9 + j, 1.1 + j, plan=plan, layer=j)
+            for j in range(1, states + 1)
         ]
         rows += [
-            Score("plan_states", plan, "all", f"cosine_{i},{j}", 1 - 0.05 * (j - i))
+            Score.of("plan_states", "cosine", 1 - 0.05 * (j - i), plan=plan, layer=i, other=j)
             for i in range(1, states + 1)
             for j in range(i + 1, states + 1)
         ]
-    rows.append(Score("zones", TRAINED, "all", "zones", len(borders) + 1.0))
-    rows.append(Score("zones", TRAINED, "all", "p", 0.4))
-    for number, border in enumerate(borders, start=1):
-        rows.append(Score("zones", TRAINED, "all", f"border_{number}", float(border)))
-        rows.append(Score("zones", TRAINED, "all", f"contrast_{number}", 0.2, low, None if low is None else 0.3))
+    rows.append(Score.of("zones", "zones", len(borders) + 1.0, plan=TRAINED))
+    rows.append(Score.of("zones", "p", 0.4, plan=TRAINED))
+    for border in borders:
+        rows.append(Score.of("zones", "border", float(border), plan=TRAINED, layer=border))
+        rows.append(Score.of("zones", "contrast", 0.2, low, None if low is None else 0.3, plan=TRAINED, layer=border))
     data = synthetic.run(DEPTH, ("leave_one_out",), tasks=("text",))
     return replace(data, scores=(*data.scores, *rows))
 

@@ -140,20 +140,20 @@ def stored(folder: Path, *, scores: bool = True) -> Path:
         run.store.add_plans([PlanRecord(f"0-{DEPTH - 1}", "identity", "identity", 0, None, 12, 12, 12, 12)])
         if scores:
             rows = [
-                Score(
+                Score.of(
                     "effect",
-                    plan,
-                    task,
                     "delta_nll",
-                    cost * times,
-                    cost * times - 0.2,
-                    cost * times + 0.4,
+                    cost * by,
+                    cost * by - 0.2,
+                    cost * by + 0.4,
+                    task=task,
+                    plan=plan,
                     documents=30,
                 )
                 for plan, cost in {**costs, "1 0 2-11": 9.0}.items()
-                for task, times in (("all", 1.0), ("copy", 2.0))
+                for task, by in (("all", 1.0), ("copy", 2.0))
             ]
-            run.store.replace_scores("effect", [*rows, Score("effect", "0-11", "all", "nll", 1.0)])
+            run.store.replace_scores("effect", [*rows, Score.of("effect", "nll", 1.0, plan="0-11")])
     return folder
 
 

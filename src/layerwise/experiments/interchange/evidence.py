@@ -12,9 +12,7 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.model_name import model_name
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, GAP, SEARCH
-
-EFFECT = "effect"
+from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, EFFECT, GAP, SEARCH
 
 CONTROLS = 20
 """Plans of a sweep with as many layer evaluations that stand beside the plan: the first ones by their effects."""
@@ -90,8 +88,8 @@ def _controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
 
 
 def _about(score: Score) -> str:
-    """The plan or the arm of a row; rows of effects have their plan as the subject."""
-    return score.plan or score.arm or score.subject
+    """The plan or the arm of a row."""
+    return score.plan or score.arm or ""
 
 
 def _sentences(manifest: Manifest) -> Iterator[str]:

@@ -24,18 +24,15 @@ from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
 from layerwise.measure.language.benchmark_scale import normalised
 from layerwise.measure.language.benchmarks import find_benchmarks
-from layerwise.measure.language.harness import BENCHMARK
 from layerwise.measure.workers import Spread
 from layerwise.plan import Member, Plan
 from layerwise.results import Run
-from layerwise.results.rows import BENCHMARK_TASK, NORMALISED, Score, main_metric
+from layerwise.results.rows import BENCHMARK_TASK, Score, main_metric
+from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
 from layerwise.stack import Stack
 
 BENCHMARKS = "benchmarks"
 """What workers call the requests of the benchmarks."""
-
-CHANCE = "chance"
-"""The subject of the rows that say what guessing scores, and their metric."""
 
 
 class SweptBenchmarks:
@@ -75,7 +72,7 @@ class SweptBenchmarks:
         """
         failures = self._likelihoods(run, reporter, spread)
         judged_now = self._judge(run, reporter, failures)
-        compared = any(score.metric.startswith(NORMALISED) for score in run.store.scores(BENCHMARK))
+        compared = any(score.condition == NORMALISED for score in run.store.scores(BENCHMARK))
         if judged_now or not (compared or run.store.notes(BENCHMARK)):
             self._compare(run, reporter)
         return failures
@@ -116,14 +113,17 @@ class SweptBenchmarks:
         """Let lm-eval judge every plan that it has not judged; whether there was one."""
         store = run.store
         stored = store.scores(BENCHMARK)
-        raw = [score for score in stored if not score.metric.startswith(NORMALISED)]
-        due = [plan for plan in self.plans if str(plan) not in {score.subject for score in raw}]
+        raw = [score for score in stored if score.condition != NORMALISED]
+        due = [plan for plan in self.plans if str(plan) not in {score.plan for score in raw}]
         if not due:
             return False
         rows = (row for name in self.requests.names for row in store.losses(f"{BENCHMARK_TASK}{name}"))
         answers = RequestLikelihoods.of(rows, due, self.requests.likelihoods)
-        if not any(score.subject == CHANCE for score in raw):
-            raw += [Score(BENCHMARK, CHANCE, name, CHANCE, value) for name, value in self.requests.chance.items()]
+        if not any(score.against == CHANCE for score in raw):
+            raw += [
+                Score.of(BENCHMARK, CHANCE, value, task=name, against=CHANCE)
+                for name, value in self.requests.chance.items()
+            ]
         before = len(raw)
         for number, plan in enumerate(due, start=1):
             if not answers.complete(plan):
@@ -155,10 +155,10 @@ class SweptBenchmarks:
     def _compare(self, run: Run, reporter: Reporter) -> None:
         """Put every score on the scale from chance to the model as trained, and contrast plans and benchmarks."""
         store, full = run.store, str(self.plans[0])
-        raw = [score for score in store.scores(BENCHMARK) if not score.metric.startswith(NORMALISED)]
+        raw = [score for score in store.scores(BENCHMARK) if score.condition != NORMALISED]
         reporter.log("benchmarks: paired bootstrap over their documents")
         metrics = {
-            name: main_metric(score.metric for score in raw if score.subject == full and score.task == name)
+            name: main_metric(score.metric for score in raw if score.plan == full and score.task == name)
             for name in self.requests.names
         }
         tasks = {name: answered(name, metric) for name, metric in metrics.items() if metric is not None}

@@ -35,8 +35,6 @@ from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.experiments.sweep.works import sweep_works
 from layerwise.measure.activations.plan_states import (
-    STATES,
-    ZONES,
     plan_state_rows,
     plan_states,
     three_zones,
@@ -62,7 +60,7 @@ from layerwise.measure.language.continuations import continuations, encode_promp
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
 from layerwise.measure.language.token_sample import token_sample
-from layerwise.measure.stats.effects import EFFECT, effects
+from layerwise.measure.stats.effects import effects
 from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Member, Plan
 from layerwise.plan.member import GIVEN
@@ -72,6 +70,7 @@ from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Manifest, Run
 from layerwise.results.continuation import CONTINUATION, note_text, read_continuations
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
 from layerwise.stack import Stack
 from layerwise.stack.executors.partition import Partition
 
@@ -189,11 +188,11 @@ class SweepUnit(Unit[MeasureError | None]):
         run.store.replace_notes(LEFT_OUT, self.left_out)
         run.store.add_plans(plan_records(self.members))
         failures = self._sweep(run, reporter)
-        if self.config.similarity and not run.store.scores("similarity"):
+        if self.config.similarity and not run.store.scores(SIMILARITY):
             reporter.log("similarity of the hidden states")
             sums = similarity_sums(self.stack, self.text.batches, seed=self.config.seed)
             _store_contrasts(run, sums.contrasts(self.config.seed))
-            run.store.replace_scores("similarity", sums.scores())
+            run.store.replace_scores(SIMILARITY, sums.scores())
         if self.config.similarity:
             self._compare_states(run, reporter)
         self._continue_prompts(run, reporter)
@@ -204,7 +203,7 @@ class SweepUnit(Unit[MeasureError | None]):
     def _compare_states(self, run: Run, reporter: Reporter) -> None:
         """The hidden states and the zones under the trained order and the plans that were asked for, one by one."""
         rows, zones = run.store.scores(STATES), run.store.scores(ZONES)
-        measured = {score.subject for score in rows}
+        measured = {score.plan for score in rows}
         left_out: list[str] = []
         for plan in compared_plans(self.members, self.stack.depth):
             if str(plan) in measured:

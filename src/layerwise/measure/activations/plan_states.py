@@ -37,11 +37,10 @@ from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import STATES, ZONES
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
-STATES = "plan_states"
-ZONES = "zones"
 CLAIM = "three_zones"
 THREE = 3
 RESAMPLES = 1_000
@@ -99,17 +98,18 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     count = states.cosine.shape[1]
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     rows, columns = np.array(pairs, dtype=int).reshape(-1, 2).T
-    names = [f"cosine_{i + 1},{j + 1}" for i, j in pairs] + [f"variance_{j + 1}" for j in range(count)]
+    names: list[tuple[str, int, int | None]] = [("cosine", i + 1, j + 1) for i, j in pairs]
+    names += [("variance", j + 1, None) for j in range(count)]
     sums = np.concatenate([states.cosine[:, rows, columns], states.variance], axis=1).T
     values = sums.sum(axis=1) / states.tokens.sum()
     estimate = student_interval(sums, states.tokens) if len(states.tokens) >= FEWEST_UNITS else None
-    for at, name in enumerate(names):
+    for at, (metric, state, other) in enumerate(names):
         bounds: dict[str, Any] = (
             {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
         )
-        yield Score(
-            STATES, str(plan), "all", name, float(values[at]),
-            documents=states.documents, tokens=int(states.tokens.sum()), **bounds,
+        yield Score.of(
+            STATES, metric, float(values[at]), plan=str(plan), layer=state, other=other, documents=states.documents,
+            tokens=int(states.tokens.sum()), **bounds,
         )  # fmt: skip
 
 
@@ -118,13 +118,13 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
     zones = find_zones(states.mean_cosine, seed=seed)
     if zones.states < FEWEST_STATES:
         return []
-    behind: dict[str, Any] = {"documents": states.documents, "tokens": int(states.tokens.sum())}
-    scores = [Score(ZONES, str(plan), "all", "zones", float(zones.count), **behind)]
+    behind: dict[str, Any] = {"plan": str(plan), "documents": states.documents, "tokens": int(states.tokens.sum())}
+    scores = [Score.of(ZONES, "zones", float(zones.count), **behind)]
     if zones.p is not None:
-        scores.append(Score(ZONES, str(plan), "all", "p", zones.p, **behind))
-    for number, (border, each) in enumerate(zip(zones.borders, _contrasts(states, zones, seed), strict=True), start=1):
-        scores.append(Score(ZONES, str(plan), "all", f"border_{number}", float(border + 1), **behind))
-        scores.append(Score(ZONES, str(plan), "all", f"contrast_{number}", each.value, each.low, each.high, **behind))
+        scores.append(Score.of(ZONES, "p", zones.p, **behind))
+    for border, each in zip(zones.borders, _contrasts(states, zones, seed), strict=True):
+        scores.append(Score.of(ZONES, "border", float(border + 1), layer=border + 1, **behind))
+        scores.append(Score.of(ZONES, "contrast", each.value, each.low, each.high, layer=border + 1, **behind))
     return scores
 
 

@@ -10,8 +10,8 @@ better than it is, and both are measured here beside it:
 - hidden states lie in a narrow cone, so any two of them look alike. `cosine_null` is the mean cosine between
   tokens of *different documents*: what "similar" is worth in this model.
 
-Metrics, each for every pair of hidden states `i,j` (0 is the state before the first layer, j the one after
-layer j - 1, before any final norm):
+Metrics, each for every pair of hidden states `layer` i and `other` j (0 is the state before the first layer, j the one
+after layer j - 1, before any final norm):
 
     cosine    mean over tokens of cos(x_i, x_j)
     angular   mean over tokens of arccos(cos(x_i, x_j)) / pi, in 0..1; a distance (Gromov et al. 2024,
@@ -44,6 +44,7 @@ from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
 from layerwise.measure.stats.statistics import student_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import SIMILARITY
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
@@ -60,7 +61,7 @@ MINIBATCH = 256
 def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list[Score]:
     """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`.
 
-    One row a pair `i,j` with i <= j and a metric (see the module); `seed` draws the minibatches of CKA. A
+    One row a pair of states i <= j and a metric (see the module); `seed` draws the minibatches of CKA. A
     metric is left out where it does not exist: the null with a single document, CKA of a state that does not
     vary, and everything without sinks where nothing else is left.
 
@@ -254,16 +255,10 @@ class _Tokens:
                 value = float(values[i, j])
                 interval: dict[str, Any] = {name: float(bound[i, j]) for name, bound in (bounds or {}).items()}
                 if math.isfinite(value):
-                    yield Score(
-                        measure="similarity",
-                        subject=f"{i},{j}",
-                        task="all",
-                        metric=metric,
-                        value=value,
-                        documents=len(self._tallies),
-                        tokens=tokens,
+                    yield Score.of(
+                        SIMILARITY, metric, value, layer=i, other=j, documents=len(self._tallies), tokens=tokens,
                         **interval,
-                    )
+                    )  # fmt: skip
 
 
 def _added(left: _Tally, right: _Tally) -> _Tally:

@@ -23,6 +23,7 @@ from layerwise.measure.contrasts.contrast import Contrast
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
 from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import BENCHMARK, NORMALISED
 
 RESAMPLES = 5_000
 """More than of other contrasts: there are many benchmarks and strategies, and intervals are corrected for them all."""
@@ -116,25 +117,25 @@ class Scaled:
         documents = {name: answers.right[name].shape[1] for name in names}
         return cls(answers.plans, tuple(names), value, stacked, documents, without)
 
-    def rows(self, measure: str, prefix: str, metrics: Mapping[str, str], *, level: float = 0.95) -> Iterator[Score]:
+    def rows(self, metrics: Mapping[str, str], *, level: float = 0.95) -> Iterator[Score]:
         """Every plan's score on every benchmark, and over the benchmarks its mean and median, with intervals."""
         if not self.names:
             return
         named = {name: (self.value[row], self.draws[:, row]) for row, name in enumerate(self.names)}
         for name, (value, draws) in named.items():
-            yield from self._rows(measure, name, f"{prefix}{metrics[name]}", value, draws, level)
+            yield from self._rows(name, metrics[name], value, draws, level)
         for middle in (np.mean, np.median):
             value, draws = np.asarray(middle(self.value, axis=0)), np.asarray(middle(self.draws, axis=1))
-            yield from self._rows(measure, "all", f"{prefix}{middle.__name__}", value, draws, level)
+            yield from self._rows("all", middle.__name__, value, draws, level)
 
-    def _rows(
-        self, measure: str, task: str, metric: str, value: Numbers, draws: Numbers, level: float
-    ) -> Iterator[Score]:
+    def _rows(self, task: str, metric: str, value: Numbers, draws: Numbers, level: float) -> Iterator[Score]:
         count = sum(self.documents.values()) if task == "all" else self.documents[task]
         low, high = np.quantile(draws, expanded_levels(level, self.units), axis=0)
         for plan, middle, below, above in zip(self.plans, value, low, high, strict=True):
             bounds = float(min(below, middle)), float(max(above, middle))
-            yield Score(measure, plan, task, metric, float(middle), *bounds, documents=count)
+            yield Score.of(
+                BENCHMARK, metric, float(middle), *bounds, task=task, plan=plan, condition=NORMALISED, documents=count
+            )
 
     @property
     def units(self) -> int:

@@ -32,10 +32,9 @@ from layerwise.measure.contrasts.loops import FEWEST_WINDOWS
 from layerwise.measure.contrasts.order import SMALLEST
 from layerwise.measure.contrasts.painters import MILDEST, STEEPER
 from layerwise.measure.contrasts.strategies import relative
-from layerwise.measure.language.harness import BENCHMARK
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan.painters import PAINTERS_RANKING
-from layerwise.results.rows import NORMALISED, PlanRecord, Score
+from layerwise.results.rows import PlanRecord, Score
 
 FALL, FRAGILE, SHALLOWEST = "benchmark_fall", "fragile", "shallowest_on_benchmarks"
 ORDER, REPEAT = "order_by_benchmark", "repeat_at_chance"
@@ -57,7 +56,7 @@ LEFT = 0.25
 
 def normalised_rows(answers: Answers, full: str, *, seed: Seed) -> list[Score]:
     """Every plan's normalised score on every benchmark that has a scale, and their mean and median, with intervals."""
-    return list(Scaled.of(answers, full, seed=seed).rows(BENCHMARK, NORMALISED, answers.metrics))
+    return list(Scaled.of(answers, full, seed=seed).rows(answers.metrics))
 
 
 def unscaled(answers: Answers, full: str, *, seed: Seed) -> list[str]:

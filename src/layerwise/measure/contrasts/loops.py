@@ -5,7 +5,7 @@ layers k times over and finds the best k roughly proportional to M, without a sl
 
     slope            loops more that are best for each layer more: least squares over the windows
     at_end           windows whose best count is the greatest that was measured
-    best_loops_M     the best count of the window of M layers; best_gain_M its best gain
+    best_loops       the best count of the window of `amount` layers, a row each; best_gain its best gain
 
 all with intervals over documents, the best count being taken anew on every resample. One pass of the mean applies 1/M
 of the updates of M layers, so a need for k loops may be a need for a gain of k in one pass: the null. The best of many
@@ -15,18 +15,23 @@ holds the error of the choice:
 
     gain:loops       d(cost at the best gain, cost at the best count), see `layerwise.measure.contrasts.painters`
     gain-loops       the same as a difference in nats per token
-    gain-loops_M     that of the window of M layers
+                     over all windows, and with an `amount` of the window of so many layers
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from layerwise.measure.contrasts.contrast import Contrast
 from layerwise.measure.contrasts.strategies import Costs, Curve, Statistic, Strategies, relative
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
+
+Named = tuple[str, int | None]
+"""The metric of a contrast, and the size of its window where it is of one."""
 
 LOOP_COUNT = "loop_count"
 LOOPED, GAINED = "looped", "gain_sweep"
@@ -46,16 +51,22 @@ def loop_count(strategies: Strategies) -> list[Score]:
         return []
     at_counts = {size: dict(zip(counts, loops, strict=True)) for size in windows}
     at_gains = {size: _gains(strategies, size) for size in windows}
-    rows = [each.row(LOOP_COUNT, name) for name, each in strategies.contrasts(_growth(at_counts)).items()]
+    rows = [_row(name, each) for name, each in strategies.contrasts(_growth(at_counts)).items()]
     if not all(at_gains.values()):
         return rows
-    best_gains = {f"best_gain_{size}": _best_at(size, at_gains[size]) for size in windows}
-    rows += [each.row(LOOP_COUNT, name) for name, each in strategies.contrasts(best_gains).items()]
+    best_gains: dict[Named, Statistic] = {("best_gain", size): _best_at(size, at_gains[size]) for size in windows}
+    rows += [_row(name, each) for name, each in strategies.contrasts(best_gains).items()]
     compared = strategies.contrasts_by_halves(_compared(at_gains, at_counts))
-    return rows + [each.row(LOOP_COUNT, name) for name, each in compared.items()]
+    return rows + [_row(name, each) for name, each in compared.items()]
 
 
-def _growth(at_counts: Mapping[int, Mapping[int, Curve]]) -> dict[str, Statistic]:
+def _row(name: Named, each: Contrast) -> Score:
+    metric, size = name
+    row = each.row(LOOP_COUNT, metric)
+    return row if size is None else replace(row, amount=float(size))
+
+
+def _growth(at_counts: Mapping[int, Mapping[int, Curve]]) -> dict[Named, Statistic]:
     windows = tuple(at_counts)
     centred = np.array(windows, dtype=float) - np.mean(windows)
     last = max(at_counts[windows[0]])
@@ -65,9 +76,9 @@ def _growth(at_counts: Mapping[int, Mapping[int, Curve]]) -> dict[str, Statistic
         return np.stack([of_window(costs) for of_window in each.values()], axis=-1)
 
     return {
-        "slope": lambda costs: np.asarray(best(costs) @ centred / (centred @ centred)),
-        "at_end": lambda costs: np.asarray((best(costs) == last).sum(axis=-1)),
-        **{f"best_loops_{size}": of_window for size, of_window in each.items()},
+        ("slope", None): lambda costs: np.asarray(best(costs) @ centred / (centred @ centred)),
+        ("at_end", None): lambda costs: np.asarray((best(costs) == last).sum(axis=-1)),
+        **{("best_loops", size): of_window for size, of_window in each.items()},
     }
 
 
@@ -83,7 +94,7 @@ def _best_at(size: int, curves: Mapping[int, Curve]) -> Statistic:
 
 def _compared(
     gains: Mapping[int, Mapping[int, Curve]], loops: Mapping[int, Mapping[int, Curve]]
-) -> dict[str, Callable[[Costs, Costs], Numbers]]:
+) -> dict[Named, Callable[[Costs, Costs], Numbers]]:
     """The contrasts of the best gains and loops of one half on the other: over all windows, and of each."""
 
     def means(choose: Costs, report: Costs) -> tuple[Numbers, Numbers]:
@@ -103,9 +114,9 @@ def _compared(
         )
 
     return {
-        "gain:loops": lambda choose, report: relative(*means(choose, report)),
-        "gain-loops": difference,
-        **{f"gain-loops_{size}": of_window(size) for size in gains},
+        ("gain:loops", None): lambda choose, report: relative(*means(choose, report)),
+        ("gain-loops", None): difference,
+        **{("gain-loops", size): of_window(size) for size in gains},
     }
 
 

@@ -13,7 +13,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from layerwise.results.rows import NORMALISED, Score
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import NORMALISED
 
 CHANCE: Mapping[str, float] = MappingProxyType(
     {
@@ -47,7 +48,7 @@ def chance_of(name: str, task: Any) -> float:
 
 
 def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
-    """The rows of `scores` on the Painters' scale, 0 for chance and 1 for the full model, as `normalised_<metric>`.
+    """The rows of `scores` on the Painters' scale, 0 for chance and 1 for the full model: condition `normalised`.
 
         (score - chance) / (score of the full model - chance)
 
@@ -56,7 +57,7 @@ def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] =
     guesses has nothing to lose. Intervals are scaled with the score; the full model's own error is not in them.
     """
     rows = [score for score in scores if score.task in chance and score.metric.split("/")[0] in PROPORTIONS]
-    best = {(score.task, score.metric): score for score in rows if score.subject == full}
+    best = {(score.task, score.metric): score for score in rows if score.plan == full}
     scaled = []
     for score in rows:
         top, floor = best.get((score.task, score.metric)), chance[score.task]
@@ -66,7 +67,7 @@ def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] =
         scaled.append(
             replace(
                 score,
-                metric=f"{NORMALISED}{score.metric}",
+                condition=NORMALISED,
                 value=(score.value - floor) / scale,
                 low=None if score.low is None else (score.low - floor) / scale,
                 high=None if score.high is None else (score.high - floor) / scale,

@@ -21,13 +21,13 @@ from layerwise.errors import MeasureError
 from layerwise.measure.language.global_seeds import seeded
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BENCHMARK
 from layerwise.stack import Stack
 from layerwise.stack.inputs import main_tensor
 
 BOOTSTRAPS = 1000
 """Resamples behind the standard error of a metric that is no mean, such as perplexity."""
 
-BENCHMARK = "benchmark"
 """The measure of the rows that lm-eval's results become."""
 
 
@@ -72,15 +72,9 @@ def result_rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
                 continue
             error = metrics.get(f"{metric}_stderr,{filtered}")
             reach = 1.96 * error if isinstance(error, int | float) and math.isfinite(error) else None
-            yield Score(
-                measure=BENCHMARK,
-                subject=plan,
-                task=task,
-                metric=named(metric, filtered),
-                value=float(value),
-                low=None if reach is None else float(value - reach),
-                high=None if reach is None else float(value + reach),
-                documents=documents,
+            bounds = () if reach is None else (float(value - reach), float(value + reach))
+            yield Score.of(
+                BENCHMARK, named(metric, filtered), float(value), *bounds, task=task, plan=plan, documents=documents
             )
 
 

@@ -72,8 +72,8 @@ def _renamed(measure: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> 
     by_key = {arm.key: arm for arm in arms}
     order = {key: position for position, key in enumerate(by_key)}
     scores = []
-    for score in sorted((score for score in rows if score.subject in order), key=lambda score: order[score.subject]):
-        arm = by_key[score.subject]
+    for score in sorted((score for score in rows if score.plan in order), key=lambda score: order[str(score.plan)]):
+        arm = by_key[str(score.plan)]
         about: dict[str, Any] = {"measure": measure, "metric": arm.metric, "subject": "", "plan": None, **arm.columns}
         if score.metric == "delta_nll":
             scores.append(replace(score, **about))

@@ -32,8 +32,8 @@ from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
 from layerwise.measure.stats.statistics import Estimate, Numbers, Seed, StratumLabels
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import EFFECT
 
-EFFECT = "effect"
 POOLED = "all"
 
 _FLIPS_PER_PLAN = 40
@@ -177,16 +177,10 @@ class _Study:
         return [self._score(metric, plan, values[plan]) for plan in chosen]
 
     def _score(self, metric: str, plan: int, value: float, **evidence: Any) -> Score:
-        return Score(
-            EFFECT,
-            self.grid.plans[plan],
-            self.task,
-            metric,
-            float(value),
-            documents=self.documents,
-            tokens=self.tokens,
-            **evidence,
-        )
+        return Score.of(
+            EFFECT, metric, float(value), task=self.task, plan=self.grid.plans[plan],
+            documents=self.documents, tokens=self.tokens, **evidence,
+        )  # fmt: skip
 
     def _others(self) -> list[int]:
         return [plan for plan in range(len(self.grid.plans)) if plan != self.baseline]

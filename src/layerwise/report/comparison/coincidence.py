@@ -31,7 +31,6 @@ from layerwise.plan import Plan
 from layerwise.report.claims.claim import Span, span
 from layerwise.report.comparison.compared import Compared, ComparedRun
 from layerwise.report.comparison.overlay import (
-    BENCHMARK,
     CurveMeasure,
     curve_lines,
     curve_measures,
@@ -41,6 +40,7 @@ from layerwise.report.comparison.overlay import (
 from layerwise.report.comparison.verdicts import holm, widening
 from layerwise.report.evidence import ALL_TASKS, DELTA
 from layerwise.results.rows import UNIFORM, Score
+from layerwise.results.vocabulary import BENCHMARK
 
 Coincidence = Literal["coincide", "differ", "not resolvable"]
 COINCIDE: Coincidence = "coincide"

@@ -19,10 +19,8 @@ from layerwise.report.figures.axis import Line
 from layerwise.report.sweep.curves import Curve, Point, curve_families, scored_curves
 from layerwise.report.sweep.layers import neighbour_swaps, single_skips
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ABLATION, SKIPPING
+from layerwise.results.vocabulary import ABLATION, BENCHMARK, NORMALISED, SKIPPING
 
-NORMALISED = "normalised_"
-BENCHMARK = "benchmark"
 NOT_OF_LAYERS = frozenset({"kendall"})
 """Families whose sizes are no numbers of layers."""
 MOST_CURVES = 8
@@ -75,9 +73,8 @@ def curve_measures(compared: Compared) -> tuple[CurveMeasure, ...]:
             if any(run.evidence.has(task_of(run, task), metric) for run in compared.runs):
                 measures[CurveMeasure("effect", task, metric)] = None
     for run in compared.runs:
-        for score in run.evidence.scores(BENCHMARK):
-            if score.metric.startswith(NORMALISED):
-                measures[CurveMeasure(BENCHMARK, score.task, score.metric)] = None
+        for score in run.evidence.run.rows.where(measure=BENCHMARK, condition=NORMALISED):
+            measures[CurveMeasure(BENCHMARK, score.task, score.metric)] = None
     return tuple(measures)
 
 
@@ -125,7 +122,7 @@ def curve_lines(compared: Compared, family: str, strategy: str, measure: CurveMe
     lines = []
     for run in compared.runs:
         curve = _curve(run, family, strategy, measure)
-        rows = {percent(point.affected, run): _score(strategy, point, measure) for point in curve.points}
+        rows = {percent(point.affected, run): _score(point, measure) for point in curve.points}
         if rows:
             lines.append(Line(run.name, rows, run.slot))
     return tuple(lines)
@@ -219,16 +216,10 @@ def _curve(run: ComparedRun, family: str, strategy: str, measure: CurveMeasure) 
 def _lookup(run: ComparedRun, measure: CurveMeasure) -> Callable[[str], Score | None]:
     if measure.measure != BENCHMARK:
         return lambda plan: run.evidence.effect(plan, task_of(run, measure.task), measure.metric)
-    scores = {
-        score.subject: score
-        for score in run.evidence.scores(BENCHMARK)
-        if (score.task, score.metric) == (measure.task, measure.metric)
-    }
-    return scores.get
+    rows = run.evidence.run.rows.where(measure=BENCHMARK, condition=NORMALISED, task=measure.task)
+    return lambda plan: rows.one(plan=plan, metric=measure.metric)
 
 
-def _score(strategy: str, point: Point, measure: CurveMeasure) -> Score:
+def _score(point: Point, measure: CurveMeasure) -> Score:
     """The point as a score, so that figures and tables of scores show it."""
-    return Score(
-        "curve", strategy, measure.task, measure.metric, point.value, point.low, point.high, mde=point.mde
-    )  # fmt: skip
+    return Score.of("curve", measure.metric, point.value, point.low, point.high, task=measure.task, mde=point.mde)

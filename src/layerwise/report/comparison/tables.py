@@ -8,8 +8,6 @@ from pathlib import PurePath
 from layerwise.report.comparison.coincidence import CurveCoincidence, coincidences
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.comparison.overlay import (
-    BENCHMARK,
-    NORMALISED,
     CurveMeasure,
     at_half,
     curve_lines,
@@ -26,6 +24,7 @@ from layerwise.report.page.wording import label, listed
 from layerwise.report.sweep.chapters.similarity import MAPS
 from layerwise.report.sweep.zones import borders_in_words
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BENCHMARK
 
 ABSENT = "–"
 PAINTERS = "painters"
@@ -169,7 +168,7 @@ def title(family: str, strategy: str) -> str:
 def measure_name(measure: CurveMeasure) -> str:
     """What the curves show, as a choice: the loss, a task's loss, or a score of a benchmark."""
     if measure.measure == BENCHMARK:
-        metric = label(measure.metric.removeprefix(NORMALISED))
+        metric = label(measure.metric)
         return f"{metric} of the benchmarks" if measure.task == ALL_TASKS else f"{measure.task}, {metric} (normalised)"
     what = "loss" if measure.metric == DELTA else label(measure.metric)
     return what if measure.task == ALL_TASKS else f"{what}, {measure.task}"

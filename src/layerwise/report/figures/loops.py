@@ -37,7 +37,9 @@ def loop_map(
     end = largest or largest_effect(grid)
     text = [
         [
-            "" if score is None else hover(f"{size} layers, {noun} {number}", score.subject, score, evidence.data.level)
+            ""
+            if score is None
+            else hover(f"{size} layers, {noun} {number}", score.plan or "", score, evidence.data.level)
             for size, score in zip(sizes, row, strict=True)
         ]
         for number, row in zip(numbers, cells, strict=True)

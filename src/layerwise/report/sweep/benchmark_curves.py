@@ -11,11 +11,9 @@ from layerwise.report.page.number_format import between, tidy
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
 from layerwise.report.sweep.curves import Curve, scored_curves
-from layerwise.results.rows import NORMALISED, Score, main_metric
-from layerwise.results.vocabulary import CONTRAST
-
-CHANCE = "chance"
-"""The subject of the rows that say what guessing scores."""
+from layerwise.results.rows import Score, main_metric
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import BENCHMARK, CHANCE, CONTRAST, NORMALISED
 
 MIDDLES = ("mean", "median")
 """What is taken over the benchmarks; the paper draws the median, which hides the one that collapsed."""
@@ -23,25 +21,25 @@ MIDDLES = ("mean", "median")
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkScores:
-    """The rows of benchmarks, by plan, benchmark and metric, and the metric that each benchmark is judged by."""
+    """The rows of benchmarks, and the metric that each benchmark is judged by."""
 
-    rows: Mapping[tuple[str, str, str], Score]
+    rows: Rows
     metrics: Mapping[str, str]
 
     @classmethod
     def of(cls, evidence: Evidence) -> BenchmarkScores:
         """Look the rows of a run up once."""
-        rows = {(score.subject, score.task, score.metric): score for score in evidence.scores("benchmark")}
-        by_task: dict[str, list[str]] = {}
-        for _, task, metric in rows:
-            if metric.startswith(NORMALISED) and task != ALL_TASKS:
-                by_task.setdefault(task, []).append(metric.removeprefix(NORMALISED))
-        metrics = {task: main for task, names in by_task.items() if (main := main_metric(names)) is not None}
+        rows = evidence.run.rows.where(measure=BENCHMARK)
+        scaled = rows.where(condition=NORMALISED).by("task").items()
+        by_task = {task: main_metric(own.axis("metric")) for task, own in scaled if task != ALL_TASKS}
+        metrics = {task: main for task, main in by_task.items() if main is not None}
         return cls(rows, metrics)
 
     def curves(self, evidence: Evidence, family: str, task: str, metric: str) -> tuple[Curve, ...]:
         """The curves of a family on the scale, of one benchmark or, as task "all", of a middle of them."""
-        return scored_curves(evidence, family, lambda plan: self.rows.get((plan, task, f"{NORMALISED}{metric}")))
+        return scored_curves(
+            evidence, family, lambda plan: self.rows.one(plan=plan, task=task, metric=metric, condition=NORMALISED)
+        )
 
 
 def benchmark_falls(evidence: Evidence, scores: BenchmarkScores) -> Table:
@@ -68,8 +66,12 @@ def _ends(evidence: Evidence, scores: BenchmarkScores, task: str) -> tuple[str, 
     """The two ends of the scale of a benchmark: guessing, and the model as trained by its metric."""
     if task == ALL_TASKS:
         return "–", "–"
-    chance = scores.rows.get((CHANCE, task, CHANCE))
-    full = scores.rows.get((str(Plan.identity(evidence.depth)), task, scores.metrics[task])) if evidence.depth else None
+    chance = scores.rows.one(task=task, against=CHANCE)
+    full = (
+        scores.rows.one(plan=str(Plan.identity(evidence.depth)), task=task, metric=scores.metrics[task], condition=None)
+        if evidence.depth
+        else None
+    )
     return "–" if chance is None else tidy(chance.value), _shown(full)
 
 

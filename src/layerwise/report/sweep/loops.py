@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
 from layerwise.report.claims.claim import Position, span
-from layerwise.report.claims.contrasts import ALIKE, OF_COSTS
+from layerwise.report.claims.contrasts import ALIKE, OF_COSTS, contrast_rows
 from layerwise.report.claims.painters import LOOP_COUNT, PER_LAYER
 from layerwise.report.evidence import DELTA, Evidence
 from layerwise.report.finding import Finding, Number, State
 from layerwise.report.page.number_format import between
 from layerwise.report.page.wording import counted
 from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT
 from layerwise.results.vocabulary import CONTRAST
 
 LOOPED, GAINED = "looped", "gain_sweep"
 FAMILIES = (LOOPED, GAINED)
 """The families that are drawn as maps of windows and numbers, and not as curves."""
-
-_OF_WINDOW = re.compile(r"(.+)_(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +52,14 @@ def loop_grid(evidence: Evidence, family: str, task: str) -> LoopGrid:
 
 
 def by_window(evidence: Evidence, metric: str) -> dict[int, Score]:
-    """The contrasts of the loops that were made window by window, `best_loops_5` as 5 of `best_loops`."""
-    scores = {}
-    for row in evidence.rows.where(measure=CONTRAST, subject=LOOP_COUNT, task="all"):
-        match = _OF_WINDOW.fullmatch(row.metric)
-        if match and match[1] == metric:
-            scores[int(match[2])] = row
-    return dict(sorted(scores.items()))
+    """The contrasts of the loops that were made window by window, by the number of its layers."""
+    rows = evidence.run.rows.where(measure=CONTRAST, subject=LOOP_COUNT, metric=metric, amount=PRESENT)
+    return {int(size): row for size, row in sorted(rows.along("amount").items())}
 
 
 def contrast_of_loops(evidence: Evidence, metric: str) -> Score | None:
     """A contrast of the claim that more layers take more loops."""
-    return evidence.rows.one(measure=CONTRAST, subject=LOOP_COUNT, metric=metric, task="all")
+    return contrast_rows(evidence, LOOP_COUNT).get(metric)
 
 
 def line(evidence: Evidence) -> tuple[float, float] | None:

@@ -13,6 +13,8 @@ from statistics import fmean
 from typing import Literal
 
 from layerwise.report.evidence import Evidence
+from layerwise.results.selection import PRESENT
+from layerwise.results.vocabulary import SIMILARITY
 
 Bound = Literal["value", "low", "high"]
 Matrix = tuple[tuple[float | None, ...], ...]
@@ -36,12 +38,11 @@ def matrix(evidence: Evidence, metric: str, bound: Bound = "value") -> Matrix | 
     to itself as can be, which needs no interval.
     """
     values: dict[tuple[int, int], float | None] = {}
-    for score in evidence.scores("similarity"):
-        left, _, right = score.subject.partition(",")
-        if score.metric == metric and left.strip().isdecimal() and right.strip().isdecimal():
-            value: float | None = score.value if left == right else getattr(score, bound)
-            values[int(left), int(right)] = value
-            values.setdefault((int(right), int(left)), value)
+    for score in evidence.run.rows.where(measure=SIMILARITY, metric=metric, layer=PRESENT, other=PRESENT):
+        left, right = score.layer or 0, score.other or 0
+        value: float | None = score.value if left == right else getattr(score, bound)
+        values[left, right] = value
+        values.setdefault((right, left), value)
     if not values:
         return None
     size = 1 + max(max(pair) for pair in values)

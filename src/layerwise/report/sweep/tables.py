@@ -9,11 +9,11 @@ from layerwise.report.page.number_format import between, percent, probability, t
 from layerwise.report.page.plain_markdown import answered
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import counted, label
-from layerwise.report.sweep.benchmark_curves import CHANCE
 from layerwise.report.sweep.findings import findings
 from layerwise.report.sweep.layers import single_skips
 from layerwise.report.sweep.window import half_window, ranked
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BENCHMARK
 
 
 def task_rows(evidence: Evidence) -> Table:
@@ -35,14 +35,18 @@ def task_rows(evidence: Evidence) -> Table:
 
 def benchmark_rows(evidence: Evidence) -> Table:
     """A row for each plan and benchmark: every metric with its interval."""
-    scores = [score for score in evidence.scores("benchmark") if score.subject != CHANCE]
-    metrics = list(dict.fromkeys(score.metric for score in scores))
+    scores = evidence.run.rows.where(measure=BENCHMARK, against=None)
+    metrics = list(dict.fromkeys(_metric(score) for score in scores))
     cells: dict[tuple[str, str], dict[str, str]] = {}
     for score in scores:
         shown = between(score.value, score.low, score.high)
-        cells.setdefault((score.subject, score.task), {})[score.metric] = shown
+        cells.setdefault((str(score.plan), score.task), {})[_metric(score)] = shown
     body = tuple((plan, task, *(cell.get(metric, "–") for metric in metrics)) for (plan, task), cell in cells.items())
     return Table(("plan", "benchmark", *(label(metric) for metric in metrics)), body, numeric_from=2)
+
+
+def _metric(score: Score) -> str:
+    return f"{score.condition} {score.metric}" if score.condition else score.metric
 
 
 def _sizes(evidence: Evidence, task: str) -> Sequence[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,12 +14,11 @@ from layerwise.report.page.table import Table
 from layerwise.report.page.wording import counted, label, listed
 from layerwise.report.sweep.similarity import Matrix
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import STATES, ZONES
 
-STATES, ZONES = "plan_states", "zones"
 LEVEL, MARGIN = 0.01, 0.02
 """What one zone more takes: the share of walks that separate as much, and the cosine that its borders are worth."""
-_PAIR = re.compile(r"cosine_(\d{1,4}),(\d{1,4})")
-_NUMBERED = re.compile(r"([a-z]+)_(\d{1,4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +89,8 @@ class PlanZones:
 
 def plan_zones(evidence: Evidence) -> tuple[PlanZones, ...]:
     """Every plan whose states were compared, in the order of the rows."""
-    rows: dict[str, dict[str, Score]] = defaultdict(dict)
-    for measure in (STATES, ZONES):
-        for score in evidence.scores(measure):
-            rows[score.subject][score.metric] = score
-    return tuple(_of_plan(plan, scores) for plan, scores in rows.items())
+    rows = evidence.run.rows.where(measure=(STATES, ZONES))
+    return tuple(_of_plan(plan, own) for plan, own in rows.by("plan").items())
 
 
 def trained_zones(evidence: Evidence) -> PlanZones | None:
@@ -142,24 +136,18 @@ def in_words(each: PlanZones) -> str:
     return " | ".join(f"{first}–{last}" if last > first else str(first) for first, last in each.ranges) or "–"
 
 
-def _of_plan(plan: str, scores: Mapping[str, Score]) -> PlanZones:
-    cosine: dict[tuple[int, int], float] = {}
-    numbered: dict[str, dict[int, Score]] = defaultdict(dict)
-    for metric, score in scores.items():
-        if match := _PAIR.fullmatch(metric):
-            first, second = int(match[1]), int(match[2])
-            cosine[first, second] = cosine[second, first] = score.value
-        elif match := _NUMBERED.fullmatch(metric):
-            numbered[match[1]][int(match[2])] = score
-    states = max(numbered["variance"], default=0)
-    count = scores.get("zones")
-    numbers = range(1, states + 1)
+def _of_plan(plan: str, rows: Rows) -> PlanZones:
+    cosine: dict[tuple[int | None, int | None], float] = {}
+    for row in rows.where(metric="cosine"):
+        cosine[row.layer, row.other] = cosine[row.other, row.layer] = row.value
+    variance, borders, contrasts = (
+        dict(sorted(rows.where(metric=metric).along("layer").items())) for metric in ("variance", "border", "contrast")
+    )
+    numbers = range(1, 1 + max(variance, default=0))
     matrix = tuple(tuple(1.0 if row == column else cosine.get((row, column)) for column in numbers) for row in numbers)
-    borders = None if count is None else tuple(int(score.value) for _, score in sorted(numbered["border"].items()))
-    contrasts = tuple(score for _, score in sorted(numbered["contrast"].items()))
-    p = scores.get("p")
+    cut = rows.one(metric="zones") is not None
     return PlanZones(
-        plan, matrix, dict(sorted(numbered["variance"].items())), borders, contrasts, None if p is None else p.value
+        plan, matrix, variance, tuple(borders) if cut else None, tuple(contrasts.values()), rows.value(metric="p")
     )
 
 

@@ -24,6 +24,7 @@ from layerwise.errors import SwarmError, near_matches
 from layerwise.plan.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.run import Run
+from layerwise.results.vocabulary import DELTA, EFFECT
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Expected
 from layerwise.swarm.cost.set_regression import SetRegression, fit
 
@@ -99,7 +100,7 @@ def estimate_of_run(folder: Path | str, task: str | None = None) -> LossEstimate
     `task` is one of the run's tasks, by default all together. Raises `SwarmError` where there is nothing to go by.
     """
     with Run.open(folder) as run:
-        rows = run.store.scores("effect", metric="delta_nll")
+        rows = run.store.scores(EFFECT, metric=DELTA)
         identity = [each.plan for each in run.store.plans() if each.family == "identity"]
     if not rows or not identity:
         raise SwarmError(
@@ -111,9 +112,9 @@ def estimate_of_run(folder: Path | str, task: str | None = None) -> LossEstimate
     if chosen not in tasks:
         raise SwarmError(f"{folder} has no task {chosen!r}; {near_matches(chosen, tasks)}")
     depth = len(Plan.parse(identity[0]).order())
-    sets = {missing_layers(Plan.parse(row.subject), depth): row for row in rows if row.task == chosen}
+    sets = {missing_layers(Plan.parse(row.plan or ""), depth): row for row in rows if row.task == chosen}
     estimate = LossEstimate.of({each: _measured(row) for each, row in sets.items() if each is not None}, depth)
-    return replace(estimate, plans={row.subject: _measured(row) for row in rows if row.task == chosen})
+    return replace(estimate, plans={row.plan or "": _measured(row) for row in rows if row.task == chosen})
 
 
 def missing_layers(plan: Plan, depth: int) -> Missing | None:

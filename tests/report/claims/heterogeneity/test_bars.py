@@ -256,13 +256,13 @@ def predictions() -> Iterator[Case]:
     yield case("a null that does not meet it", SUPPORTED, **both, **{twin: (top - 0.1 - NEAR, bottom - NEAR)})
 
 
-def grown(rows: Mapping[str, Ends], task: str = "tokens", learned: Ends = (3.0, 3.5 - NEAR)) -> tuple[Score, ...]:
+def grown(rows: Mapping[str, Ends], terms: str = "tokens", learned: Ends = (3.0, 3.5 - NEAR)) -> tuple[Score, ...]:
     """A study of `published` beside uniform, whose loss has the interval `learned` beside a table at 3.5 nats."""
     return (
-        *planted("uniform", {"nll": learned}, "test", "held_out"),
-        *planted("token pairs", {"nll": (3.4, 3.6)}, "test", "null"),
-        *planted("published", {"0": 1.0}, "a", "schedule"),
-        *planted("published - uniform", rows, task, "growth"),
+        *planted("", {"nll": learned}, measure="held_out", arm="uniform"),
+        *planted("", {"nll": (3.4, 3.6)}, measure="null", arm="token pairs"),
+        *planted("", {"share": 1.0}, measure="schedule", arm="published", condition="a", layer=0),
+        *planted("", rows, measure="growth", arm="published", against="uniform", condition=terms),
     )
 
 

@@ -240,13 +240,17 @@ def graces() -> Iterator[Case]:
 def zone_rows(borders: tuple[int, ...], contrast: Ends, walks: Ends = CLEAR) -> tuple[Score, ...]:
     """The rows of 12 states that are cut at the borders, the first states of the zones after the first."""
     plan = "0-11"
-    numbered = {f"border_{number}": float(border) for number, border in enumerate(borders, 1)}
-    numbered |= {f"contrast_{number}": contrast for number in range(1, len(borders) + 1)}  # type: ignore[misc]
     count = len(borders) + 1.0
     least = {"least": contrast} if borders else {}
     return (
-        *planted(plan, {f"variance_{number}": 1.0 for number in range(1, 13)}, measure="plan_states"),
-        *planted(plan, {"zones": count, **numbered}, measure="zones"),
+        *(Score.of("plan_states", "variance", 1.0, plan=plan, layer=number) for number in range(1, 13)),
+        Score.of("zones", "zones", count, plan=plan),
+        *(Score.of("zones", "border", float(border), plan=plan, layer=border) for border in borders),
+        *(
+            replace(row, measure="zones", subject="", plan=plan, layer=border)
+            for border in borders
+            for row in planted("", {"contrast": contrast})
+        ),
         *planted("three_zones", {"zones": count, "beyond_walks": walks, **least}),
     )
 

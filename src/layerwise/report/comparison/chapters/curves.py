@@ -8,7 +8,6 @@ from html import escape
 from layerwise.report.comparison.coincidence import LEAST_LOST, MARGIN, coincidences
 from layerwise.report.comparison.compared import Compared
 from layerwise.report.comparison.overlay import (
-    BENCHMARK,
     CurveMeasure,
     curve_lines,
     curve_measures,
@@ -27,6 +26,7 @@ from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.wording import label, listed
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import BENCHMARK
 
 HEADING = Heading("curves", "How quality falls with the depth affected", "Curves")
 KINDS = {"coincide": "resolved", "differ": "contradicted", "not resolvable": "unresolved"}

@@ -18,6 +18,7 @@ from layerwise.report.sweep.chapters.plans import plans
 from layerwise.report.sweep.chapters.similarity import similarity
 from layerwise.report.sweep.chapters.tasks import tasks
 from layerwise.report.sweep.chapters.zones import zones
+from layerwise.report.sweep.findings import findings
 from layerwise.report.sweep.tables import sweep_markdown
 from layerwise.results.vocabulary import ORDER
 
@@ -42,24 +43,26 @@ def _present(evidence: Evidence) -> bool:
 
 
 def _opening(evidence: Evidence) -> str:
-    return (
-        "What happens when the layers of this model run in another order, side by side, again, or not at all? Each plan"
-        f" below was run on the same text and compared with the model as trained. {NATS}"
-        if evidence.records
-        else ""
-    )
+    """The answer of the first question that the run resolves, else of the first that it asks."""
+    every = findings(evidence)
+    answers = (*(each for each in every if each.state == "resolved"), *every)
+    if answers:
+        return f"{NATS} {answers[0].text}"
+    if not evidence.records:
+        return ""
+    return f"Each plan below was run on the same text and compared with the model as trained. {NATS}"
 
 
 SWEEP = ChapterGroup(
     "sweep",
     (
         headline,
-        claims,
         degradation,
+        importance,
+        claims,
         benchmarks,
         loops,
         cost,
-        importance,
         similarity,
         zones,
         gallery,
