@@ -56,7 +56,6 @@ def whole(row: Any) -> dict[str, Any]:
         ("effect", "delta_nll", math.log(1.5), (None, pytest.approx(50.0))),
         ("effect", "delta_nll", -math.log(2), (None, pytest.approx(-50.0))),
         ("ablation", "neighbour_average", math.log(635.19), (None, pytest.approx(63_419.0))),
-        ("ablation", "skip@random", 0.0, (None, 0.0)),
         ("effect", "nll", 1e4, (None, None)),
         ("effect", "token_accuracy", 0.5, (None, None)),
         ("similarity", "cosine", 0.5, (None, None)),

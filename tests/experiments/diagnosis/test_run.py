@@ -110,12 +110,12 @@ def test_every_part_has_its_rows(whole: list[Score]) -> None:
 
 @pytest.mark.slow
 def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
-    with_nulls = {score.measure for score in whole if "@" in score.metric}
+    with_nulls = {score.measure for score in whole if score.against is not None}
     without = {"verdict", "racing", "effect", "recovery_run", "part", "pruning", "agreement", "contrast"}
     assert with_nulls >= MEASURES - without
     assert any(score.metric == "null_band" for score in whole if score.measure == "effect")
-    assert any(score.subject == "random" for score in whole if score.measure == "pruning")
-    assert any("random_score" in score.subject for score in whole if score.measure == "agreement")
+    assert any(score.arm == "random" for score in whole if score.measure == "pruning")
+    assert any(score.against == "random_score" for score in whole if score.measure == "agreement")
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_more_curve_tokens_are_more_tokens_and_few_still_give_intervals(stack: S
     for tokens, spent in ((40, 40), (800, 12 * 63)):
         asked = diagnosis(curve_tokens=tokens, parts=("manipulation",))
         scores, _ = carried_out(tmp_path / str(tokens), stack, reading, asked)
-        rows = [row for row in scores if row.measure == "manipulation" and "@" not in row.metric]
+        rows = [row for row in scores if row.measure == "manipulation" and row.against is None]
         assert {row.tokens for row in rows} == {spent}
         assert all(row.low is not None for row in rows)
 
@@ -164,17 +164,19 @@ def test_another_seed_moves_measured_effects_within_their_intervals(
     stack: Stack, reading: EvalData, whole: list[Score], tmp_path: Path
 ) -> None:
     other, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=QUICK, seed=1))
-    bounds = {
-        (score.subject, score.metric): score for score in other if score.measure == "ablation" and score.task == "all"
-    }
+    bounds = {score.key: score for score in other if score.measure == "ablation" and score.task == "all"}
     deterministic = ("skip", "mean_ablate", "neighbour_copy", "neighbour_average", "nll")
     compared = [score for score in whole if score.measure == "ablation" and score.metric in deterministic]
     assert compared
     for score in compared:
         if score.task == "all":
-            found = bounds[score.subject, score.metric]
+            found = bounds[score.key]
             assert (found.low or 0.0) <= score.value <= (found.high or 0.0)
-    random = [(score, bounds[score.subject, "random"]) for score in whole if score.metric == "random"]
+    random = [
+        (score, bounds[score.key])
+        for score in whole
+        if (score.measure, score.metric, score.task) == ("ablation", "random", "all")
+    ]
     assert any(before.value != after.value for before, after in random if before.task == "all")
 
 
@@ -254,11 +256,11 @@ def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: P
     stack = load(model)
     asked = diagnosis(parts=("structure", "deltas", "ablation"))
     scores, notes = carried_out(tmp_path / "run", stack, own_text(stack, windows=16, length=12), asked)
-    deltas = {score.task for score in scores if score.measure == "deltas"}
+    deltas = {score.part for score in scores if score.measure == "deltas"}
     assert "self_attn.q_proj.weight" in deltas
     assert "mlp.up_proj.weight" not in deltas
-    averaged = {score.subject for score in scores if score.metric == "neighbour_average"}
-    assert averaged.isdisjoint({"1", "2", "3"})
+    averaged = {score.layer for score in scores if score.metric == "neighbour_average"}
+    assert averaged.isdisjoint({1, 2, 3})
     assert any("unlike shapes" in text for text in notes["ablation"])
 
 
@@ -287,9 +289,9 @@ def test_too_little_text_says_how_much_is_needed(stack: Stack, tmp_path: Path) -
 def test_with_a_budget_the_race_gives_the_verdicts(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
     asked = diagnosis(parts=("ablation", "racing"), budget=120)
     scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
-    race = {score.subject: score.metric for score in scores if score.measure == "racing" and score.subject != "race"}
-    told = {score.subject: score.metric for score in scores if score.measure == "verdict"}
-    assert told == race | {"all": "margin"}
+    race = {row.layer: row.metric for row in scores if row.measure == "racing" and row.layer is not None}
+    told = {score.layer: score.metric for score in scores if score.measure == "verdict"}
+    assert told == race | {None: "margin"}
     assert max(score.tokens or 0 for score in scores if score.measure == "ablation") <= 120
 
 

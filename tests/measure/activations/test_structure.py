@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 
 import pytest
@@ -20,6 +19,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
+from measure.by_layer import by_layer
 from measure.planted_models import own_text, planted
 
 IDENTITY = 2
@@ -40,14 +40,10 @@ def scores_of_planted() -> list[Score]:
     return activations(planted_stack(), reading())
 
 
-def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
-    return {score.subject: score for score in scores if score.metric == metric}
-
-
-def loop(stack: Stack, layer: int) -> dict[str, float]:
+def loop(stack: Stack, layer: int) -> dict[str | None, float]:
     """The ratios of one layer of a Llama, by hand from its own parts."""
     block = stack.model.model.layers[layer]
-    sums: dict[str, float] = dict.fromkeys(("", ".attn", ".mlp"), 0.0)
+    sums: dict[str | None, float] = dict.fromkeys((None, "attn", "mlp"), 0.0)
     tokens = 0
     for batch in reading().batches:
         with torch.no_grad():
@@ -61,7 +57,7 @@ def loop(stack: Stack, layer: int) -> dict[str, float]:
             middle = before + attended
             fed = block.mlp(block.post_attention_layernorm(middle))
         kept = ~sink_tokens(states, torch.ones_like(batch.input_ids, dtype=torch.bool))
-        pairs = {"": (after - before, before), ".attn": (attended, before), ".mlp": (fed, middle)}
+        pairs = {None: (after - before, before), "attn": (attended, before), "mlp": (fed, middle)}
         for name, (added, stream) in pairs.items():
             sums[name] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
         tokens += int(kept.sum())
@@ -70,18 +66,18 @@ def loop(stack: Stack, layer: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("layer", [0, 3])
 def test_the_ratios_equal_a_computation_by_hand(layer: int) -> None:
-    found = table(scores_of_planted(), "output_ratio")
+    found = by_layer(scores_of_planted(), "output_ratio")
     for name, expected in loop(planted_stack(), layer).items():
-        score = found[f"{layer}{name}"]
+        score = found[layer if name is None else (layer, name)]
         assert score.value == pytest.approx(expected, rel=1e-5)
         assert score.low < score.value < score.high
 
 
 def test_a_planted_identity_layer_adds_nothing() -> None:
-    found = table(scores_of_planted(), "output_ratio")
-    for subject in ("2", "2.attn", "2.mlp"):
-        assert found[subject].value == 0.0
-    assert table(scores_of_planted(), "output_ratio@random_twin")["2"].value > 0.0
+    found = by_layer(scores_of_planted(), "output_ratio")
+    for about in (2, (2, "attn"), (2, "mlp")):
+        assert found[about].value == 0.0
+    assert by_layer(scores_of_planted(), "output_ratio", against="random_twin")[2].value > 0.0
 
 
 def test_parallel_branches_join_one_after_the_other() -> None:
@@ -91,7 +87,7 @@ def test_parallel_branches_join_one_after_the_other() -> None:
         initializer_range=0.2, use_parallel_residual=True,
     )  # fmt: skip
     stack = load(GPTNeoXForCausalLM(config).eval())
-    found = table(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
+    found = by_layer(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
     block, sums, tokens = stack.model.gpt_neox.layers[0], [0.0, 0.0], 0
     for batch in reading().batches:
         with torch.no_grad():
@@ -104,13 +100,13 @@ def test_parallel_branches_join_one_after_the_other() -> None:
         for index, (added, stream) in enumerate([(attended, before), (fed, before + attended)]):
             sums[index] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
         tokens += int(kept.sum())
-    assert found["0.attn"].value == pytest.approx(sums[0] / tokens, rel=1e-4)
-    assert found["0.mlp"].value == pytest.approx(sums[1] / tokens, rel=1e-4)
+    assert found[0, "attn"].value == pytest.approx(sums[0] / tokens, rel=1e-4)
+    assert found[0, "mlp"].value == pytest.approx(sums[1] / tokens, rel=1e-4)
 
 
 def test_a_residual_multiplier_is_part_of_what_is_added() -> None:
     stack = load(tiny_granite(4))
-    found = table(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
+    found = by_layer(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
     sums, tokens = {"attn": 0.0, "mlp": 0.0}, 0
     for batch in reading().batches:
         with torch.no_grad():
@@ -123,7 +119,7 @@ def test_a_residual_multiplier_is_part_of_what_is_added() -> None:
             sums[part] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
         tokens += int(kept.sum())
     for part, total in sums.items():
-        assert found[f"1.{part}"].value == pytest.approx(total / tokens, rel=1e-4)
+        assert found[1, part].value == pytest.approx(total / tokens, rel=1e-4)
 
 
 def test_padding_that_is_not_a_number_is_left_out() -> None:
@@ -135,21 +131,23 @@ def test_padding_that_is_not_a_number_is_left_out() -> None:
 def test_a_planted_sink_draws_the_attention() -> None:
     """Every key looks alike but the first one, to which all queries are drawn."""
     model = planted()
-    plain = table(sinks(load(model), reading()), "sink_strength")
+    plain = by_layer(sinks(load(model), reading()), "sink_strength")
     for score in plain.values():
         assert 0 < score.value < 1
     with torch.no_grad():
         for layer in model.model.layers:
             layer.self_attn.q_proj.weight.zero_()
-    even, chance = (table(sinks(load(model), reading()), name) for name in ("sink_strength", "sink_strength@uniform"))
+    even, chance = (
+        by_layer(sinks(load(model), reading()), "sink_strength", against=against) for against in (None, "uniform")
+    )
     for layer, score in even.items():
         # Queries of zeros look at all keys alike, which is what the null says.
         assert score.value == pytest.approx(chance[layer].value, rel=1e-5)
-    assert abs(plain["3"].value - chance["3"].value) > 1e-3
+    assert abs(plain[3].value - chance[3].value) > 1e-3
 
 
 def test_uniform_attention_on_one_sink_is_the_mean_of_one_by_position() -> None:
-    found = table(scores_of_planted(), "sink_strength@uniform")["0"]
+    found = by_layer(scores_of_planted(), "sink_strength", against="uniform")[0]
     states = [torch.ones(1, 12, 4)] * 3
     assert sink_tokens(states, torch.ones(1, 12, dtype=torch.bool)).sum() == 1
     # Twelve tokens, the first a sink: the t-th token after it sees t + 1 keys, one of them the sink.
@@ -176,11 +174,11 @@ def test_a_model_without_attention_has_the_norm_of_its_first_token() -> None:
     config = MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4, pad_token_id=0)
     stack = load(MambaForCausalLM(config).eval())
     found = activations(stack, reading())
-    norms = table(found, "sink_norm")
-    assert set(norms) == {"0", "1", "2", "3"}
+    norms = by_layer(found, "sink_norm")
+    assert set(norms) == {0, 1, 2, 3}
     assert all(score.value > 0 for score in norms.values())
-    assert not table(found, "sink_strength")
-    assert set(table(found, "output_ratio")) == {"0", "1", "2", "3"}
+    assert not by_layer(found, "sink_strength")
+    assert set(by_layer(found, "output_ratio")) == {0, 1, 2, 3}
 
 
 def test_the_norm_of_the_first_token_is_by_the_median_of_the_real_ones() -> None:

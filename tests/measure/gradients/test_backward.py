@@ -12,7 +12,7 @@ from conftest import tiny_llama
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import MeasureError
 from layerwise.measure.gradients import backward as module
-from layerwise.measure.gradients.backward import backward, differentiable, in_parts, loss_gradient
+from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts, loss_gradient
 from layerwise.measure.language.loss import window_losses
 from layerwise.stack import load
 from layerwise.stack.branches import edited, find_branches
@@ -26,18 +26,18 @@ with torch.no_grad():
 STEP = 0.02
 
 
-def gated_losses(subject: str, alpha: float) -> Tensor:
-    """Every window's loss when the gate of `subject` stands at `alpha`: built, not differentiated."""
-    layer, _, part = subject.partition(".")
+def gated_losses(gate: Gate, alpha: float) -> Tensor:
+    """Every window's loss when a gate stands at `alpha`: built, not differentiated."""
+    layer, part = gate
     with torch.no_grad(), ExitStack() as gates:
         if part:
             block = STACK.model.get_submodule(f"{STACK.path}.{layer}")
-            gates.enter_context(edited(block, BRANCHES.paths[int(layer)][part], lambda output: alpha * output))
+            gates.enter_context(edited(block, BRANCHES.paths[layer][part], lambda output: alpha * output))
         captured = STACK.capture(**BATCH.inputs)
         state = captured.state
         for each in range(STACK.depth):
             after = STACK.apply(each, state, captured)
-            state = state + alpha * (after - state) if subject == str(each) else after
+            state = state + alpha * (after - state) if gate == (each, None) else after
         # The loss itself is taken in double precision: a finite difference needs its digits.
         logits = STACK.finish(state, captured.inputs).logits
     rows = torch.nn.functional.cross_entropy(
@@ -46,13 +46,13 @@ def gated_losses(subject: str, alpha: float) -> Tensor:
     return rows.view(BATCH.targets.shape).sum(dim=1)
 
 
-@pytest.mark.parametrize("subject", [f"{layer}{part}" for layer in range(4) for part in ("", ".attn", ".mlp")])
-def test_every_gate_equals_a_central_finite_difference(subject: str) -> None:
+@pytest.mark.parametrize("gate", [(layer, part) for layer in range(4) for part in (None, "attn", "mlp")])
+def test_every_gate_equals_a_central_finite_difference(gate: Gate) -> None:
     with differentiable(STACK):
-        found = backward(STACK, BATCH, BRANCHES).gates[subject]
+        found = backward(STACK, BATCH, BRANCHES).gates[gate]
     # Four points, so that the step may be large: a Llama's norms compute in float32, whatever the dtype of the rest.
-    near = gated_losses(subject, 1 + STEP) - gated_losses(subject, 1 - STEP)
-    far = gated_losses(subject, 1 + 2 * STEP) - gated_losses(subject, 1 - 2 * STEP)
+    near = gated_losses(gate, 1 + STEP) - gated_losses(gate, 1 - STEP)
+    far = gated_losses(gate, 1 + 2 * STEP) - gated_losses(gate, 1 - 2 * STEP)
     expected = (8 * near - far) / (12 * STEP)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
     assert found.abs().max() > 0.01
@@ -94,7 +94,7 @@ def test_images_have_gates_too() -> None:
     batch = LabelledBatch({"pixel_values": pixels}, torch.tensor([0, 4, 2]), tuple(item(f"i{n}") for n in range(3)))
     with differentiable(stack):
         found = backward(stack, batch, None)
-    assert set(found.gates) == {"0", "1", "2", "3"}
+    assert set(found.gates) == {(layer, None) for layer in range(4)}
     assert all(gate.shape == (3,) and gate.abs().min() > 0 for gate in found.gates.values())
 
 
@@ -110,8 +110,8 @@ def test_parts_of_a_batch_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch) -
     # (mean of squares, root, quotient, cast); a gate adds up what they pass on, which is as large as the largest gate.
     norms = 2 * STACK.depth + 1
     rounding = 2 * 4 * norms * unit(torch.float32) * max(float(gate.abs().max()) for gate in whole.gates.values())
-    for subject, gate in whole.gates.items():
-        torch.testing.assert_close(torch.cat([part.gates[subject] for part in found]), gate, rtol=0, atol=rounding)
+    for name, gate in whole.gates.items():
+        torch.testing.assert_close(torch.cat([part.gates[name] for part in found]), gate, rtol=0, atol=rounding)
 
 
 def test_the_model_is_as_before_also_after_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:

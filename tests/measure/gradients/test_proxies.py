@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -13,15 +13,16 @@ from conftest import tiny_llama
 from layerwise.data.batches import batches
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
-from layerwise.measure.activations.logit_lens import logit_lens
 from layerwise.measure.gradients.proxies import cost_ratio, proxies, split, survey
 from layerwise.measure.gradients.taylor import Taylor
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
 from measure.activations.test_similarity import cosine, padded, random
+from measure.by_layer import by_layer
 from measure.language.test_loss import ragged_batch
 from measure.planted_models import own_text, planted, with_harm
 from rounding import unit
@@ -44,8 +45,9 @@ def scores_of_planted() -> list[Score]:
     return proxies(planted_stack(), reading())
 
 
-def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
-    return {score.subject: score for score in scores if score.metric == metric}
+def of_states(metric: str, against: str | None = None) -> dict[Any, Score]:
+    """The rows of each hidden state."""
+    return Rows(scores_of_planted()).where(metric=metric, against=against).along("amount")
 
 
 def test_turns_and_angles_equal_a_loop_over_tokens() -> None:
@@ -76,31 +78,32 @@ def test_opposite_states_are_half_a_turn_apart() -> None:
 
 
 def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
-    name = str(IDENTITY)
+    name = IDENTITY
     for metric in ("block_influence", "gate_gradient", "gate_sensitivity", "taylor"):
-        found = table(scores_of_planted(), metric)
+        found = by_layer(scores_of_planted(), metric)
         assert found[name].value == found[name].low == found[name].high == 0.0
-        others = [abs(found[str(layer)].value) for layer in range(6) if layer != IDENTITY]
+        others = [abs(found[layer].value) for layer in range(6) if layer != IDENTITY]
         assert min(others) > 1e-3
-    angular = table(scores_of_planted(), "angular_distance")
+    distances = Rows(scores_of_planted()).where(metric="angular_distance", against=None)
+    angular = {(row.layer, row.amount): row for row in distances}
     # Equal states are divided by their norms, which rounding may tell apart: a unit for each norm and each quotient.
     rounding = 4 * unit(torch.float64)
-    assert abs(angular[f"{IDENTITY},1"].value) <= rounding
-    assert abs(angular["2,2"].value - angular["3,1"].value) <= rounding
-    gates = table(scores_of_planted(), "gate_gradient")
-    assert gates[f"{name}.attn"].value == gates[f"{name}.mlp"].value == 0.0
-    lens = table(scores_of_planted(), "logit_lens")
-    assert lens[name].value == lens[str(IDENTITY + 1)].value
+    assert abs(angular[IDENTITY, 1].value) <= rounding
+    assert abs(angular[2, 2].value - angular[3, 1].value) <= rounding
+    gates = by_layer(scores_of_planted(), "gate_gradient")
+    assert gates[name, "attn"].value == gates[name, "mlp"].value == 0.0
+    lens = of_states("logit_lens")
+    assert lens[name].value == lens[IDENTITY + 1].value
 
 
-def outside(scores: list[Score]) -> set[str]:
+def outside(scores: list[Score]) -> set[Any]:
     """The gates that lie outside their bands of no effect."""
-    gates, bands = table(scores, "gate_gradient"), table(scores, "gate_gradient@no_effect")
+    gates, bands = (by_layer(scores, "gate_gradient", against=against) for against in (None, "no_effect"))
     assert bands.keys() == gates.keys()
     assert len(gates) == 18
     for gate in gates.values():
         assert gate.low <= gate.value <= gate.high
-    return {subject for subject, gate in gates.items() if abs(gate.value) > bands[subject].high}
+    return {about for about, gate in gates.items() if abs(gate.value) > bands[about].high}
 
 
 def test_on_its_own_text_no_gate_has_an_effect() -> None:
@@ -110,11 +113,14 @@ def test_on_its_own_text_no_gate_has_an_effect() -> None:
 
 def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> None:
     """On the model's own text, where every gate's mean slope is zero, windows still hang on each layer but the idle."""
-    sensitivity, gates = table(scores_of_planted(), "gate_sensitivity"), table(scores_of_planted(), "gate_gradient")
+    sensitivity, gates = (
+        by_layer(scores_of_planted(), "gate_sensitivity"),
+        by_layer(scores_of_planted(), "gate_gradient"),
+    )
     assert sensitivity.keys() == gates.keys()
-    for subject, score in sensitivity.items():
-        assert score.value >= abs(gates[subject].value)
-        if not subject.startswith(str(IDENTITY)):
+    for about, score in sensitivity.items():
+        assert score.value >= abs(gates[about].value)
+        if score.layer != IDENTITY:
             assert score.low > 0
 
 
@@ -136,7 +142,7 @@ def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
         targets = batch.targets[row : row + 1].flatten()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, ignore_index=-100, reduction="sum")
         slopes.append(float(torch.autograd.grad(loss, alpha)[0]))
-    found = table(survey(planted_stack(), few, None), "gate_sensitivity")["4"]
+    found = by_layer(survey(planted_stack(), few, None), "gate_sensitivity")[4]
     assert found.value == pytest.approx(sum(map(abs, slopes)) / few.tokens, rel=1e-4)
 
 
@@ -145,10 +151,10 @@ def test_a_layer_that_is_too_loud_is_found() -> None:
     with torch.no_grad():
         stack.model.model.layers[3].mlp.down_proj.weight *= 4
     scores = survey(stack, reading(), split(stack, reading()))
-    gates = table(scores, "gate_gradient")
-    assert {"3", "3.mlp"} <= outside(scores)
-    assert max(gates["3"].p_adjusted, gates["3.mlp"].p_adjusted) < 0.05
-    assert gates["3.mlp"].value < 0
+    gates = by_layer(scores, "gate_gradient")
+    assert {3, (3, "mlp")} <= outside(scores)
+    assert max(gates[3].p_adjusted, gates[3, "mlp"].p_adjusted) < 0.05
+    assert gates[3, "mlp"].value < 0
 
 
 def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> None:
@@ -158,7 +164,7 @@ def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> Non
         for name, weight in stack.model.model.layers[3].named_parameters():
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 weight *= 0.004
-    gate = table(survey(stack, reading, None), "gate_gradient")["3"]
+    gate = by_layer(survey(stack, reading, None), "gate_gradient")[3]
     losses = sweep(stack, [edits.skip(Plan.identity(6), 3)], reading)
     total = {plan: sum(row.nll for row in losses if row.plan == plan) for plan in ("0-5", "0-2 4 5")}
     effect = (total["0-2 4 5"] - total["0-5"]) / reading.tokens
@@ -170,7 +176,7 @@ def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
     windows = [window for batch in reading().batches for window in batch.windows]
     whole = EvalData("one", "1", reading().length, "next_token", batches(windows, 10_000, 0))
     assert len(whole.batches) == 1 < len(reading().batches)
-    left, right = table(scores_of_planted(), "taylor"), table(survey(planted_stack(), whole, None), "taylor")
+    left, right = by_layer(scores_of_planted(), "taylor"), by_layer(survey(planted_stack(), whole, None), "taylor")
     batch = whole.batches[0]
     loss = torch.nn.functional.cross_entropy(
         planted_stack().model(**batch.inputs, use_cache=False).logits.flatten(0, 1),
@@ -181,9 +187,9 @@ def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
         weights = list(block.parameters())
         gradients = torch.autograd.grad(loss, weights, retain_graph=True)
         expected = sum(float((w.detach() * g).abs().sum()) for w, g in zip(weights, gradients, strict=True))
-        assert right[str(layer)].value == pytest.approx(expected, rel=1e-4)
-        assert left[str(layer)].value == pytest.approx(expected, rel=1e-4)
-    assert left["1"].documents == reading().documents
+        assert right[layer].value == pytest.approx(expected, rel=1e-4)
+        assert left[layer].value == pytest.approx(expected, rel=1e-4)
+    assert left[1].documents == reading().documents
 
 
 @pytest.mark.slow
@@ -216,18 +222,19 @@ def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
 
 
 def test_the_lens_ends_at_the_models_own_loss() -> None:
-    lens = table(logit_lens(planted_stack(), reading()), "logit_lens")
+    lens = of_states("logit_lens")
     own = sum(row.nll for row in sweep(planted_stack(), [Plan.identity(6)], reading())) / reading().tokens
-    assert lens["6"].value == pytest.approx(own, rel=1e-12)
-    assert lens["6"].value < lens["0"].value
-    assert table(scores_of_planted(), "logit_lens@uniform")["0"].value == pytest.approx(math.log(97))
+    assert lens[6].value == pytest.approx(own, rel=1e-12)
+    assert lens[6].value < lens[0].value
+    assert of_states("logit_lens", against="uniform")[0].value == pytest.approx(math.log(97))
 
 
 def test_the_random_twin_is_a_null_of_its_own() -> None:
     for metric in ("block_influence", "angular_distance", "gate_sensitivity", "taylor"):
-        own, null = table(scores_of_planted(), metric), table(scores_of_planted(), f"{metric}@random_twin")
-        assert null.keys() == {subject for subject in own if "." not in subject}
-        assert all(null[subject].value > 0 for subject in null)
+        rows = Rows(scores_of_planted()).where(metric=metric, part=None)
+        own, null = (rows.where(against=against) for against in (None, "random_twin"))
+        assert [(row.layer, row.amount) for row in null] == [(row.layer, row.amount) for row in own]
+        assert all(row.value > 0 for row in null)
 
 
 @pytest.mark.slow
@@ -235,19 +242,19 @@ def test_the_same_seed_gives_the_same_rows() -> None:
     assert proxies(planted_stack(), reading()) == scores_of_planted()
     other = proxies(planted_stack(), reading(), seed=1)
     assert other != scores_of_planted()
-    assert table(other, "gate_gradient")["1"].value == table(scores_of_planted(), "gate_gradient")["1"].value
+    assert by_layer(other, "gate_gradient")[1].value == by_layer(scores_of_planted(), "gate_gradient")[1].value
 
 
 def test_a_model_that_cannot_be_split_has_gates_of_whole_layers() -> None:
-    gates = table(survey(planted_stack(), reading(), None), "gate_gradient")
-    assert set(gates) == {str(layer) for layer in range(6)}
+    gates = by_layer(survey(planted_stack(), reading(), None), "gate_gradient")
+    assert set(gates) == set(range(6))
 
 
 def test_the_cost_is_a_ratio_of_times() -> None:
     found = cost_ratio(planted_stack(), reading(), rounds=2)
     assert found.low is not None
     assert 0 < found.low <= found.high
-    assert (found.subject, found.metric) == ("all", "cost_ratio")
+    assert (found.layer, found.metric) == (None, "cost_ratio")
 
 
 def test_too_few_layers_are_refused() -> None:
@@ -260,7 +267,7 @@ def test_few_windows_have_values_without_intervals() -> None:
     reading = EvalData("ragged", "0", 12, "next_token", (ragged_batch(),))
     found = survey(stack, reading, split(stack, reading))
     for metric in ("gate_gradient", "gate_sensitivity", "taylor"):
-        score = table(found, metric)["0"]
+        score = by_layer(found, metric)[0]
         assert score.low is None
         assert score.value != 0.0
 
@@ -268,5 +275,5 @@ def test_few_windows_have_values_without_intervals() -> None:
 def test_bfloat16_weights_are_scored() -> None:
     stack = load(planted(identity=[IDENTITY]).to(torch.bfloat16))
     found = survey(stack, reading(), split(stack, reading()))
-    assert table(found, "block_influence")[str(IDENTITY)].value == 0.0
+    assert by_layer(found, "block_influence")[IDENTITY].value == 0.0
     assert all(math.isfinite(score.value) for score in found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -19,14 +21,11 @@ from layerwise.plan import Plan, Sublayer
 from layerwise.results import Score
 from layerwise.stack import Stack, load
 from layerwise.stack.weights import layer_weights
+from measure.by_layer import by_layer
 from measure.planted_models import own_text, planted, with_harm
 from tier import first_fast
 
 DEPTH = 6
-
-
-def by_subject(scores: list[Score], metric: str, task: str = "all") -> dict[str, Score]:
-    return {score.subject: score for score in scores if (score.metric, score.task) == (metric, task)}
 
 
 @pytest.fixture(scope="module")
@@ -40,30 +39,30 @@ def idle() -> tuple[Stack, EvalData, list[Score]]:
 def test_a_layer_that_does_nothing_has_no_effect(idle: tuple[Stack, EvalData, list[Score]]) -> None:
     _, _, scores = idle
     for metric in ("skip", "mean_ablate"):
-        found = by_subject(scores, metric)
-        for subject in ("3", "3.attn", "3.mlp"):
-            assert found[subject].value == pytest.approx(0.0, abs=1e-6)
-            assert found[subject].low == pytest.approx(0.0, abs=1e-6)
-        assert all(found[str(layer)].value > 0.05 for layer in range(DEPTH) if layer != 3)
+        found = by_layer(scores, metric)
+        for about in (3, (3, "attn"), (3, "mlp")):
+            assert found[about].value == pytest.approx(0.0, abs=1e-6)
+            assert found[about].low == pytest.approx(0.0, abs=1e-6)
+        assert all(found[layer].value > 0.05 for layer in range(DEPTH) if layer != 3)
 
 
 def test_every_intervention_has_its_rows_and_its_null(idle: tuple[Stack, EvalData, list[Score]]) -> None:
     _, _, scores = idle
-    layers = {str(layer) for layer in range(DEPTH)}
-    halves = {f"{layer}.{part}" for layer in range(DEPTH) for part in ("attn", "mlp")}
+    layers: set[Any] = set(range(DEPTH))
+    halves = {(layer, part) for layer in range(DEPTH) for part in ("attn", "mlp")}
     wanted = {
         "skip": layers | halves,
         "mean_ablate": layers | halves,
         "neighbour_copy": layers,
         "random": layers,
-        "neighbour_average": layers - {"0", "5"},
+        "neighbour_average": layers - {0, 5},
     }
-    for metric, subjects in wanted.items():
-        assert set(by_subject(scores, metric)) == subjects
-        nulls = by_subject(scores, f"{metric}@no_effect")
-        assert set(nulls) == subjects
+    for metric, about in wanted.items():
+        assert set(by_layer(scores, metric)) == about
+        nulls = by_layer(scores, metric, against="no_effect")
+        assert set(nulls) == about
         assert all(score.value == 0 and score.low == -(score.high or 0) for score in nulls.values())
-    assert by_subject(scores, "nll")["all"].value > 0
+    assert by_layer(scores, "nll")[None].value > 0
 
 
 def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: tuple[Stack, EvalData, list[Score]]) -> None:
@@ -123,7 +122,7 @@ def test_a_single_window_has_no_other_text_for_a_mean() -> None:
 def test_a_harmful_layer_is_found_and_confirmed() -> None:
     stack, reading = with_harm(2, depth=DEPTH, windows=48)
     losses = ablation_losses(stack, reading)
-    found = {int(row.subject): row for row in verdicts(losses, str(Plan.identity(DEPTH)), skip_keys(DEPTH))}
+    found = {row.layer: row for row in verdicts(losses, str(Plan.identity(DEPTH)), skip_keys(DEPTH))}
     assert [layer for layer, row in found.items() if row.metric == "harmful"] == [2]
     assert (found[2].high or 0.0) < 0
 
@@ -132,9 +131,9 @@ def test_a_copy_of_the_neighbour_changes_nothing() -> None:
     """Layers 2 and 3 are equal: the neighbour's copy costs layer 3 nothing, and swapping them changes nothing."""
     stack = load(planted(copies=[3], depth=DEPTH))
     reading = own_text(stack, windows=16, length=12)
-    found = by_subject(ablation(stack, reading), "neighbour_copy")
-    assert found["3"].value == 0.0
-    assert found["4"].value > 0.05
+    found = by_layer(ablation(stack, reading), "neighbour_copy")
+    assert found[3].value == 0.0
+    assert found[4].value > 0.05
     batch = reading.batches[0]
     with torch.inference_mode():
         straight = stack.logits(Plan.identity(DEPTH), **batch.inputs)
@@ -148,11 +147,11 @@ def test_the_same_seed_gives_the_same_rows_and_another_moves_the_noise(
     stack, reading, scores = idle
     assert ablation(stack, reading, seed=0) == scores
     other = ablation(stack, reading, seed=1)
-    here, there = (by_subject(rows, "random") for rows in (scores, other))
-    assert here["1"].value != there["1"].value
-    assert by_subject(scores, "skip")["1"].value == by_subject(other, "skip")["1"].value
-    low, high = by_subject(other, "skip")["1"].low, by_subject(other, "skip")["1"].high
-    assert (low or 0.0) <= by_subject(scores, "skip")["1"].value <= (high or 0.0)
+    here, there = (by_layer(rows, "random") for rows in (scores, other))
+    assert here[1].value != there[1].value
+    assert by_layer(scores, "skip")[1].value == by_layer(other, "skip")[1].value
+    low, high = by_layer(other, "skip")[1].low, by_layer(other, "skip")[1].high
+    assert (low or 0.0) <= by_layer(scores, "skip")[1].value <= (high or 0.0)
 
 
 def test_random_weights_have_the_norms_of_the_layer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +186,7 @@ def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest
     stack = load(planted(depth=4))
     said: list[str] = []
     scores = ablation(stack, own_text(stack, windows=12, length=10), cache=ResultCache(log=said.append))
-    assert set(by_subject(scores, "skip")) == {"0", "1", "2", "3"}
+    assert set(by_layer(scores, "skip")) == {0, 1, 2, 3}
     assert len(said) == 1
     assert "cannot be split" in said[0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -12,32 +13,29 @@ from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions import ablation, importance, racing
 from layerwise.measure.interventions.importance import SOURCES, importance_of, measured_importance, source_of
 from layerwise.measure.language.evaluation_data import tokenize
-from layerwise.measure.stats import verdicts
 from layerwise.measure.stats.verdict_criterion import Decision
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ABLATION, DECISIONS, RACING, VERDICT
 from layerwise.schedule.allocation import Importance
 from layerwise.stack import load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
-DECISIONS: tuple[Decision, ...] = ("matters", "no_effect", "harmful", "unresolved")
 
-
-def row(measure: str, layer: int | str, metric: str, value: float, task: str = "all") -> Score:
-    return Score(measure, str(layer), task, metric, value, value - 0.1, value + 0.1)
+def row(measure: str, layer: int, metric: str, value: float, **columns: Any) -> Score:
+    return Score.of(measure, metric, value, value - 0.1, value + 0.1, layer=layer, **columns)
 
 
 VERDICTS = [row("verdict", layer, metric, value) for layer, (metric, value) in enumerate(
     (("matters", 0.5), ("no_effect", 0.0), ("harmful", -0.4)))]  # fmt: skip
-RACE = [*(row("racing", layer, "matters", 1.0) for layer in range(3)), Score("racing", "race", "all", "looks", 2.0)]
+RACE = [*(row("racing", layer, "matters", 1.0) for layer in range(3)), Score.of("racing", "looks", 2.0)]
 SKIPS = [
-    Score("ablation", "all", "all", "nll", 2.0),
+    Score.of("ablation", "nll", 2.0),
     *(row("ablation", layer, "skip", 2.0) for layer in range(3)),
     *(row("ablation", layer, "skip", 9.0, task="prose") for layer in range(3)),
-    *(row("ablation", f"{layer}.mlp", "skip", 9.0) for layer in range(3)),
-    *(row("ablation", layer, "skip@no_effect", 0.0) for layer in range(3)),
+    *(row("ablation", layer, "skip", 9.0, part="mlp") for layer in range(3)),
+    *(row("ablation", layer, "skip", 0.0, against="no_effect") for layer in range(3)),
     *(row("ablation", layer, "random", 9.0) for layer in range(3)),
 ]
 
@@ -52,15 +50,15 @@ def test_the_best_intervals_are_taken() -> None:
 
 
 def test_the_words_are_those_of_the_measures() -> None:
-    assert tuple(SOURCES) == (verdicts.VERDICT, racing.RACING, ablation.ABLATION)
-    assert importance._DECISIONS == DECISIONS
+    assert tuple(SOURCES) == (VERDICT, RACING, ABLATION)
+    assert get_args(Decision) == DECISIONS
 
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(MeasureError, match="--parts ablation"):
-        importance_of([Score("proxies", "0", "all", "gate", 1.0)])
+        importance_of([Score.of("proxies", "gate", 1.0, layer=0)])
     # That layer 2 is there, and was left out, shows in its other interventions.
-    left_out = [each for each in SKIPS if (each.subject, each.metric) != ("2", "skip")]
+    left_out = [each for each in SKIPS if (each.layer, each.metric) != (2, "skip")]
     with pytest.raises(MeasureError, match="no effect of skipping layer 2,"):
         importance_of(left_out)
     with pytest.raises(MeasureError, match="no effect of skipping layer 0, 1,"):

@@ -44,11 +44,11 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     assert {joint_key(name, 0.1) for name in STRATEGIES} <= keys
     baseline = str(Plan.identity(DEPTH))
     found = contrasted(rows, baseline, dict.fromkeys(range(DEPTH), 0.1), SET[:1], seed=0)
-    shares = {row.task: row.value for row in found if row.metric == "excess"}
-    assert {f"{name}:0.1" for name in STRATEGIES} <= set(shares)
+    shares = {(row.condition, row.amount): row.value for row in found if row.metric == "excess"}
+    assert {(name, 0.1) for name in STRATEGIES} <= set(shares)
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares
     assert {row.subject for row in found} == {MANIPULATION}
-    assert [row.metric for row in found if row.task == "members"] == [str(SET[0])]
+    assert [row.layer for row in found if row.metric == "member"] == [SET[0]]
 
 
 def test_what_is_known_is_not_computed_again(stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from layerwise.measure.interventions.sweep import sweep
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer
 from layerwise.results.rows import Loss, Score
+from layerwise.results.selection import Rows
 from layerwise.stack import load, weight_hash
 from measure.planted_models import own_text, planted, with_harm
 
@@ -27,8 +29,9 @@ def measured() -> list[Score]:
     return perturbation_curves(STACK, READING, sizes=(0.1, 0.5, 1.0), alphas=(0.0, 0.5, 1.0, 1.1))
 
 
-def one(rows: Sequence[Score], subject: str, metric: str) -> Score:
-    (found,) = [row for row in rows if (row.subject, row.metric) == (subject, metric)]
+def one(rows: Sequence[Score], layer: int, condition: str, amount: float, **columns: Any) -> Score:
+    about = {"part": None, "against": None, **columns}
+    (found,) = Rows(rows).where(layer=layer, condition=condition, amount=amount, **about)
     return found
 
 
@@ -76,54 +79,50 @@ def test_a_half_open_gate_is_half_the_update() -> None:
 def test_every_point_has_its_row_and_its_null(measured: list[Score]) -> None:
     for layer in range(6):
         for strategy in set(STRATEGIES) - {"predict"}:
-            metrics = [row.metric for row in measured if row.subject == str(layer)]
-            assert {f"{strategy}:0.1", f"{strategy}:0.5", f"{strategy}:1"} <= set(metrics)
-        for subject in (str(layer), f"{layer}.attn", f"{layer}.mlp"):
-            row = one(measured, subject, "gate:0.5")
+            assert {0.1, 0.5, 1.0} <= set(Rows(measured).where(layer=layer, condition=strategy).axis("amount"))
+        for part in (None, "attn", "mlp"):
+            row = one(measured, layer, "gate", 0.5, part=part)
             assert row.low is not None
             assert row.high is not None
             assert row.low <= row.value <= row.high
-            null = one(measured, subject, "gate:0.5@no_effect")
+            null = one(measured, layer, "gate", 0.5, part=part, against="no_effect")
             assert null.high is not None
             assert (null.value, null.low) == (0.0, -null.high)
     assert {row.task for row in measured} == {"all"}
-    keys = [(row.subject, row.metric) for row in measured]
+    keys = [row.key for row in measured]
     assert len(keys) == len(set(keys))
 
 
 def test_an_idle_layer_can_be_turned_to_any_volume(measured: list[Score]) -> None:
-    for alpha in ("0", "0.5", "1", "1.1"):
-        assert one(measured, "3", f"gate:{alpha}").value == 0.0
-        assert one(measured, "2", f"gate:{alpha}").value == 0.0 or alpha != "1"
+    for alpha in (0.0, 0.5, 1.0, 1.1):
+        assert one(measured, 3, "gate", alpha).value == 0.0
+        assert one(measured, 2, "gate", alpha).value == 0.0 or alpha != 1.0
     # Its last matrices are zeros, and stay so under all that is in proportion to a matrix.
-    assert one(measured, "3", "noise:0.5").value == 0.0
-    assert one(measured, "3", "scale:0.5").value == 0.0
-    assert one(measured, "2", "scale:0.5").value > 0.0
+    assert one(measured, 3, "noise", 0.5).value == 0.0
+    assert one(measured, 3, "scale", 0.5).value == 0.0
+    assert one(measured, 2, "scale", 0.5).value > 0.0
 
 
 def test_without_its_matrices_a_layer_is_skipped(measured: list[Score]) -> None:
     for layer in range(6):
-        gone, skipped = one(measured, str(layer), "scale:1"), one(measured, str(layer), "gate:0")
+        gone, skipped = one(measured, layer, "scale", 1.0), one(measured, layer, "gate", 0.0)
         assert gone.value == pytest.approx(skipped.value, abs=1e-6)
-        assert one(measured, str(layer), "low_rank:1").value == pytest.approx(skipped.value, abs=1e-6)
+        assert one(measured, layer, "low_rank", 1.0).value == pytest.approx(skipped.value, abs=1e-6)
 
 
 def test_a_larger_change_costs_more(measured: list[Score]) -> None:
     for strategy in ("scale", "noise", "low_rank", "interpolate", "copy"):
-        means = [
-            sum(one(measured, str(layer), f"{strategy}:{size}").value for layer in range(6))
-            for size in ("0.1", "0.5", "1")
-        ]
+        means = [sum(one(measured, layer, strategy, size).value for layer in range(6)) for size in (0.1, 0.5, 1.0)]
         assert means[0] < means[1] < means[2]
 
 
 def test_turning_a_harmful_layer_down_helps() -> None:
     stack, reading = with_harm(2)
     rows = perturbation_curves(stack, reading, sizes=(), alphas=(0.0, 0.5), layers=[1, 2])
-    harmful = one(rows, "2", "gate:0")
+    harmful = one(rows, 2, "gate", 0)
     assert harmful.high is not None
     assert harmful.high < 0
-    assert harmful.value < one(rows, "2", "gate:0.5").value < 0
+    assert harmful.value < one(rows, 2, "gate", 0.5).value < 0
 
 
 def test_the_seed_is_the_noise_and_the_model_stays_as_it_was() -> None:
@@ -132,8 +131,8 @@ def test_the_seed_is_the_noise_and_the_model_stays_as_it_was() -> None:
         perturbation_curves(STACK, READING, sizes=(0.3,), alphas=(), layers=[1], seed=seed) for seed in (0, 0, 1)
     )
     assert first == again
-    assert one(first, "1", "noise:0.3").value != one(other, "1", "noise:0.3").value
-    assert one(first, "1", "scale:0.3").value == one(other, "1", "scale:0.3").value
+    assert one(first, 1, "noise", 0.3).value != one(other, 1, "noise", 0.3).value
+    assert one(first, 1, "scale", 0.3).value == one(other, 1, "scale", 0.3).value
     assert weight_hash(STACK.model) == before
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
@@ -20,14 +20,13 @@ from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Member, Plan
 from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted
 
 IDENTITY = 2
 DEPTH = 6
-SKIP = [
-    Score("ablation", str(layer), "all", "skip", value) for layer, value in enumerate([2.0, 0.5, 0.0, 0.1, 0.3, 1.0])
-]
+SKIP = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([2.0, 0.5, 0.0, 0.1, 0.3, 1.0])]
 
 
 @cache
@@ -50,8 +49,9 @@ def pruned() -> tuple[list[Score], list[PlanRecord]]:
     return pruning(planted_stack(), reading(), [*SKIP, *proxy_scores()], most=3, random_sets=5)
 
 
-def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
-    return {score.subject: score for score in scores if score.metric == metric}
+def dropped(count: int, rows: Sequence[Score] = ()) -> dict[str, Score]:
+    """The row of every score that so many layers are dropped by."""
+    return Rows(rows or pruned()[0]).where(amount=count, against=None).along("arm")
 
 
 def effect(plan: str) -> float:
@@ -61,7 +61,7 @@ def effect(plan: str) -> float:
 
 
 def test_the_planted_identity_layer_goes_first_and_costs_nothing() -> None:
-    first = table(pruned()[0], "drop:1")
+    first = dropped(1)
     for name in ("skip", "block_influence", "angular", "taylor"):
         assert first[name].value == first[name].low == first[name].high == 0.0
         assert first[name].p == 1.0
@@ -69,18 +69,18 @@ def test_the_planted_identity_layer_goes_first_and_costs_nothing() -> None:
 
 
 def test_sets_are_dropped_jointly() -> None:
-    assert table(pruned()[0], "drop:3")["skip"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
-    assert table(pruned()[0], "drop:3")["deepest_keep_last"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
-    assert table(pruned()[0], "drop:2")["skip"].value == pytest.approx(effect("0 1 4 5"), abs=1e-9)
+    assert dropped(3)["skip"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
+    assert dropped(3)["deepest_keep_last"].value == pytest.approx(effect("0 1 5"), abs=1e-9)
+    assert dropped(2)["skip"].value == pytest.approx(effect("0 1 4 5"), abs=1e-9)
 
 
 def test_random_sets_are_the_null() -> None:
-    row = table(pruned()[0], "drop:1")["random"]
+    row = dropped(1)["random"]
     assert row.low <= row.value <= row.high
     draws = [record for record in pruned()[1] if record.strategy == "random" and record.affected == 2]
     assert [record.draw for record in draws] == [0, 1, 2, 3, 4]
     effects = [effect(record.plan) for record in draws]
-    row = table(pruned()[0], "drop:2")["random"]
+    row = dropped(2)["random"]
     assert row.value == pytest.approx(np.mean(effects), abs=1e-9)
     assert (row.low, row.high) == pytest.approx((min(effects), max(effects)), abs=1e-9)
 
@@ -93,7 +93,7 @@ def test_the_band_of_20_draws_holds_another_in_19_of_21_cases(band: str) -> None
     for one in range(21):
         others = np.delete(drawn, one)
         if band == "edges":
-            row = _random_row(others, 0.0, "all")
+            row = _random_row(others, 0.0)
         else:
             sets = [Member(Plan.parse(f"0-{at + 1}"), "pruning", "random", 1, at) for at in range(20)]
             nll = {"whole": 0.0, **{str(each.plan): own for each, own in zip(sets, others.tolist(), strict=True)}}
@@ -124,7 +124,7 @@ def test_random_sets_are_distinct_and_drawn_from_the_seed() -> None:
 def test_the_angular_set_is_the_run_that_turns_least() -> None:
     distances = {(0, 1): 0.2, (1, 1): 0.3, (2, 1): 0.1, (3, 1): 0.4, (0, 2): 0.5, (1, 2): 0.2, (2, 2): 0.4}
     rows = [
-        Score("proxies", f"{start},{width}", "all", "angular_distance", value)
+        Score.of("proxies", "angular_distance", value, layer=start, amount=width)
         for (start, width), value in distances.items()
     ]
     chosen = {member.affected: str(member.plan) for member in members(4, rows) if member.strategy == "angular"}
@@ -168,8 +168,8 @@ def test_the_same_seed_gives_the_same_rows() -> None:
     scores = [*SKIP, *proxy_scores()]
     assert pruning(planted_stack(), reading(), scores, most=3, random_sets=5) == pruned()
     other, _ = pruning(planted_stack(), reading(), scores, most=3, random_sets=5, seed=1)
-    assert table(other, "drop:2")["skip"].value == table(pruned()[0], "drop:2")["skip"].value
-    assert table(other, "drop:2")["random"] != table(pruned()[0], "drop:2")["random"]
+    assert dropped(2, other)["skip"].value == dropped(2)["skip"].value
+    assert dropped(2, other)["random"] != dropped(2)["random"]
 
 
 def test_a_set_whose_loss_is_not_finite_costs_itself_alone() -> None:
@@ -195,8 +195,8 @@ def test_a_set_whose_loss_is_not_finite_costs_itself_alone() -> None:
     rows, _ = pruning(stack, reading(), [], most=1, random_sets=6, cache=ResultCache(log=said.append))
     assert said
     assert "0-3 5" in said[0]
-    assert "deepest_keep_last" not in table(rows, "drop:1")
-    assert np.isfinite(table(rows, "drop:1")["random"].value)
+    assert "deepest_keep_last" not in dropped(1, rows)
+    assert np.isfinite(dropped(1, rows)["random"].value)
 
 
 def test_too_few_layers_are_refused() -> None:

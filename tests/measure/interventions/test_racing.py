@@ -32,8 +32,8 @@ def thirty_layers(seed: int, documents: int = 1600) -> SimulatedModel:
     return SimulatedModel(effects.tolist(), documents=documents, noise=0.1, seed=seed)
 
 
-def decisions(model: SimulatedModel) -> dict[str, str]:
-    return {row.subject: row.metric for row in verdicts(model.whole(), model.baseline, skip_keys(model.depth))}
+def decisions(model: SimulatedModel) -> dict[int | None, str]:
+    return {row.layer: row.metric for row in verdicts(model.whole(), model.baseline, skip_keys(model.depth))}
 
 
 @pytest.mark.parametrize("seed", first_fast(range(3), 2))
@@ -41,7 +41,7 @@ def test_the_verdicts_of_the_full_sweep_for_a_tenth_of_the_evaluations(seed: int
     model = thirty_layers(seed)
     found = rows(race(model.measure, model.depth, model.lengths))
     full = decisions(model)
-    told = {row.subject: row.metric for row in found if row.subject != "race"}
+    told = {row.layer: row.metric for row in found if row.layer is not None}
     assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
     assert list(told.values()).count("unresolved") <= 2
     share = next(row.value for row in found if row.metric == "share")
@@ -260,13 +260,11 @@ def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
     stack = load("demo")
     reading = tokenize(stack, demo_corpus(texts=texts, questions=questions))
     losses = intervention_losses(stack, skips(stack.depth), reading)
-    full = {
-        row.subject: row.metric for row in verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))
-    }
+    full = {row.layer: row.metric for row in verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))}
     shares, unresolved = [], []
     for seed in range(orders):
         found = racing(stack, reading, seed=seed)
-        told = {row.subject: row.metric for row in found if row.subject != "race"}
+        told = {row.layer: row.metric for row in found if row.layer is not None}
         assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
         unresolved.append(list(told.values()).count("unresolved"))
         shares.append(next(row.value for row in found if row.metric == "share"))
@@ -281,9 +279,9 @@ def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
 def test_what_is_not_seen_is_told_with_its_limit() -> None:
     """Little text and much noise decides nothing, and says how great an effect it would have seen."""
     model = SimulatedModel([0.05] * 4, documents=40, noise=1.0)
-    found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.subject != "race"]
+    found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.layer is not None]
     assert {row.metric for row in found} == {"unresolved"}
     assert all((row.mde or 0.0) > 0.2 for row in found)
     exact = SimulatedModel([0.0] * 4, noise=0.001)
-    settled = [row for row in rows(race(exact.measure, 4, exact.lengths)) if row.subject != "race"]
+    settled = [row for row in rows(race(exact.measure, 4, exact.lengths)) if row.layer is not None]
     assert all((row.mde or 1.0) < 0.001 for row in settled)

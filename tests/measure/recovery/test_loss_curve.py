@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from layerwise.measure.recovery.loss_curve import LossCurve, LossCurveKey, area, as_rows, from_rows, steps_to_recover
 from layerwise.measure.recovery.recovery_time import recovery_rows, recovery_time, twin_recovery_time
+from layerwise.results.selection import Rows
 
 STEPS = (0, 4, 8, 12)
 TWIN = LossCurve(STEPS, (3.0, 2.9, 2.8, 2.8))
@@ -67,11 +68,12 @@ def test_no_later_gap_is_above_the_tolerance(gaps: list[float], tolerance: float
 
 def test_rows_of_a_layer() -> None:
     courses = [recovery_time(damaged(0.5, 0.4, 0.01, gap), TWIN, 0.05) for gap in (0.01, 0.02, 0.3)]
-    rows = {
-        row.metric: row
-        for row in recovery_rows("3", "noise_50/layer", courses, [twin_recovery_time(TWIN, 0.05)] * 3, 12, 9, 99)
-    }
-    assert set(rows) == {"initial_damage", "steps", "steps@twin", "area", "area@twin", "censored"}
+    twins = [twin_recovery_time(TWIN, 0.05)] * 3
+    made = Rows(recovery_rows({"layer": 3, "condition": "noise_50", "arm": "layer"}, courses, twins, 12, 9, 99))
+    rows = made.where(against=None).along("metric")
+    assert set(rows) == {"initial_damage", "steps", "area", "censored"}
+    beside = made.where(against="twin").along("metric")
+    assert set(beside) == {"steps", "area"}
     assert rows["steps"].value == pytest.approx((8 + 8 + 12) / 3)
     assert rows["steps"].high == 12.0, "no interval reaches beyond the cap"
     assert rows["censored"].value == pytest.approx(1 / 3)
@@ -79,26 +81,26 @@ def test_rows_of_a_layer() -> None:
     assert low is not None
     assert high is not None
     assert 0 < low < 1 / 3 < high < 1
-    assert (rows["steps@twin"].low, rows["steps@twin"].high) == (0.0, 0.0)
+    assert (beside["steps"].low, beside["steps"].high) == (0.0, 0.0)
     assert (rows["area"].documents, rows["area"].tokens) == (9, 99)
 
 
 def test_two_seeds_have_no_interval() -> None:
     courses = [recovery_time(damaged(0.5, 0.4, 0.01, 0.01), TWIN, 0.05)] * 2
-    rows = recovery_rows("3", "t", courses, courses, 12, 9, 99)
+    rows = recovery_rows({"layer": 3}, courses, courses, 12, 9, 99)
     assert all(row.low is None for row in rows if row.metric != "censored")
 
 
 def test_a_layer_whose_seeds_all_diverged_has_no_area() -> None:
     courses = [recovery_time(LossCurve(STEPS, ()), TWIN, 0.05)] * 3
-    rows = {row.metric: row for row in recovery_rows("3", "t", courses, courses, 12, 9, 99)}
-    assert set(rows) == {"steps", "steps@twin", "censored"}
-    assert rows["censored"].value == 1.0
+    made = recovery_rows({"layer": 3}, courses, courses, 12, 9, 99)
+    assert {(row.metric, row.against) for row in made} == {("steps", None), ("steps", "twin"), ("censored", None)}
+    assert Rows(made).value(metric="censored") == 1.0
 
 
 @pytest.mark.parametrize("trajectory", [TWIN, LossCurve(STEPS, (3.0, 2.9)), LossCurve(STEPS, ())])
 def test_runs_come_back_from_their_rows(trajectory: LossCurve) -> None:
-    run = LossCurveKey("3", "noise_50/layer", 2)
+    run = LossCurveKey(3, "noise_50", "layer", 2)
     rows = as_rows(run, trajectory)
     assert from_rows(rows, STEPS) == {run: trajectory}
     if trajectory.nll:

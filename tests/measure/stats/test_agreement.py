@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +15,19 @@ from scipy import stats
 from layerwise.measure.stats.agreement import _chance, _Pair, agreement, halves, rank_correlations
 from layerwise.measure.stats.rankings import NAMES, rankings
 from layerwise.results.rows import Loss, Score
+from layerwise.results.selection import Rows
 
 DEPTH = 12
 VALUES = np.random.default_rng(0).normal(size=DEPTH)
 
 
-def rows(measure: str, metric: str, values: Iterable[float], task: str = "all", suffix: str = "") -> list[Score]:
-    return [Score(measure, f"{layer}{suffix}", task, metric, float(value)) for layer, value in enumerate(values)]
+def rows(measure: str, metric: str, values: Iterable[float], **columns: Any) -> list[Score]:
+    return [Score.of(measure, metric, float(value), layer=layer, **columns) for layer, value in enumerate(values)]
 
 
-def table(scores: Iterable[Score], metric: str) -> dict[str, Score]:
-    return {score.subject: score for score in scores if score.metric == metric}
+def table(scores: Iterable[Score], metric: str) -> dict[str | None, Score]:
+    """The rows of skipping against every other score."""
+    return Rows(scores).where(metric=metric, arm="skip").along("against")
 
 
 few_values = st.lists(st.integers(-3, 3), min_size=5, max_size=5)
@@ -49,11 +52,11 @@ def test_a_score_agrees_with_itself_and_disagrees_with_its_opposite() -> None:
     ]
     for metric in ("spearman", "kendall"):
         found = table(agreement(scores), metric)
-        assert found["skip,block_influence"].value == found["skip,block_influence"].low == 1.0
-        assert found["skip,taylor"].value == found["skip,taylor"].high == -1.0
-        assert found["skip,taylor"].p < 0.001
-        assert found["skip,taylor"].p <= found["skip,taylor"].p_adjusted < 0.002
-        band = found["skip,random_score"]
+        assert found["block_influence"].value == found["block_influence"].low == 1.0
+        assert found["taylor"].value == found["taylor"].high == -1.0
+        assert found["taylor"].p < 0.001
+        assert found["taylor"].p <= found["taylor"].p_adjusted < 0.002
+        band = found["random_score"]
         assert band.value == 0.0
         assert -band.low == band.high < 1.0
 
@@ -63,7 +66,7 @@ def test_random_scores_stay_in_the_band_in_95_of_100_studies() -> None:
     inside = {"spearman": 0, "kendall": 0}
     studies = 600
     for metric in inside:
-        band = table(agreement(rows("ablation", "skip", VALUES)), metric)["skip,random_score"].high
+        band = table(agreement(rows("ablation", "skip", VALUES)), metric)["random_score"].high
         values = rank_correlations(metric, np.tile(VALUES, (studies, 1)), draw.normal(size=(studies, DEPTH)))
         inside[metric] = int((np.abs(values) <= band).sum())
     assert 0.92 < inside["spearman"] / studies < 0.98
@@ -75,7 +78,7 @@ def test_the_band_is_that_of_all_orders() -> None:
     """Five layers have 120 orders, all of which can be tried."""
     orders = np.array(list(itertools.permutations(range(5))), dtype=float)
     exact = np.abs(rank_correlations("spearman", np.tile(np.arange(5.0), (120, 1)), orders))
-    band = table(agreement(rows("ablation", "skip", range(5))), "spearman")["skip,random_score"].high
+    band = table(agreement(rows("ablation", "skip", range(5))), "spearman")["random_score"].high
     assert band == pytest.approx(np.quantile(exact, 0.95), abs=0.11)
 
 
@@ -112,13 +115,13 @@ def test_the_interval_holds_the_correlation_of_the_process() -> None:
 def test_rankings_are_read_from_their_rows() -> None:
     scores = [
         *rows("ablation", "random", VALUES),
-        *rows("ablation", "skip", VALUES, suffix=".attn"),
-        *rows("ablation", "skip@no_effect", VALUES),
+        *rows("ablation", "skip", VALUES, part="attn"),
+        *rows("ablation", "skip", VALUES, against="no_effect"),
         *rows("ablation", "skip", VALUES, task="prose"),
-        *rows("proxies", "angular_distance", VALUES, suffix=",1"),
-        *rows("proxies", "angular_distance", -VALUES, suffix=",2"),
-        *rows("recovery", "area", VALUES, task="noise_50/layer"),
-        *rows("recovery", "area", -VALUES, task="equal_damage/model"),
+        *rows("proxies", "angular_distance", VALUES, amount=1.0),
+        *rows("proxies", "angular_distance", -VALUES, amount=2.0),
+        *rows("recovery", "area", VALUES, condition="noise_50", arm="layer"),
+        *rows("recovery", "area", -VALUES, condition="equal_damage", arm="model"),
     ]
     found = rankings(scores)
     assert list(found) == ["random_weights", "angular", "recovery"]
@@ -131,14 +134,14 @@ def test_rankings_are_read_from_their_rows() -> None:
 def test_pairs_are_over_shared_layers_and_need_four() -> None:
     skip = rows("ablation", "skip", VALUES)
     five = table(agreement([*skip, *rows("proxies", "taylor", VALUES)[7:]]), "spearman")
-    assert five["skip,taylor"].value == 1.0
+    assert five["taylor"].value == 1.0
     three = table(agreement([*skip, *rows("proxies", "taylor", VALUES)[9:]]), "spearman")
-    assert set(three) == {"skip,random_score"}
+    assert set(three) == {"random_score"}
 
 
 def test_a_score_that_does_not_vary_has_no_row() -> None:
     found = agreement([*rows("ablation", "skip", VALUES), *rows("proxies", "taylor", [1.0] * DEPTH)])
-    assert "skip,taylor" not in table(found, "spearman")
+    assert "taylor" not in table(found, "spearman")
 
 
 def test_the_same_seed_gives_the_same_rows() -> None:
@@ -162,7 +165,7 @@ def losses(noise: float, documents: int = 40, depth: int = 8) -> list[Loss]:
 def test_halves_agree_when_documents_do() -> None:
     certain, unsure = halves(losses(0.0)), halves(losses(30.0))
     assert [score.metric for score in certain] == ["spearman_halves", "kendall_halves"]
-    assert all(score.value == score.low == 1.0 and score.subject == "skip,skip" for score in certain)
+    assert all(score.value == score.low == 1.0 and score.arm == score.against == "skip" for score in certain)
     assert all(abs(score.value) < 0.7 and score.low < score.high for score in unsure)
     assert certain[0].documents == 40
 

@@ -107,7 +107,7 @@ def sweep_all() -> tuple[float, float | None, float | None]:
 
 
 def pooled_alone() -> tuple[float, float | None, float | None]:
-    row = next(each for each in differences("m", ALIKE, "b", [ArmLosses("p", "p", "d")], seed=0, by_task=False))
+    row = next(each for each in differences("m", ALIKE, "b", [ArmLosses("p", "d")], seed=0, by_task=False))
     return row.value, row.low, row.high
 
 

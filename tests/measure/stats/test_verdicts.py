@@ -24,7 +24,7 @@ DEPTH = 12
 
 def judged(model: SimulatedModel, seed: int = 0) -> dict[int, Score]:
     found = verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=seed)
-    return {int(score.subject): score for score in found}
+    return {score.layer or 0: score for score in found}
 
 
 def mildly_useful(seed: int) -> SimulatedModel:
@@ -125,8 +125,8 @@ def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
     losses = [
         row if row.plan != key else _shifted(row, -0.5 if row.document in first else 0.4) for row in model.whole()
     ]
-    scores = {score.subject: score for score in verdicts(losses, model.baseline, skip_keys(4), seed=0)}
-    assert scores["2"].metric == "unresolved"
+    scores = {score.layer: score for score in verdicts(losses, model.baseline, skip_keys(4), seed=0)}
+    assert scores[2].metric == "unresolved"
 
 
 def test_the_four_words() -> None:

@@ -14,21 +14,22 @@ from layerwise.errors import MeasureError
 from layerwise.measure.stats.ratio_of_sums import Parts
 from layerwise.measure.weights.deltas import Excess, autocovariance_parts, correlation_parts, deltas, verdict
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack
 from tier import by_tier
 
 VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
 
 
-def row(scores: list[Score], metric: str, lag: int = 1, task: str = "all") -> Score:
+def row(scores: list[Score], metric: str, lag: int = 1, part: str | None = None, against: str | None = None) -> Score:
     """The one row of that metric."""
-    (found,) = [s for s in scores if (s.metric, s.subject, s.task) == (metric, str(lag), task)]
+    (found,) = Rows(scores).where(metric=metric, amount=lag, part=part, against=against)
     return found
 
 
 def said(scores: list[Score]) -> str:
     """The verdict on all tensor types."""
-    (found,) = [s.metric for s in scores if s.metric in VERDICTS and s.task == "all"]
+    (found,) = [s.metric for s in scores if s.metric in VERDICTS and s.part is None]
     return found
 
 
@@ -40,8 +41,8 @@ def test_independent_layers_give_a_half_whatever_they_share(seed: int) -> None:
         scores = deltas(planted_stack({"w": planted}))
         assert -0.51 <= row(scores, "correlation").value <= -0.49
         assert abs(row(scores, "correlation", lag=2).value) < 0.01
-        assert row(scores, "correlation@independent").value == -0.5
-        assert row(scores, "correlation@independent", lag=3).value == 0
+        assert row(scores, "correlation", against="independent").value == -0.5
+        assert row(scores, "correlation", against="independent", lag=3).value == 0
 
 
 @pytest.mark.parametrize("rho", [0.3, 0.5, 0.9])
@@ -69,7 +70,7 @@ def test_an_alternation_of_period_two_has_the_correlation_of_theory() -> None:
 
 def test_shuffled_orders_undo_a_drift() -> None:
     scores = deltas(planted_stack({"w": drifting(20, 40, 40)}))
-    found, band = row(scores, "correlation"), row(scores, "correlation@shuffled")
+    found, band = row(scores, "correlation"), row(scores, "correlation", against="shuffled")
     assert band.low is not None
     assert band.high is not None
     assert band.low < -0.5 < band.high < found.value
@@ -115,10 +116,10 @@ def test_parts_are_the_inner_products_of_differences() -> None:
 
 def test_types_weigh_the_same_in_all() -> None:
     scores = deltas(planted_stack({"large": noise(10, 90, 90), "small": 100 * drifting(10, 9, 9)}))
-    parts = [row(scores, "correlation", task=name).value for name in ("large", "small")]
+    parts = [row(scores, "correlation", part=name).value for name in ("large", "small")]
     assert row(scores, "correlation").value == pytest.approx(sum(parts) / 2)
-    bands = [row(scores, "correlation@shuffled", task=name).value for name in ("large", "small")]
-    assert row(scores, "correlation@shuffled").value == pytest.approx(sum(bands) / 2)
+    bands = [row(scores, "correlation", against="shuffled", part=name).value for name in ("large", "small")]
+    assert row(scores, "correlation", against="shuffled").value == pytest.approx(sum(bands) / 2)
 
 
 def test_bfloat16_weights_are_summed_in_double_precision() -> None:
@@ -130,17 +131,17 @@ def test_bfloat16_weights_are_summed_in_double_precision() -> None:
 
 def test_a_trained_model_stands_beside_its_random_twin() -> None:
     scores = deltas(load(tiny_llama(seed=5)))
-    twin = row(scores, "correlation@random_twin")
+    twin = row(scores, "correlation", against="random_twin")
     assert twin.value == pytest.approx(-0.5, abs=0.05)
     assert twin.value != row(scores, "correlation").value
-    assert {s.task for s in scores} >= {"self_attn.q_proj.weight", "mlp.down_proj.weight", "all"}
-    assert not any("norm" in s.task for s in scores)
+    assert {s.part for s in scores} >= {"self_attn.q_proj.weight", "mlp.down_proj.weight", None}
+    assert not any("norm" in (s.part or "") for s in scores)
 
 
 def test_layers_that_are_all_the_same_have_no_correlation() -> None:
     same = noise(1, 8, 8).expand(6, 8, 8)
     scores = deltas(planted_stack({"same": same, "other": noise(6, 8, 8, 1)}))
-    assert {s.task for s in scores} == {"other", "all"}
+    assert {s.part for s in scores} == {"other", None}
 
 
 def test_rounding_of_equal_layers_is_no_difference() -> None:
@@ -151,7 +152,7 @@ def test_rounding_of_equal_layers_is_no_difference() -> None:
 
 def test_shallow_stacks_have_the_lags_that_exist() -> None:
     scores = deltas(planted_stack({"w": noise(4, 8, 8)}))
-    assert {s.subject for s in scores} == {"1", "2"}
+    assert {s.amount for s in scores} == {1, 2}
     assert row(scores, "correlation", 2).low is None
     with pytest.raises(MeasureError, match="at least 4 layers"):
         deltas(planted_stack({"w": noise(3, 8, 8)}))
@@ -161,8 +162,8 @@ def test_the_seed_fixes_every_row() -> None:
     stack = planted_stack({"w": noise(10, 20, 20)})
     assert deltas(stack, seed=1) == deltas(stack, seed=1)
     first, second = (
-        row(deltas(stack, seed=1), "correlation@shuffled"),
-        row(deltas(stack, seed=2), "correlation@shuffled"),
+        row(deltas(stack, seed=1), "correlation", against="shuffled"),
+        row(deltas(stack, seed=2), "correlation", against="shuffled"),
     )
     assert first != second
     assert first.value == pytest.approx(second.value, abs=0.01)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -13,14 +15,16 @@ from layerwise.measure.weights.predictability import predictability
 from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
 from layerwise.measure.weights.weight_r2 import Triples, chosen_shares, held_out_layers, held_out_rows, in_sample
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from measure.planted import autoregressive, drifting, noise, planted_stack, stack_of_layers
 
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 
 
-def row(scores: list[Score], metric: str, subject: str = "all", task: str = "all") -> Score:
-    """The one row of that metric."""
-    (found,) = [s for s in scores if (s.metric, s.subject, s.task) == (metric, subject, task)]
+def row(scores: list[Score], metric: str, against: str | None = None, **columns: Any) -> Score:
+    """The one row of that metric, over all layers and types unless `columns` name some."""
+    about = {"layer": None, "other": None, "part": None, **columns}
+    (found,) = Rows(scores).where(metric=metric, against=against, **about)
     return found
 
 
@@ -37,16 +41,16 @@ def test_independent_layers_predict_nothing_that_is_held_out(seed: int) -> None:
     for metric in HELD_OUT:
         assert row(scores, metric).value <= 0
         # One layer of a few thousand entries may be off by chance.
-        assert all(row(scores, metric, str(layer)).value <= 0.02 for layer in range(1, 19))
+        assert all(row(scores, metric, layer=layer).value <= 0.02 for layer in range(1, 19))
     in_sample_r2 = row(scores, "in_sample_r2")
     assert in_sample_r2.value == pytest.approx(64 / 95, abs=0.03)
-    assert row(scores, "in_sample_r2@p_over_n").value == pytest.approx(64 / 95)
+    assert row(scores, "in_sample_r2", against="p_over_n").value == pytest.approx(64 / 95)
 
 
 def test_more_predictors_than_rows_fit_anything() -> None:
     scores = predictability(planted_stack({"w": noise(12, 30, 30)}))
     assert row(scores, "in_sample_r2").value == pytest.approx(1, abs=1e-6)
-    assert row(scores, "in_sample_r2@p_over_n").value == 1
+    assert row(scores, "in_sample_r2", against="p_over_n").value == 1
     assert row(scores, "heldout_rows_r2").value <= 0
 
 
@@ -56,14 +60,14 @@ def test_an_autoregressive_stack_is_predicted_as_well_as_theory_allows() -> None
     scores = predictability(planted_stack({"w": autoregressive(24, 400, 30, rho)}))
     for metric in HELD_OUT:
         assert row(scores, metric).value == pytest.approx(best, abs=0.03)
-        assert row(scores, f"{metric}@permuted_units").value < 0.02
-        assert row(scores, f"{metric}@shuffled_layers").value < row(scores, metric).value - 0.3
+        assert row(scores, metric, against="permuted_units").value < 0.02
+        assert row(scores, metric, against="shuffled_layers").value < row(scores, metric).value - 0.3
 
 
 def test_the_norms_of_independent_layers_are_worse_than_their_mean() -> None:
     scales = 1 + 0.1 * torch.randn(60, generator=torch.Generator().manual_seed(1))
     scores = predictability(planted_stack({"w": noise(60, 12, 6) * scales[:, None, None]}))
-    assert row(scores, "norm_r2@shuffled_layers").value == pytest.approx(-0.5, abs=0.05)
+    assert row(scores, "norm_r2", against="shuffled_layers").value == pytest.approx(-0.5, abs=0.05)
     assert row(scores, "norm_r2").value == pytest.approx(-0.5, abs=0.4)
 
 
@@ -71,7 +75,7 @@ def test_smooth_norms_are_predictable_without_meaning_anything() -> None:
     growing = noise(20, 30, 30) * torch.linspace(1, 3, 20)[:, None, None]
     scores = predictability(planted_stack({"w": growing}))
     assert row(scores, "norm_r2").value > 0.9
-    band = row(scores, "norm_r2@shuffled_layers")
+    band = row(scores, "norm_r2", against="shuffled_layers")
     assert band.high is not None
     assert band.high < 0.5
     assert row(scores, "heldout_rows_r2").value <= 0
@@ -81,12 +85,12 @@ def test_related_layers_share_subspaces_and_strangers_do_not() -> None:
     kin, strangers = (predictability(planted_stack({"w": w})) for w in (drifting(10, 64, 64), noise(10, 64, 64)))
     for metric in ("subspace", "subspace_units"):
         assert row(kin, metric).value > 0.8
-        band = row(kin, f"{metric}@shuffled_layers")
+        band = row(kin, metric, against="shuffled_layers")
         assert band.high is not None
         assert band.high < row(kin, metric).value
         assert row(strangers, metric).value == pytest.approx(16 / 64, abs=0.03)
     assert row(kin, "docs").value > 0.8 > row(strangers, "docs").value
-    assert row(kin, "subspace", "3,4", "w").value > 0.8
+    assert row(kin, "subspace", layer=3, other=4, part="w").value > 0.8
 
 
 def test_a_layer_that_is_held_out_is_in_no_fit() -> None:
@@ -139,20 +143,21 @@ def test_a_fit_in_sample_needs_no_signal() -> None:
 
 def test_a_model_has_all_levels_with_their_nulls() -> None:
     scores = predictability(load(tiny_llama(depth=8, seed=5)))
-    metrics = {s.metric for s in scores}
+    metrics = {(s.metric, s.against) for s in scores}
     for metric in (*HELD_OUT, "subspace", "docs"):
-        assert {metric, f"{metric}@random_twin"} <= metrics
-    assert {f"{metric}@{null}" for metric in HELD_OUT for null in ("permuted_units", "shuffled_layers")} <= metrics
-    assert {"in_sample_r2@p_over_n", "norm_r2@shuffled_layers", "subspace@shuffled_layers"} <= metrics
-    assert row(scores, "docs", "3,4", "mlp.up_proj.weight")
-    assert not any("predicted_weight_loss" in metric for metric in metrics)
+        assert {(metric, None), (metric, "random_twin")} <= metrics
+    assert {(metric, null) for metric in HELD_OUT for null in ("permuted_units", "shuffled_layers")} <= metrics
+    shuffled = {(metric, "shuffled_layers") for metric in ("norm_r2", "subspace")}
+    assert {("in_sample_r2", "p_over_n"), *shuffled} <= metrics
+    assert row(scores, "docs", layer=3, other=4, part="mlp.up_proj.weight")
+    assert not any(metric == "predicted_weight_loss" for metric, _ in metrics)
     assert predictability(load(tiny_llama(depth=8, seed=5))) == scores
 
 
 def test_unlike_shapes_are_left_out_and_shallow_stacks_have_fewer_levels() -> None:
     layers = [{"even": noise(1, 12, 6, n)[0], "grows": noise(1, 4 + n, 6, n)[0]} for n in range(5)]
     scores = predictability(stack_of_layers(layers))
-    assert {s.task for s in scores} == {"even", "all"}
+    assert {s.part for s in scores} == {"even", None}
     assert not any(s.metric.startswith("heldout_layers_r2") for s in scores)
     with pytest.raises(MeasureError, match="predictability needs at least 4 layers"):
         predictability(stack_of_layers(layers[:3]))
@@ -160,7 +165,7 @@ def test_unlike_shapes_are_left_out_and_shallow_stacks_have_fewer_levels() -> No
 
 def test_matrices_that_do_not_vary_have_no_rows() -> None:
     scores = predictability(planted_stack({"flat": torch.ones(6, 12, 6), "zero": torch.zeros(6, 12, 6)}))
-    assert not any(s.metric.startswith(("heldout", "in_sample", "norm_r2")) for s in scores if "@" not in s.metric)
+    assert not any(s.metric.startswith(("heldout", "in_sample", "norm_r2")) for s in scores if s.against is None)
 
 
 def test_bfloat16_weights_are_regressed_in_double_precision() -> None:

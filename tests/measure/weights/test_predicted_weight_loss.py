@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -16,9 +17,11 @@ from layerwise.measure.weights.predicted_weight_loss import (
     neighbour_sets,
     predicted_weight_loss,
     random_error,
+    set_columns,
 )
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.results.rows import Loss, Score
+from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
 from layerwise.stack.weights import substituted
 from measure.planted_models import own_text, planted
@@ -31,21 +34,18 @@ def scores(stack: Stack, reading: EvalData) -> list[Score]:
     return predicted_weight_loss(stack, reading)
 
 
-def value(scores: list[Score], metric: str, subject: str) -> float:
-    """The value of the one row of that metric."""
-    (found,) = [s.value for s in scores if (s.metric, s.subject, s.task) == (metric, subject, "all")]
-    return found
+def value(scores: list[Score], against: str | None = None, **columns: Any) -> float:
+    """The value of the one row of a layer, or of a set."""
+    (found,) = Rows(scores).where(metric="predicted_weight_loss", against=against, **columns)
+    return found.value
 
 
 def test_random_layers_cost_their_loss_and_more_together(scores: list[Score]) -> None:
-    for subject in ("1", "2", "3", "4"):
-        assert value(scores, "predicted_weight_loss", subject) > 0
-        assert value(scores, "predicted_weight_loss@same_norm_random", subject) > 0
-        assert value(scores, "predicted_weight_loss@no_effect", subject) == 0
-    assert (
-        value(scores, "predicted_weight_loss", "set:2")
-        > max(value(scores, "predicted_weight_loss", str(layer)) for layer in (1, 4)) / 2
-    )
+    for layer in range(1, 5):
+        assert value(scores, layer=layer) > 0
+        assert value(scores, "same_norm_random", layer=layer) > 0
+        assert value(scores, "no_effect", layer=layer) == 0
+    assert value(scores, condition="set", amount=2.0) > max(value(scores, layer=layer) for layer in (1, 4)) / 2
     assert {s.measure for s in scores} == {"predictability"}
 
 
@@ -54,7 +54,7 @@ def test_layers_that_are_all_alike_cost_hardly_anything_to_predict() -> None:
     text = own_text(alike, windows=24, length=12)
     different = load(planted(depth=DEPTH))
     costs = [
-        value(predicted_weight_loss(each, reading), "predicted_weight_loss", "2")
+        value(predicted_weight_loss(each, reading), layer=2)
         for each, reading in ((alike, text), (different, own_text(different, windows=24, length=12)))
     ]
     assert abs(costs[0]) < costs[1] / 2
@@ -138,6 +138,6 @@ def test_neighbours_stand_in_the_middle_and_all_but_the_ends_are_inner() -> None
 
 
 def test_sets_of_neighbours_are_priced_too(scores: list[Score]) -> None:
-    for subject in neighbour_sets(DEPTH):
-        assert value(scores, "predicted_weight_loss", subject) > 0
-        assert value(scores, "predicted_weight_loss@same_norm_random", subject) > 0
+    for name, layers in neighbour_sets(DEPTH).items():
+        assert value(scores, **set_columns(name, layers)) > 0
+        assert value(scores, "same_norm_random", **set_columns(name, layers)) > 0

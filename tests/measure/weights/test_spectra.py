@@ -12,12 +12,15 @@ from layerwise import load
 from layerwise.errors import MeasureError
 from layerwise.measure.weights.spectra import hill_exponent, spectra, spectrum
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from measure.planted import noise, planted_stack, stack_of_layers
 
 
-def row(scores: list[Score], metric: str, layer: int = 0, task: str = "w") -> Score:
+def row(
+    scores: list[Score], metric: str, layer: int = 0, part: str | None = "w", against: str | None = None
+) -> Score:  # fmt: skip
     """The one row of that metric."""
-    (found,) = [s for s in scores if (s.metric, s.subject, s.task) == (metric, str(layer), task)]
+    (found,) = Rows(scores).where(metric=metric, layer=layer, part=part, against=against)
     return found
 
 
@@ -59,9 +62,9 @@ def test_all_matrices_of_a_layer_together() -> None:
     weights = {"w": noise(4, 10, 10), "v": noise(4, 10, 20, 1)}
     scores = spectra(planted_stack(weights))
     total = math.sqrt(sum(float(each[1].double().square().sum()) for each in weights.values()))
-    assert row(scores, "norm", 1, "all").value == pytest.approx(total)
+    assert row(scores, "norm", 1, None).value == pytest.approx(total)
     ranks = [row(scores, "effective_rank", 1, name).value for name in weights]
-    assert row(scores, "effective_rank", 1, "all").value == pytest.approx(sum(ranks) / 2)
+    assert row(scores, "effective_rank", 1, None).value == pytest.approx(sum(ranks) / 2)
 
 
 def test_a_model_stands_beside_its_random_twin() -> None:
@@ -71,7 +74,7 @@ def test_a_model_stands_beside_its_random_twin() -> None:
         model.model.layers[3].mlp.up_proj.weight += 1.0
     scores = spectra(load(model))
     for layer in (2, 3):
-        null = row(scores, "effective_rank@random_twin", layer, "mlp.up_proj.weight")
+        null = row(scores, "effective_rank", layer, "mlp.up_proj.weight", "random_twin")
         assert null.low is not None
         assert null.high is not None
         assert null.low <= null.value <= null.high
@@ -82,8 +85,8 @@ def test_a_model_stands_beside_its_random_twin() -> None:
 def test_unlike_layers_and_zero_matrices_are_no_obstacle() -> None:
     layers = [{"w": noise(1, 4 + n, 6, n)[0], "zero": torch.zeros(4, 4)} for n in range(4)]
     scores = spectra(stack_of_layers(layers))
-    assert {s.subject for s in scores} == {"0", "1", "2", "3"}
-    assert {s.task for s in scores} == {"w", "all"}
+    assert {s.layer for s in scores} == {0, 1, 2, 3}
+    assert {s.part for s in scores} == {"w", None}
 
 
 def test_what_has_no_structure_is_refused() -> None:

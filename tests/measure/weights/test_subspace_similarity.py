@@ -52,14 +52,15 @@ def test_relatives_are_nearer_than_strangers() -> None:
 
 
 def test_a_level_says_the_mean_of_its_fractions_and_repeats_its_nulls() -> None:
-    fresh = NullComparison("docs", {"q": {"0,1": (0.25, 1.0), "1,2": (0.75, 1.0)}}).pooled()
-    fractions = {"q": {"0,1": (3.0, 4.0), "1,2": (1.0, 4.0)}, "v": {"0,1": (1.0, 4.0)}, "k": {"0,1": (0.0, 0.0)}}
+    fresh = NullComparison("docs", {"q": {(0, 1): (0.25, 1.0), (1, 2): (0.75, 1.0)}}).pooled()
+    fractions = {"q": {(0, 1): (3.0, 4.0), (1, 2): (1.0, 4.0)}, "v": {(0, 1): (1.0, 4.0)}, "k": {(0, 1): (0.0, 0.0)}}
     level = NullComparison("docs", fractions, {"twin": fresh}, scale=2, shift=1)
-    rows = {(row.subject, row.task, row.metric): row.value for row in level.rows("predictability")}
-    assert rows["0,1", "q", "docs"] == 2.5
-    assert rows["0,1", "v", "docs"] == 1.5
-    assert rows["0,1", "all", "docs"] == 2.0
-    assert rows["all", "q", "docs"] == 2.0
-    assert rows["all", "all", "docs"] == 1.75
-    assert rows["1,2", "all", "docs@twin"] == rows["all", "all", "docs@twin"] == 0.5
-    assert not any(task == "k" for _, task, _ in rows)
+    rows = {(row.layer, row.part, row.against): row.value for row in level.rows("predictability")}
+    assert rows[0, "q", None] == 2.5
+    assert rows[0, "v", None] == 1.5
+    assert rows[0, None, None] == 2.0
+    assert rows[None, "q", None] == 2.0
+    assert rows[None, None, None] == 1.75
+    assert rows[1, None, "twin"] == rows[None, None, "twin"] == 0.5
+    assert {row.other for row in level.rows("predictability")} == {1, 2, None}
+    assert not any(part == "k" for _, part, _ in rows)

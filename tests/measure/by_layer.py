@@ -1,0 +1,21 @@
+"""Rows of a diagnosis by the layer that they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+Layer = int | tuple[int, str | float]
+
+
+def by_layer(rows: Iterable[Score], metric: str, **columns: Any) -> dict[Layer | None, Score]:
+    """The rows of a metric on the whole text, by layer, or by layer and half; without `against` no nulls."""
+    own = Rows(rows).where(metric=metric, **{"task": "all", "against": None, **columns})
+    return {_key(row): row for row in own}
+
+
+def _key(row: Score) -> Any:
+    return row.layer if row.part is None else (row.layer, row.part)
