@@ -164,7 +164,9 @@ def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> Non
     assert result["drawn"] == result["plots"] > 35
     assert result["maps"] == 2
     assert result["overflow"] <= 0
-    assert result["rootedAtFirst"] == 3  # ablation, manipulation and the gates
+    assert (
+        result["rootedAtFirst"] == 13
+    )  # the layers, ablation, manipulation and the gates, with what stands beside them
     assert result["choices"]["linear"] != result["choices"]["rooted"]
     assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
@@ -215,7 +217,7 @@ def test_a_growth_run_is_drawn_and_answers(growth: str, tmp_path: Path) -> None:
     result, console = checked(growth, tmp_path)
     assert console == []
     assert result["failures"] == []
-    assert result["drawn"] == result["plots"] == 10
+    assert result["drawn"] == result["plots"] == 18
     assert result["rootedAtFirst"] == 1  # the importance of layers
     assert result["choices"]["linear"] != result["choices"]["rooted"]
     assert result["overflow"] <= 0

@@ -45,10 +45,9 @@ def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
 @pytest.mark.slow
 def test_it_says_what_was_lost_and_what_came_back(healed: tuple[Path, Ended]) -> None:
     folder, ended = healed
-    assert next(line for line in ended.out.splitlines() if line.startswith("task")).split() == [
-        "task", "model", "nats", "a", "token", "right", "(%)", "above", "the", "whole", "model", "regained", "(%)",
-        "net", "(%)",
-    ]  # fmt: skip
+    heading = next(line for line in ended.out.splitlines() if line.startswith("task"))
+    assert heading.startswith("task  model")
+    assert all(words in heading for words in ("nats a token", "right (%)", "above the whole model"))
     assert "The plan loses" in ended.out
     assert "lora-teacher against tail-labels" in ended.out or "lora-teacher is" in ended.out
     assert "4 middle layers" not in ended.out
