@@ -33,22 +33,24 @@ def main(model: str = "demo") -> None:
     # Race the layers: a layer that is settled is measured on no more text.
     race = racing(stack, data)
     share = next(score.value for score in race if score.metric == "share")
-    verdicts = {score.subject: VERDICTS[score.metric].format(score.mde) for score in race if score.metric in VERDICTS}
+    verdicts = {score.layer: VERDICTS[score.metric].format(score.mde) for score in race if score.metric in VERDICTS}
     print(f"verdicts for {share:.0%} of the layer evaluations of a full sweep")
 
     # Skip every layer on every document, and predict that from one forward and one backward pass.
     skipped = ablation(stack, data)
     cheap = proxies(stack, data)
-    measured = {score.subject: score for score in skipped if (score.metric, score.task) == ("skip", "all")}
-    gradient = {score.subject: score for score in cheap if score.metric == "gate_gradient"}
+    whole = [score for score in skipped if (score.metric, score.task, score.against) == ("skip", "all", None)]
+    measured = {score.layer: score for score in whole if score.part is None}
+    first_order = [score for score in cheap if score.metric == "gate_gradient" and score.against is None]
+    gradient = {score.layer: score for score in first_order if score.part is None}
     print("layer   skipped: nats per token        to first order   verdict")
-    for layer in map(str, range(stack.depth)):
+    for layer in range(stack.depth):
         effect = measured[layer]
         interval = f"{effect.value:+.3f} [{effect.low:+.3f}, {effect.high:+.3f}]"
         print(f"{layer:5}   {interval:28} {gradient[layer].value:+16.3f}   {verdicts[layer]}")
 
     for score in agreement([*skipped, *cheap]):
-        if score.subject == "skip,gate_gradient" and score.metric == "spearman":
+        if (score.arm, score.against, score.metric) == ("skip", "gate_gradient", "spearman"):
             print(f"rank correlation {score.value:.2f} [{score.low:.2f}, {score.high:.2f}]")
 
 

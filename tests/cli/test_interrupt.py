@@ -81,7 +81,7 @@ def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     assert "0-3" in {row.plan for row in rows(tmp_path / "run")}
     with Run.open(tmp_path / "run") as run:
         found = summary.report_data(run)
-    assert {score.subject for score in found.scores if score.metric == "nll"} >= {"0-3"}
+    assert {score.plan for score in found.scores if score.metric == "nll"} >= {"0-3"}
 
 
 def interrupt_at_the_second_batch(*arguments: str) -> None:

@@ -121,7 +121,7 @@ def test_benchmarks_are_judged_as_lm_eval_judges_them(
         right = read.judged(documents, plans, sweep(stack, plans, read.data)).right
         expected = harness(stack, plans, [name], include_path=tmp_path)
         metric = "acc_norm" if name == "arc_tiny" else "acc"
-        values = {row.subject: row.value for row in expected if row.metric == metric}
+        values = {row.plan: row.value for row in expected if row.metric == metric}
         for at, plan in enumerate(plans):
             assert right[:, at].mean() == pytest.approx(values[str(plan)])
         own = {document: [w for w in read.data.windows if (w.task, w.document) == document] for document in documents}

@@ -165,7 +165,7 @@ def test_the_demo_keeps_its_effects_within_wider_intervals() -> None:
     baseline, plans = str(Plan.identity(stack.depth)), [each.plan for each in leave_one_out(stack.depth)]
     whole, part = (
         {
-            (score.subject, score.task): score
+            (score.plan, score.task): score
             for score in effects(sweep(stack, plans, each), baseline)
             if score.metric == "delta_nll" and score.task in ("stdlib", "all")
         }
