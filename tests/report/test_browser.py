@@ -165,8 +165,6 @@ def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> Non
     assert result["maps"] == 2
     assert result["overflow"] <= 0
     assert result["rootedAtFirst"] == 13  # layers, ablation, manipulation and gates, with what stands beside them
-        result["rootedAtFirst"] == 13
-    )  # the layers, ablation, manipulation and the gates, with what stands beside them
     assert result["choices"]["linear"] != result["choices"]["rooted"]
     assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
