@@ -8,7 +8,7 @@ agree to 1e-6 of the largest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -121,7 +121,8 @@ def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
 
 def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -> None:
     with differentiable(stack):
-        gates: Mapping[str, Tensor] = backward(stack, batch, branches).gates
+        noted = backward(stack, batch, branches).gates
+        gates = {f"{layer}.{part}" if part else f"{layer}": each for (layer, part), each in noted.items()}
     parts = ("", *(f".{part}" for part in SUBLAYERS)) if branches is not None else ("",)
     for name in (f"{layer}{part}" for layer in LAYERS for part in parts):
         far_below, below, above, far_above = (
@@ -166,8 +167,8 @@ def test_the_check_notices_a_multiplier_that_is_left_out(monkeypatch: pytest.Mon
     )
     honest = module._note_gate
 
-    def without_multiplier(gates: Any, subject: str, output: Any, added: Any, windows: int) -> None:
-        honest(gates, subject, output, added * (10.0 if "." in subject else 1.0), windows)
+    def without_multiplier(gates: Any, gate: module.Gate, output: Any, added: Any, windows: int) -> None:
+        honest(gates, gate, output, added * (10.0 if gate[1] else 1.0), windows)
 
     check_gates(*subject(granite))
     monkeypatch.setattr(module, "_note_gate", without_multiplier)

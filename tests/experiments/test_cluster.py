@@ -179,7 +179,8 @@ def untimed(scores: list[Score]) -> list[Score]:
     return [
         row
         for row in scores
-        if not any(word in f"{row.measure} {row.task} {row.metric}" for word in words) and row.measure != "run"
+        if not any(word in f"{row.measure} {row.task} {row.metric} {row.condition}" for word in words)
+        and row.measure != "run"
     ]
 
 

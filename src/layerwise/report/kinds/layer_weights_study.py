@@ -373,8 +373,8 @@ def _grids(data: ReportData) -> Iterator[Lines]:
         across = "initial scalar of the previous layer"
         yield replace(_values_mark(f"bias-{at}", INITIAL_BIAS, task, across, "bias {}", data),
                       title=f"By initial bias: {question_name(task)}")  # fmt: skip
-    for task in data.rows.where(measure=DATA_SHARE, metric="value").axis("task"):
-        yield _values_mark(f"shares-{task}", DATA_SHARE, task, "share of the text", "{} of the text", data)
+    for at, task in enumerate(data.rows.where(measure=DATA_SHARE, metric="value").axis("task")):
+        yield _values_mark(f"shares-{at}", DATA_SHARE, task, "share of the text", "{} of the text", data)
 
 
 def _ratio_slots(data: ReportData) -> Callable[[Sequence[str]], Mapping[str, int]]:
