@@ -94,7 +94,7 @@ TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
         "UPDATE scores SET measure = 'ablation', metric = 'skip', subject = replace(hex(zeroblob(2500)), '0', '9')"
     ), ("beyond any layer",)),
     ("a layer beyond all", runs.tables(
-        "UPDATE scores SET measure = 'ablation', metric = 'skip', subject = '99999999999'"
+        "UPDATE scores SET measure = 'ablation', metric = 'skip', layer = 99999999999"
     ), ("no model has more than 10,000",)),
     ("damage", runs.replaced("run.sqlite", _pieces), ("is damaged",)),
     ("a letter", runs.replaced("run.sqlite", lambda path: path.write_text("Dear reader, " * 500)), ("is damaged",)),
