@@ -2,8 +2,8 @@
 
     python benchmarks/route.py --run runs/demo-route --prompts 256 --batch 8
 
-The demo model and the router of a run of `layerwise search route demo`, on the demo's held-out questions, which are mixed.
-In each turn all prompts are continued in each of these ways, in rotating order:
+The demo model and the router of a run of `layerwise search route demo`, on the demo's held-out questions, which are
+mixed. In each turn all prompts are continued in each of these ways, in rotating order:
 
     routed      the router chooses, prompts of a plan run together, at most `--batch` at once
     one plan    the candidate whose layers are nearest to the router's mean, on all prompts in batches of as many

@@ -12,7 +12,8 @@ before the clock starts; the figures are medians of the ratios within a turn.
 passes they took, with Student's interval over prompts. With `--before` also what the model predicts worse or better
 than another one on held-out text, in nats per token, by kind of text, with a paired bootstrap over documents:
 
-    layerwise train robust draft --no-baseline --model demo --seeds 1 --epochs 12 --set draft="0 11" --set draft_weight=3
+    layerwise train robust draft --no-baseline --model demo --seeds 1 --epochs 12 \\
+        --set draft="0 11" --set draft_weight=3
     python benchmarks/speculation.py model --model RUN/draft/seed-0/model --draft "0 11" --before demo
 """
 

@@ -88,7 +88,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def subjects(folder: Path) -> list[str]:
     with Run.open(folder) as run:
-        return [score.plan for score in run.store.scores("effect")]
+        return [score.subject for score in run.store.scores("effect")]
 
 
 def test_a_run_is_named_by_what_it_computes_and_its_report_is_written() -> None:

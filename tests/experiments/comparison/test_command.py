@@ -30,9 +30,7 @@ def write_run(folder: Path, data: ReportData, model: str) -> Path:
     with Run.create(folder, manifest) as run:
         run.store.add_plans(data.plans)
         for measure in dict.fromkeys(score.measure for score in data.scores):
-            rows = {
-                (row.subject, row.task, row.metric): row for row in data.scores if row.measure == measure
-            }  # fmt: skip
+            rows = {row.key: row for row in data.scores if row.measure == measure}
             run.store.replace_scores(measure, rows.values())
     return folder
 

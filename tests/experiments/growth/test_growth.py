@@ -330,7 +330,7 @@ def _diagnosis(folder: Path, effects: tuple[float, ...]) -> Path:
     """A run as a diagnosis leaves it, with the verdicts on these effects and nothing else."""
     manifest = Manifest("m", None, "w", "float32", "cpu", "c", "d", 1, 1, 8, ("ablation", "curve_tokens:1"), (), 0)
     rows = [
-        Score("verdict", str(layer), "all", "matters" if value else "no_effect", value, value - 0.005, value + 0.005)
+        Score.of("verdict", "matters" if value else "no_effect", value, value - 0.005, value + 0.005, layer=layer)
         for layer, value in enumerate(effects)
     ]
     with Run.create(folder, manifest) as run:
