@@ -49,12 +49,10 @@ def diagnosed(folder: Path) -> tuple[Path, str, str]:
 
 
 @pytest.mark.slow
-def test_it_begins_with_a_table_of_layers_and_ends_with_what_became_of_each_claim(
-    diagnosed: tuple[Path, str, str],
-) -> None:
+def test_it_begins_with_the_layers_and_ends_with_the_claims(diagnosed: tuple[Path, str, str]) -> None:
     folder, out, err = diagnosed
-    table, lines = out.splitlines()[:7], [line for line in out.splitlines() if line.startswith(("- ", "report: "))]
-    assert [line.split()[0] for line in table] == ["layer", *map(str, range(6))]
+    assert [line.split()[0] for line in out.splitlines()[:7]] == ["layer", *map(str, range(6))]
+    lines = [line for line in out.splitlines() if line.startswith(("- ", "report: "))]
     assert [line.partition(":")[0].removeprefix("- ") for line in lines[:-1]] == list(CLAIMS)
     verdicts = "supported|explained by the null|contradicted|not resolvable"
     assert all(re.match(rf"- [^:]+: ({verdicts})\.", line) for line in lines[:-1])
