@@ -164,7 +164,7 @@ def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> Non
     assert result["drawn"] == result["plots"] > 35
     assert result["maps"] == 2
     assert result["overflow"] <= 0
-    assert result["rootedAtFirst"] == 13  # layers, ablation, manipulation and gates, with what stands beside them
+    assert result["rootedAtFirst"] == 6  # the layers, two ablations, the median, the strategies and the gates
     assert result["choices"]["linear"] != result["choices"]["rooted"]
     assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
     assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]

@@ -49,7 +49,7 @@ def diagnosed(folder: Path) -> tuple[Path, str, str]:
 
 
 @pytest.mark.slow
-def test_it_ends_with_what_became_of_each_claim(diagnosed: tuple[Path, str, str]) -> None:
+def test_it_begins_with_the_layers_and_ends_with_the_claims(diagnosed: tuple[Path, str, str]) -> None:
     folder, out, err = diagnosed
     lines = out.splitlines()
     verdicts = "supported|explained by the null|contradicted|not resolvable"

@@ -181,9 +181,7 @@ def _members(data: ReportData) -> Iterator[str]:
 
 def manipulations(data: ReportData) -> Iterator[Part]:
     """The median layer, a fan for each strategy, the gates, and the set that was moved together."""
-    strategies = tuple(
-        name for name in data.rows.where(measure=MANIPULATION).axis("condition") if name != GATE
-    )  # fmt: skip
+    strategies = tuple(name for name in data.rows.where(measure=MANIPULATION).axis("condition") if name != GATE)
     yield Lines(
         name="manipulation", title="Effect of each strategy by size, median of the layers", derive=typical,
         x="amount", series="condition", nulls=null_name, show=DIFFERENCE, sizes=True, named=True, nats=True,

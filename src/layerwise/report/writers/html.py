@@ -102,7 +102,7 @@ class _Writer:
             self.body += self._note(mark.note) if own else ()
 
     def _cards(self, pictures: list[Picture], *, wide: bool) -> None:
-        """A card each; several stand side by side, and where they share choices the first leads them.
+        """A card each; several stand side by side, and where they share choices, or a scale, the first leads them.
 
         A first one that alone has choices stands above the others.
         """
@@ -110,7 +110,8 @@ class _Writer:
             self._cards(pictures[:1], wide=wide)
             self._cards(pictures[1:], wide=False)
             return
-        if len(pictures) > 1 and len({picture.choices for picture in pictures}) == 1 and pictures[0].choices:
+        alike = len({(picture.choices, picture.rooted) for picture in pictures}) == 1
+        if len(pictures) > 1 and alike and (pictures[0].choices or pictures[0].rooted):
             pictures = followed(pictures)
         self.pictures += pictures
         shown = [
