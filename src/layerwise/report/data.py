@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
-from layerwise.report.interval import bounded
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, OF_STATES, RACING, ROBUSTNESS, SKIPPING, VERDICT
@@ -37,7 +36,7 @@ class ReportData:
 
         Values that are not finite are not measured: they are left out, and so is an interval that has one such end.
         """
-        return Rows(bounded(score) for score in self.scores if math.isfinite(score.value))
+        return Rows(_bounded(score) for score in self.scores if math.isfinite(score.value))
 
     @cached_property
     def depth(self) -> int:
@@ -78,3 +77,12 @@ def concluded(rows: Rows) -> dict[int, Score]:
 def _by_layer(rows: Iterable[Score]) -> dict[int, Score]:
     by_layer = {row.layer: row for row in rows if row.layer is not None}
     return dict(sorted(by_layer.items()))
+
+
+def _bounded(score: Score) -> Score:
+    """The score, its interval left out unless both ends are finite."""
+    if score.low is None and score.high is None:  # most rows of a run: nothing to leave out
+        return score
+    if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):
+        return score
+    return replace(score, low=None, high=None)

@@ -94,7 +94,7 @@ EFFECT, SIMILARITY, BENCHMARK, STATES, ZONES = "effect", "similarity", "benchmar
 OF_STATES = (SIMILARITY, STATES, ZONES)
 """The measures whose `layer` is the number of a hidden state."""
 
-DELTA, NLL, EXACT, TOKEN_ACCURACY = "delta_nll", "nll", "exact_match", "token_accuracy"
+DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 
 # Speculative decoding: `plan` is the draft, `condition` the way of decoding, `seed` the number of a prompt
 

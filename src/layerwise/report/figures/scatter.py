@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -90,7 +90,3 @@ def _phases(arm: str, phases: Mapping[str, tuple[Score, Score]], slot: int) -> T
 
 def _dots(colours: list[str], **more: Any) -> dict[str, Any]:
     return {"color": colours, "size": 9, "line": {"width": 1, "color": light("card")}, **more}
-
-
-def _muted(scores: Sequence[Score]) -> dict[str, Any]:
-    return whiskers(scores, faded(light("muted"), 0.45), thickness=1.2)

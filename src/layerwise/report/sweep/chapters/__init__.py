@@ -47,7 +47,7 @@ def _opening(evidence: Evidence) -> str:
     every = findings(evidence)
     answers = (*(each for each in every if each.state == "resolved"), *every)
     if answers:
-        return f"{NATS} {answers[0].text}"
+        return f"{answers[0].text} {NATS}"
     if not evidence.records:
         return ""
     return f"Each plan below was run on the same text and compared with the model as trained. {NATS}"
