@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import plotly.graph_objects as go
 import pytest
 
+from layerwise.experiments.summary import summary
 from layerwise.plan import Plan
-from layerwise.report import Compared, comparison_lines, over_models
-from layerwise.report.comparison.chapters.zones import zones
-from layerwise.report.comparison.tables import partition_rows
-from layerwise.report.comparison.zones import partitions
-from layerwise.report.figures.zones import zones_side_by_side
+from layerwise.report import ReportData, render
+from layerwise.report.kinds.comparison import partitions
 from layerwise.results.rows import Score
 from report.comparison.several import of_rows
+from report.page.test_render import read
 
 DEPTH = 12
 
@@ -27,9 +27,8 @@ def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
     for i in range(DEPTH):
         yield Score.of("plan_states", "variance", 1.0, 0.9, 1.1, plan=plan, layer=i + 1)
         for j in range(i + 1, DEPTH):
-            yield Score.of(
-                "plan_states", "cosine", 0.8 if zone_of[i] == zone_of[j] else 0.3, plan=plan, layer=i + 1, other=j + 1
-            )
+            alike = 0.8 if zone_of[i] == zone_of[j] else 0.3
+            yield Score.of("plan_states", "cosine", alike, plan=plan, layer=i + 1, other=j + 1)
     yield Score.of("zones", "zones", float(len(sizes)), plan=plan)
     yield Score.of("zones", "p", 0.4, plan=plan)
     for border in list(accumulate(sizes))[:-1]:
@@ -40,7 +39,7 @@ def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
     yield Score("contrast", "three_zones", "all", "least", 0.5, 0.4, 0.6)
 
 
-def compared_of(*sizes: Sequence[int]) -> Compared:
+def compared_of(*sizes: Sequence[int]) -> ReportData:
     return of_rows(*(list(rows_of(each)) for each in sizes), depth=DEPTH)
 
 
@@ -62,44 +61,26 @@ def test_layers_are_counted_before_in_and_after_the_longest_zone(
 
 
 def test_zones_stand_side_by_side_with_the_claim_over_models() -> None:
-    compared = compared_of((3, 8, 1), (2, 9, 1))
-    rows = partition_rows(compared).body
-    assert rows[0][:6] == ("m0", "3", "0–2 | 3–10 | 11", "3 (25 %)", "8 (67 %)", "1 (8 %)")
-    assert "The zones of the depth" in comparison_lines(compared, ())
-    (of_ending,) = [
-        claim for _, claims in over_models(compared) for claim in claims if claim.published.key == "one_ending"
-    ]
-    assert (of_ending.in_every, of_ending.in_any) == ("holds", "holds")
-    html = "".join(zones(compared, over_models(compared)).body)
-    assert "One ending layer? Measured in all models; in every one of these: holds" in html
-
-
-def test_one_model_with_more_ending_layers_refutes_the_claim() -> None:
-    compared = compared_of((3, 8, 1), (3, 6, 3))
-    claims = {claim.published.key: claim for _, each in over_models(compared) for claim in each}
-    assert claims["one_ending"].in_every == "does not hold"
-    assert claims["one_ending"].shown == ("m0",)
-    assert claims["one_ending"].refuted == ("m1",)
+    data = compared_of((3, 8, 1), (2, 9, 1))
+    page = render(data)
+    assert "One ending layer? Measured in all models; in every one of these: holds" in page
+    (line,) = [line for line in summary(data).splitlines() if line.startswith("m0") and "|" in line]
+    assert " ".join(line.split()).startswith("m0 3 0–2 | 3–10 | 11 3 (25 %) 8 (67 %) 1 (8 %)")
+    rows = compared_of((3, 8, 1), (3, 6, 3)).rows.where(measure="claim", condition="one_ending")
+    assert [(row.metric, row.value) for row in rows.where(against=None)] == [("supported", 1.0), ("contradicted", -1.0)]
+    assert [row.metric for row in rows.where(against="every model")] == ["does not hold"]
 
 
 def test_bars_cover_the_whole_depth_of_every_model() -> None:
-    named = list(partitions(compared_of((3, 8, 1), (12,))).items())
-    figure = zones_side_by_side(named)
-    assert go.Figure(figure.payload()).data
-    bars = figure.traces
-    for row in range(2):
-        pieces = sorted(
-            (base, width)
-            for each in bars
-            for base, width, y in zip(each["base"], each["x"], each["y"], strict=True)
-            if y == row
-        )
-        assert pieces[0][0] == 0.0
-        assert sum(width for _, width in pieces) == pytest.approx(100.0)
-    assert [each["name"] for each in bars] == ["beginning", "middle", "ending"]
+    figure = json.loads(read(render(compared_of((3, 8, 1), (12,)))).json)["figures"]["zones"]["variants"][""]
+    assert go.Figure(figure).data
+    assert [trace["name"] for trace in figure["data"]] == ["beginning", "middle", "ending"]  # one behind another
+    for model, shares in enumerate(([25.0, 800 / 12, 100 / 12], [100.0])):
+        drawn = [x for trace in figure["data"] for x, y in zip(trace["x"], trace["y"], strict=True) if y == model]
+        assert drawn == pytest.approx(shares)
 
 
 def test_models_without_zones_are_named() -> None:
-    compared = of_rows(list(rows_of((3, 8, 1))), [], depth=DEPTH)
-    assert "for want of 10 layers or of states: m1" in "".join(zones(compared, ()).body)
-    assert zones(of_rows([], []), ()).is_empty
+    page = render(of_rows(list(rows_of((3, 8, 1))), [], depth=DEPTH))
+    assert "for want of 10 layers or of states: m1" in page
+    assert "The depth was not divided into zones in any of the runs" in render(of_rows([], []))

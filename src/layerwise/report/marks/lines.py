@@ -20,8 +20,8 @@ class Lines(Mark):
 
     `across` is the title of the axis and `at` what a position is called in the hover text, with `{}` for it. Rows
     that are `against` something are nulls: with `nulls` each is a grey band, named by it; without, they are no
-    part of the figure. `hollow` says which points are open. `sizes` is a logarithmic axis, `reach` fixes its ends. With
-    `named` the lines are named above the figure.
+    part of the figure. `hollow` says which points are open. `sizes` is a logarithmic axis, `percent` one from nothing
+    to all, `reach` fixes its ends. With `named` the lines are named above the figure.
     """
 
     x: str = "layer"
@@ -30,6 +30,7 @@ class Lines(Mark):
     nulls: Callable[[str], str] | None = None
     hollow: Callable[[Score], bool] = lambda row: False
     sizes: bool = False
+    percent: bool = False
     reach: tuple[float, float] | None = None
     named: bool = False
     nats: bool = False
@@ -50,12 +51,12 @@ class Lines(Mark):
         bands = [Band(named(name), self._positions(each)) for name, each in nulls] if named is not None else []
         if not any(line.rows for line in lines):
             return None
-        shared = self.each or "metric" in self.choices.values()
+        shared = self.each or set(self.apart) & set(self.choices.values())
         span = self.show.span or (common_span([self._scaled(all_rows)]) if shared else None)
         return lined(
             lines, bands, across=self.across, upwards=self.show.axis, height=self.height or 340, span=span,
             describe=hover_text(self.at, self.show.axis, data.level, nats=self.nats), sizes=self.sizes,
-            reach=self.reach, reference=self.show.reference, legend=self.named,
+            percent=self.percent, reach=self.reach, reference=self.show.reference, legend=self.named,
         )  # fmt: skip
 
     def _positions(self, rows: Rows) -> dict[float, Score]:

@@ -12,7 +12,6 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import present_groups
 from layerwise.report.page.plain_markdown import escaped
 from layerwise.report.page.wording import counted
-from layerwise.results.model_name import model_title
 
 
 def markdown(data: ReportData) -> str:
@@ -24,8 +23,7 @@ def markdown(data: ReportData) -> str:
 
 
 def _title(evidence: Evidence) -> str:
-    manifest = evidence.data.manifest
-    model = escaped(model_title(str(manifest.get("model") or "unnamed model"), str(manifest.get("structure") or "")))
+    model = escaped(evidence.run.title or "unnamed model")
     corpus = escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
     plans = f", {counted(len(evidence.records), 'plan')}" if evidence.records else ""
     size = f"{counted(evidence.depth, 'layer')}{plans}, measured" if evidence.depth else "Measured"

@@ -19,7 +19,6 @@ from layerwise.report.page.markup import Safe, element, embedded_json
 from layerwise.report.page.palette import ROLES, SERIES, swaps
 from layerwise.report.page.wiring import wiring
 from layerwise.report.sweep.chapters.gallery import details
-from layerwise.results.model_name import model_title
 from layerwise.results.run import write_whole
 
 POLICY = (
@@ -34,7 +33,7 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
     evidence = Evidence.of(data)
-    title = f"{_title(data.manifest, 'layerwise')} · layerwise report"
+    title = f"{data.title or 'layerwise'} · layerwise report"
     return page(title, _masthead(evidence), written(evidence), details(evidence))
 
 
@@ -98,7 +97,7 @@ def _navigation(chapters: list[Chapter]) -> Safe:
 
 def _masthead(evidence: Evidence) -> Safe:
     manifest = evidence.data.manifest
-    model = _title(manifest, "unnamed model")
+    model = evidence.run.title or "unnamed model"
     structure = _named(manifest, "structure", "")
     corpus = _named(manifest, "corpus", "an unnamed corpus")
     groups = present_groups(evidence)
@@ -127,10 +126,6 @@ def _masthead(evidence: Evidence) -> Safe:
         element("dl", *facts, class_="facts"),
         *(element("p", sentence, class_="banner", role="status") for sentence in banners),
     )
-
-
-def _title(manifest: Mapping[str, object], otherwise: str) -> str:
-    return model_title(_named(manifest, "model", otherwise), _named(manifest, "structure", ""))
 
 
 def _named(manifest: Mapping[str, object], key: str, otherwise: str) -> str:

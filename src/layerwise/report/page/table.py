@@ -26,7 +26,8 @@ class Table:
     """The headings and the cells; the columns from `numeric_from` on hold numbers.
 
     Those of `code` hold text to be copied, such as plans: on the page one click selects a cell whole.
-    `tones` are the colours of cells, by row and column: with any, the table is a picture.
+    `tones` are the colours of cells, by row and column: with any, the table is a picture. On the page what a cell
+    begins with is a badge where it is among `badges`, a word to the kind of its badge.
     """
 
     head: tuple[str, ...]
@@ -34,6 +35,7 @@ class Table:
     numeric_from: int = 1
     code: tuple[int, ...] = ()
     tones: Mapping[tuple[int, int], Tone] = field(default_factory=dict)
+    badges: Mapping[str, str] = field(default_factory=dict)
 
     def html(self) -> Safe:
         """The table on the page; of a number the interval is set smaller."""
@@ -60,6 +62,9 @@ class Table:
         )  # fmt: skip
 
     def _text(self, column: int, text: str) -> str:
+        word, bracket, rest = text.partition(" (")
+        if word in self.badges:
+            return join([element("span", word, class_=f"badge {self.badges[word]}"), bracket, rest])
         return element("code", text, style="user-select: all") if column in self.code and text else text
 
     def markdown(self) -> str:

@@ -14,33 +14,28 @@ than need be for models on one text; the interval of the loss as trained is adde
 
 Two runs of one model are no pair. Over more than two models every pair is judged, and what is said of one among them is
 corrected over the pairs by Holm's method, with intervals widened as those of claims are
-(`layerwise.report.comparison.verdicts`).
+(`layerwise.report.derived.over_models`).
 """
 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 from typing import Literal
 
+import numpy as np
+
 from layerwise.plan import Plan
 from layerwise.report.claims.claim import Span, span
-from layerwise.report.comparison.compared import Compared, ComparedRun
-from layerwise.report.comparison.overlay import (
-    CurveMeasure,
-    curve_lines,
-    curve_measures,
-    strategies,
-    task_of,
-)
-from layerwise.report.comparison.verdicts import holm, widening
-from layerwise.report.evidence import ALL_TASKS, DELTA
+from layerwise.report.data import ReportData
+from layerwise.report.derived.over_depth import own_task
+from layerwise.report.derived.over_models import holm, model_of, widening
 from layerwise.results.rows import UNIFORM, Score
-from layerwise.results.vocabulary import BENCHMARK
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ALL, COINCIDENCE, CURVE, DELTA, NLL, SCORE_CURVE
 
 Coincidence = Literal["coincide", "differ", "not resolvable"]
 COINCIDE: Coincidence = "coincide"
@@ -86,86 +81,72 @@ class Pair:
         return DIFFER if any(each.low > MARGIN or each.high < -MARGIN for each in wide) else OPEN
 
 
-@dataclass(frozen=True, slots=True)
-class CurveCoincidence:
-    """One strategy by one measure: every pair of models whose curves can be compared, with its verdict after Holm's
-    correction over the pairs, and the verdict over all of them.
+def coincidences(data: ReportData) -> Iterator[Score]:
+    """A row for each pair of models with curves of a strategy on a scale from trained to chance, its verdict corrected
+    over the pairs; of more than two models a row over all pairs comes first, whose value is their number.
     """
-
-    measure: CurveMeasure
-    family: str
-    strategy: str
-    pairs: tuple[tuple[Pair, Coincidence], ...]
-    verdict: Coincidence
-
-
-def coincidences(compared: Compared) -> tuple[CurveCoincidence, ...]:
-    """Every strategy that two models or more have a curve of on a scale from trained to chance."""
-    every = (
-        _over_pairs(measure, family, strategy, _pairs(compared, measure, family, strategy))
-        for measure in curve_measures(compared)
-        if measure.task == ALL_TASKS and (measure.metric == DELTA or measure.measure == BENCHMARK)
-        for family, strategy in strategies(compared)
-    )
-    return tuple(each for each in every if each.pairs)
+    rows = data.rows.where(task=ALL)
+    for scaled in (rows.where(measure=CURVE, metric=DELTA), *rows.where(measure=SCORE_CURVE).by("metric").values()):
+        for key in dict.fromkeys((row.part, row.condition) for row in scaled):
+            own = scaled.where(part=key[0], condition=key[1])
+            yield from _over_pairs(own[0], _pairs(data, own))
 
 
-def _pairs(compared: Compared, measure: CurveMeasure, family: str, strategy: str) -> tuple[Pair, ...]:
-    runs = {run.name: run for run in compared.runs}
-    lines = curve_lines(compared, family, strategy, measure)
-    curves = {line.name: lost for line in lines if (lost := shares(runs[line.name], line.rows, measure))}
+def _pairs(data: ReportData, rows: Rows) -> tuple[Pair, ...]:
+    curves = {name: lost for name, own in rows.by("arm").items() if (lost := shares(data.runs[name], own))}
+    models = {name: model_of(name, data.runs[name]) for name in curves}
     pairs = (
         Pair((first, second), at, _most_lost(curves[first], curves[second], at))
         for first, second in combinations(curves, 2)
-        if runs[first].model != runs[second].model
-        and len(at := differences(curves[first], curves[second])) >= FEWEST_POINTS
+        if models[first] != models[second] and len(at := differences(curves[first], curves[second])) >= FEWEST_POINTS
     )
     return tuple(pairs)
 
 
-def _over_pairs(measure: CurveMeasure, family: str, strategy: str, pairs: tuple[Pair, ...]) -> CurveCoincidence:
-    alone = {pair.verdict() for pair in pairs}
+def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
     by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
     coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
-    verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else OPEN
-    corrected = tuple(
-        (pair, COINCIDE if pair.models in coincide else DIFFER if pair.models in differ else OPEN) for pair in pairs
-    )
-    return CurveCoincidence(measure, family, strategy, corrected, verdict)
+    task = ALL if about.measure == CURVE else about.metric
+    columns = {"part": about.part, "condition": about.condition, "task": task}
+    if len(pairs) > 1:
+        alone = {pair.verdict() for pair in pairs}
+        verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else OPEN
+        yield Score.of(COINCIDENCE, verdict, float(len(pairs)), **columns)
+    for pair in pairs:
+        first, second = pair.models
+        verdict = COINCIDE if pair.models in coincide else DIFFER if pair.models in differ else OPEN
+        percent, difference = pair.greatest
+        yield Score.of(
+            COINCIDENCE, verdict, difference.value, difference.low, difference.high, arm=first, against=second,
+            amount=percent, **columns,
+        )  # fmt: skip
 
 
-def shares(run: ComparedRun, rows: Mapping[float, Score], measure: CurveMeasure) -> Shares:
+def shares(run: ReportData, rows: Rows) -> Shares:
     """The share of the scale that is lost at each percentage that has an interval; none for a model without a scale."""
-    if measure.measure == BENCHMARK:
-        scores = {percent: span(score) for percent, score in rows.items()}
-        return {
-            percent: Span(1 - each.value, 1 - each.high, 1 - each.low)
-            for percent, each in scores.items()
-            if each is not None
-        }
-    scale = loss_scale(run, measure.task)
-    return {} if scale is None else dict(_scaled(rows, scale))
+    spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := span(row)) is not None}
+    if rows[0].measure == SCORE_CURVE:
+        return {percent: Span(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
+    scale = loss_scale(run)
+    return {} if scale is None else {percent: _scaled(each, scale) for percent, each in spans.items()}
 
 
-def loss_scale(run: ComparedRun, task: str) -> Span | None:
+def loss_scale(run: ReportData) -> Span | None:
     """From the loss as trained to that of guessing all tokens alike, nats per token; `None` where it is not known to be
     above zero, or was not stored.
     """
-    guessed = next((score.value for score in run.evidence.scores("run") if score.metric == UNIFORM), None)
-    trained = span(run.evidence.effect(str(Plan.identity(run.evidence.depth)), task_of(run, task), "nll"))
+    guessed = run.rows.value(measure="run", metric=UNIFORM)
+    whole = str(Plan.identity(run.depth)) if run.depth else ""
+    trained = span(run.effect(whole, own_task(run, ALL), NLL))
     if guessed is None or trained is None or trained.high >= guessed:
         return None
     return Span(guessed - trained.value, guessed - trained.high, guessed - trained.low)
 
 
-def _scaled(rows: Mapping[float, Score], scale: Span) -> Iterator[tuple[float, Span]]:
-    of_scale = max(scale.high - scale.value, scale.value - scale.low) / scale.value
-    for percent, score in rows.items():
-        effect = span(score)
-        if effect is not None and math.isfinite(effect.value):
-            share = effect.times(1 / scale.value)
-            reach = abs(share.value) * of_scale
-            yield percent, Span(share.value, share.low - reach, share.high + reach)
+def _scaled(effect: Span, scale: Span) -> Span:
+    share = effect.times(1 / scale.value)
+    reach = abs(share.value) * max(scale.high - scale.value, scale.value - scale.low) / scale.value
+    return Span(share.value, share.low - reach, share.high + reach)
 
 
 def differences(first: Shares, second: Shares) -> Shares:
@@ -191,14 +172,8 @@ def _at(curve: Shares, percent: float) -> Span:
     a mean of two.
     """
     known = sorted(curve)
-    index = bisect_left(known, percent)
-    if index < len(known) and known[index] == percent:
-        return curve[percent]
-    left, right = known[index - 1], known[index]
-    weight = (percent - left) / (right - left)
-    one, other = curve[left], curve[right]
-    ends = ((one.value, other.value), (one.low, other.low), (one.high, other.high))
-    return Span(*((1 - weight) * start + weight * end for start, end in ends))
+    ends = ([getattr(curve[at], end) for at in known] for end in ("value", "low", "high"))
+    return Span(*(float(np.interp(percent, known, each)) for each in ends))
 
 
 def _most_lost(first: Shares, second: Shares, percents: Shares) -> float:

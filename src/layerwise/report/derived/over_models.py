@@ -26,117 +26,83 @@ effect on all of the text, Bonferroni-corrected over the layers, has a p below .
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from scipy.special import stdtrit
 
-from layerwise.report.claims import PAPERS, Claim, Paper, Published, Verdict
-from layerwise.report.comparison.compared import Compared
+from layerwise.report.claims import PAPERS, Published, Verdict
+from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_MEASURED, OPEN, SUPPORTED
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
 from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import ANY, CLAIM, EVERY, RACING, VERDICT
 
-Standing = Literal["holds", "does not hold", "not resolvable"]
-HOLDS: tuple[Verdict, ...] = ("supported",)
-HOLDS_NOT: tuple[Verdict, ...] = ("contradicted", "explained by the null")
+HOLDS: tuple[Verdict, ...] = (SUPPORTED,)
+HOLDS_NOT: tuple[Verdict, ...] = (CONTRADICTED, BY_NULL)
+IT_HOLDS, IT_HOLDS_NOT, TOO_FEW = "holds", "does not hold", "fewer than two measured"
 FEWEST_MODELS = 2
 
-ByPaper = Sequence[tuple[Paper, Sequence["OverModels"]]]
-"""The claims of each paper over several models."""
 Key = TypeVar("Key")
 Outcome = TypeVar("Outcome")
 VerdictAt = Callable[[int], Verdict]
 """From a number of comparisons to the verdict of a run whose intervals are widened for so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class OverModels:
-    """What became of one claim over several models.
+def model_of(name: str, run: ReportData) -> str:
+    """What is one model: its weights; where a run did not note them, the model as it was named to the run."""
+    return str(run.manifest.get("weight_hash") or run.manifest.get("model") or name)
 
-    `claims` holds its verdict in each run by itself, by model. `shown` are the models in which it holds, and `refuted`
-    those in which it does not, after Holm's correction over the models that were measured. `in_every` and `in_any` say
-    whether it holds in every one and in at least one of those; `None` where fewer than two were measured. Runs of one
-    model are one: it holds there where each of them says so.
+
+def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
+    """The verdicts on every claim of the papers of which some run has the rows, in each run and over the models.
+
+    Runs of one model are one: a claim holds there where each of them says so.
     """
-
-    published: Published
-    claims: Mapping[str, Claim]
-    shown: tuple[str, ...]
-    refuted: tuple[str, ...]
-    in_every: Standing | None
-    in_any: Standing | None
-    models: Mapping[str, str]
-    """The model of each run, which several runs may share."""
-
-    @property
-    def measured(self) -> tuple[str, ...]:
-        """The runs that have the rows which the rule reads."""
-        return tuple(name for name, claim in self.claims.items() if claim.verdict != "not measured")
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many models were measured, and how many there are."""
-        return len({self.models[name] for name in self.measured}), len(set(self.models.values()))
-
-
-def over_models(compared: Compared) -> ByPaper:
-    """Every claim of every paper of which some run has the rows, those that none has among them."""
-    widened = {run.name: _levels(run.evidence) for run in compared.runs}
-    models = {run.name: run.model for run in compared.runs}
-    papers = []
+    widened = {name: _levels(run) for name, run in runs.items()}
+    models = {name: model_of(name, run) for name, run in runs.items()}
     for paper in PAPERS:
-        claims = tuple(_over_models(each, widened, models) for each in paper.claims)
-        if any(claim.measured for claim in claims):
-            papers.append((paper, claims))
-    return tuple(papers)
+        rows = [row for claim in paper.claims for row in _over_models(paper.key, claim, widened, models)]
+        if any(row.arm and row.metric != NOT_MEASURED for row in rows):
+            yield from rows
 
 
-def _levels(evidence: Evidence) -> Callable[[int], Evidence]:
+def _levels(run: ReportData) -> Callable[[int], Evidence]:
     """The rows of a run with their intervals widened for any number of comparisons, each looked up once."""
-
-    @cache
-    def at(comparisons: int) -> Evidence:
-        return evidence if comparisons == 1 else Evidence.of(widened(evidence.data, comparisons))
-
-    return at
+    return cache(lambda comparisons: Evidence.of(widened(run, comparisons)))
 
 
 def _over_models(
-    published: Published, levels: Mapping[str, Callable[[int], Evidence]], models: Mapping[str, str]
-) -> OverModels:
-    """The claim over the models, each named by its runs that measured it."""
-    claims = {name: published.decide(evidence_at(1)) for name, evidence_at in levels.items()}
-    verdicts = {
-        name: _verdict_at(published, evidence_at)
-        for name, evidence_at in levels.items()
-        if claims[name].verdict != "not measured"
-    }
+    paper: str, claim: Published, levels: Mapping[str, Callable[[int], Evidence]], models: Mapping[str, str]
+) -> Iterator[Score]:
+    """The claim in each run, and then in every model and in any."""
+    by_run = {name: _verdict_at(claim, run_at) for name, run_at in levels.items()}
     by_model: dict[str, list[VerdictAt]] = defaultdict(list)
-    for name, verdict in verdicts.items():
-        by_model[models[name]].append(verdict)
+    for name, verdict in by_run.items():
+        if verdict(1) != NOT_MEASURED:
+            by_model[models[name]].append(verdict)
     agreed = {model: _agreed(runs) for model, runs in by_model.items()}
-    shown, refuted = (
-        tuple(name for name in verdicts if models[name] in decided)
-        for decided in (holm(agreed, HOLDS), holm(agreed, HOLDS_NOT))
-    )
-    if len(agreed) < FEWEST_MODELS:
-        return OverModels(published, claims, shown, refuted, None, None, models)
-    alone = {model: verdict(1) for model, verdict in agreed.items()}
-    in_all = all(verdict in HOLDS for verdict in alone.values())
-    in_none = all(verdict in HOLDS_NOT for verdict in alone.values())
-    return OverModels(
-        published, claims, shown, refuted,
-        in_every=_standing(in_all, in_none or bool(refuted)), in_any=_standing(in_all or bool(shown), in_none),
-        models=models,
-    )  # fmt: skip
+    shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
+    columns = {"part": paper, "condition": claim.key}
+    for name, verdict in by_run.items():
+        counted = verdict(1) != NOT_MEASURED
+        left = counted * ((models[name] in shown) - (models[name] in refuted))
+        yield Score.of(CLAIM, verdict(1), float(left), arm=name, **columns)
+    alone = [verdict(1) for verdict in agreed.values()]
+    in_all, in_none = (all(verdict in kind for verdict in alone) for kind in (HOLDS, HOLDS_NOT))
+    for against, holds, holds_not in ((EVERY, in_all, in_none or refuted), (ANY, in_all or shown, in_none)):
+        standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else OPEN
+        yield Score.of(
+            CLAIM, standing if len(agreed) >= FEWEST_MODELS else TOO_FEW, float(len(agreed)), against=against,
+            amount=float(len(set(models.values()))), **columns,
+        )  # fmt: skip
 
 
-def _verdict_at(published: Published, evidence_at: Callable[[int], Evidence]) -> VerdictAt:
-    return cache(lambda comparisons: published.decide(evidence_at(comparisons)).verdict)
+def _verdict_at(claim: Published, run_at: Callable[[int], Evidence]) -> VerdictAt:
+    return cache(lambda comparisons: claim.decide(run_at(comparisons)).verdict)
 
 
 def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:
@@ -145,13 +111,9 @@ def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:
     def at(comparisons: int) -> Verdict:
         verdicts = [verdict(comparisons) for verdict in runs]
         same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
-        return verdicts[0] if same else "not resolvable"
+        return verdicts[0] if same else OPEN
 
     return cache(at)
-
-
-def _standing(holds: bool, holds_not: bool) -> Standing:
-    return "holds" if holds else "does not hold" if holds_not else "not resolvable"
 
 
 def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Outcome]) -> tuple[Key, ...]:
@@ -174,8 +136,9 @@ def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Ou
 
 def widened(data: ReportData, comparisons: int) -> ReportData:
     """The rows with every 95 % interval widened to 1 - .05 / `comparisons`, see the module."""
-    factor = widening(comparisons)
-    limit = data.level / comparisons
+    if comparisons == 1:
+        return data
+    factor, limit = widening(comparisons), data.level / comparisons
     return replace(data, scores=tuple(_widened(score, factor, limit) for score in data.scores))
 
 
@@ -200,6 +163,6 @@ def _widened(score: Score, factor: float, limit: float) -> Score:
 
 def _is_weak_harm(score: Score, limit: float) -> bool:
     """Whether a layer is called harmful at 5 % whose corrected p, over all of the text, is not below `limit`."""
-    if score.measure not in ("verdict", "racing") or score.metric != "harmful":
+    if score.measure not in (VERDICT, RACING) or score.metric != "harmful":
         return False
     return score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit
