@@ -37,13 +37,18 @@ def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
         given = "no run was given" if not folders else f"only {folders[0][0]} was given"
         raise RunError(f"a comparison takes two runs or more, and {given}; write layerwise compare RUN RUN ...")
     _refuse_twice(folders)
-    kind = _one_kind({folder: _kind(folder, run) for folder, run in folders})
+    (first, kind), *others = ((folder, _kind(folder, run)) for folder, run in folders)
+    for folder, other in others:
+        if other != kind:
+            raise RunError(
+                f"{first} is a {kind} and {folder} is a {other}, and they measure different things; compare sweeps"
+                " with sweeps and diagnoses with diagnoses"
+            )
     named = dict(zip(_names(folders), folders, strict=True))
     runs = {name: run for name, (_, run) in named.items()}
+    texts = dict.fromkeys(str(run.manifest.get("corpus") or "an unnamed corpus") for run in runs.values())
     manifest = {
-        "corpus": listed(
-            list(dict.fromkeys(str(run.manifest.get("corpus") or "an unnamed corpus") for run in runs.values()))
-        ),
+        "corpus": listed(list(texts)),
         "kind": kind,
         "runs": {name: {"folder": folder, **run.manifest} for name, (folder, run) in named.items()},
     }
@@ -92,25 +97,11 @@ def _kind(folder: str, run: ReportData) -> str:
     return comparable[-1]
 
 
-def _one_kind(kinds: Mapping[str, str]) -> str:
-    (first, kind), *others = kinds.items()
-    for folder, other in others:
-        if other != kind:
-            raise RunError(
-                f"{first} is a {kind} and {folder} is a {other}, and they measure different things; compare sweeps"
-                " with sweeps and diagnoses with diagnoses"
-            )
-    return kind
-
-
 def _names(folders: Sequence[tuple[str, ReportData]]) -> list[str]:
     """The name of each model; with the folder of its run where two models have one name."""
-    names = [model_name(str(data.manifest.get("model") or "unnamed model")) for _, data in folders]
-    shown = [
-        name if names.count(name) == 1 else f"{name} ({PurePath(folder).name})"
-        for name, (folder, _) in zip(names, folders, strict=True)
-    ]
-    return [
-        name if shown.count(name) == 1 else f"{plain} ({folder})"
-        for name, plain, (folder, _) in zip(shown, names, folders, strict=True)
-    ]
+    plain = [model_name(str(data.manifest.get("model") or "unnamed model")) for _, data in folders]
+    known_by = [plain, *(
+        [f"{name} ({of(folder)})" for name, (folder, _) in zip(plain, folders, strict=True)]
+        for of in (lambda folder: PurePath(folder).name, str)
+    )]  # fmt: skip
+    return [next(names[at] for names in known_by if names.count(names[at]) == 1) for at in range(len(plain))]

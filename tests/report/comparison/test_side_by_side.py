@@ -87,18 +87,7 @@ def test_what_some_run_lacks_is_listed() -> None:
 def test_every_output_has_the_models_the_claims_and_the_numbers() -> None:
     data = side_by_side([(FOLDER, COUNTED), LARGE])
     lines = summary(data).splitlines()
-    assert lines[1].split() == [
-        "small",
-        "small",
-        "standard",
-        "library,",
-        "held-out",
-        "modules",
-        "8",
-        "1,234,567",
-        "240",
-        "45,000",
-    ]
+    assert " ".join(lines[1].split()) == "small small standard library, held-out modules 8 1,234,567 240 45,000"
     (line,) = [line for line in lines if line.startswith("Middle layers differ in")]
     assert line.split()[-4:] == ["supported", "supported", "holds", "holds"]
     assert any(line.startswith("skip ") for line in lines)

@@ -4,17 +4,14 @@ Every curve is on the scale of its own model: 0 is the model as trained, 1 is ch
 
     share lost = (loss - loss as trained) / (ln vocabulary - loss as trained)        of a normalised benchmark 1 - score
 
-Two curves are compared at the percentages of the one with fewer points that both reach; the other is read off the line
-between its two neighbouring points there. The 95 % intervals of the two are joined as if independent, which is wider
-than need be for models on one text; the interval of the loss as trained is added to the first whole.
+Two curves are compared at the percentages of the one with fewer points that both reach, the other on the line between
+its points. Intervals are joined as if independent; that of the loss as trained is added to the first whole.
 
     coincide         at every percentage the interval of the difference lies inside +-`MARGIN` of the scale
     differ           at some percentage it lies outside, above or below, corrected over them (Bonferroni)
     not resolvable   anything else, and curves neither of which loses `LEAST_LOST` of its scale anywhere
 
-Two runs of one model are no pair. Over more than two models every pair is judged, and what is said of one among them is
-corrected over the pairs by Holm's method, with intervals widened as those of claims are
-(`layerwise.report.derived.over_models`).
+Two runs of one model are no pair. Of several pairs what is said of one is corrected over all by Holm's method.
 """
 
 from __future__ import annotations

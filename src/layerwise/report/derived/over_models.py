@@ -6,21 +6,13 @@ by the rule of the claim and the intervals of the run. Over K models that were m
     holds in every model    it holds in each of them, at the level of a single run (intersection-union: the null, that
                             some model is without it, is rejected where each model rejects its own; no correction)
     holds in any model      it holds in at least one of them after Holm's correction over the K models, or in every one
-    not in any model        it does not hold in each of them, again at the level of a single run
-    not in every model      it does not hold in at least one after Holm's correction
+    not in any, not in every model    the same of "does not hold", which is corrected apart: it is the other end of the
+                            intervals, and each end errs in 2.5 %
 
-Claims have intervals and no p-values, so Holm's steps are levels of the intervals. At the first step every interval is
-widened from 95 % to 1 - .05 / K; the models that then still show the claim are counted as shown, and the others are
-looked at again with K less the number of those shown, until a step shows no more. "Holds" and "does not hold" are
-corrected apart: each is one end of the intervals, which errs in 2.5 %, and 5 % together. All of this is valid however
-much the models have in common, such as the text.
-
-A stored interval is widened by t[1 - .025 / K] / t[.975] about its value, each arm by itself, of as few degrees of
-freedom as an interval of layerwise can have: `FEWEST_UNITS` - 1. Intervals over more units, and those that are wider
-than 95 % already, would need less, so that no interval is too narrow. A verdict stands at a step only if the rule gives
-the same answer as at 95 %: wide intervals may move a contrast from "shown to be small" to "above zero", and that shows
-nothing. A layer that a diagnosis calls harmful was confirmed at 5 % on a part of the text; at a step it counts if its
-effect on all of the text, Bonferroni-corrected over the layers, has a p below .05 / K.
+Claims have intervals and no p-values, so Holm's steps are levels of the intervals: `widened` has every stored interval
+wider about its value by t[1 - .025 / K] / t[.975] of as few degrees of freedom as an interval can have. Those over more
+units would need less, so that none is too narrow. A verdict stands at a step only if the rule gives the same at 95 %:
+wide intervals may move a contrast from "shown to be small" to "above zero", and that shows nothing.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ def lined(
     crowded = len(xs) > (MOST_TICKS // 2 if small else MOST_TICKS)
     step = QUARTERS if percent else size_axis(xs, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
     named = legend or (bool(bands) and not small)
+    right = 24 if percent else 8 if small else 12  # room for the last of the ticks
     nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
     return framed(
         height,
@@ -61,7 +62,9 @@ def lined(
         x={"title": "" if small else across, "showgrid": False, "range": reach, **step},
         y={"title": "" if small else upwards, "range": span},
         shapes=[] if reference is None else [level_line(reference, **REFERENCE)],
-        margin={"l": 34, "r": 8, "t": 6, "b": 24} if small else {"l": 48, "r": 12, "t": 34 if named else 8, "b": 40},
+        margin={"l": 34, "r": right, "t": 6, "b": 24}
+        if small
+        else {"l": 48, "r": right, "t": 34 if named else 8, "b": 40},
         showlegend=named,
         legend=LEGEND,
     )

@@ -20,12 +20,14 @@ from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabl
 from layerwise.report.marks import Bars, Heat, Lines
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import NATS, counted, label, listed
+from layerwise.report.prose import prose
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
 from layerwise.results import vocabulary
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ANY, CLAIM, COINCIDENCE, CURVE, DELTA, EVERY, LAYER, MODEL, SCORE_CURVE
 
+WORDS = prose("comparison")
 CURVES = {"measure": (CURVE, SCORE_CURVE)}
 VERDICTS = {**{str(word): kind for word, kind in BADGES.items() if word != NOT_MEASURED},
             IT_HOLDS: "resolved", IT_HOLDS_NOT: "contradicted"}  # fmt: skip
@@ -55,24 +57,15 @@ def differences(data: ReportData) -> Iterator[str]:
     """What the runs do not have in common besides their models."""
     manifests = [run.manifest for run in data.runs.values()]
     if len({each.get("corpus_hash") or each.get("corpus") for each in manifests}) > 1:
-        yield "The models were not measured on the same text, so a difference between them may be one between texts."
+        yield WORDS["models/texts"]
     if len({each.get("tokens") for each in manifests}) > 1:
-        yield (
-            "The numbers of tokens differ: tokenizers cut a text differently, and a loss per token is of the tokens of"
-            " its own model; with more of them smaller effects are found."
-        )
+        yield WORDS["models/tokens"]
     models = {name: model_of(name, run) for name, run in data.runs.items()}
     again = [name for name, model in models.items() if list(models.values()).count(model) > 1]
     if again:
-        yield (
-            f"{listed(again)} are runs of one model and count as one: a claim holds in it where each of its runs that"
-            " measured it says so."
-        )
+        yield WORDS["models/again"].format(listed(again))
     if len(data.rows.where(measure=MODEL, metric="parameters")) < len(data.runs):
-        yield (
-            "A run that was made before layerwise counted the parameters has no number; sweep or diagnose the model"
-            " again."
-        )
+        yield WORDS["models/parameters"]
 
 
 def missing(data: ReportData) -> Iterator[str]:
@@ -104,11 +97,8 @@ def verdicts(data: ReportData) -> Iterator[Score]:
 
 def _verdict(row: Score) -> str:
     """A verdict; over models with how many of them that is said of where it is not all."""
-    if row.metric == TOO_FEW:
-        return ABSENT
-    return (
-        f"{row.metric} ({row.value:.0f} of {row.amount:.0f})" if row.against and row.value != row.amount else row.metric
-    )
+    few = f" ({row.value:.0f} of {row.amount:.0f})" if row.against and row.value != row.amount else ""
+    return ABSENT if row.metric == TOO_FEW else f"{row.metric}{few}"
 
 
 def claim_sentence(rows: Rows) -> str:
@@ -182,10 +172,8 @@ def curve_absences(data: ReportData) -> Iterator[str]:
     if rest := [label(family) for family, is_drawn in drawn_families(data.runs).items() if not is_drawn]:
         yield f"Left to the reports of the runs: {listed(rest)}."
     if not data.rows.where(measure=COINCIDENCE):
-        yield (
-            "Whether curves coincide is asked on a scale from the model as trained to chance, which these runs do not"
-            " have: the loss of guessing is stored since this version, so sweep the models again."
-        )
+        alike = len({model_of(name, run) for name, run in data.runs.items()}) == 1
+        yield WORDS["curves/one" if alike else "curves/unscaled"]
 
 
 def _curves(data: ReportData) -> Iterator[Part]:
