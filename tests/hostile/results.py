@@ -69,9 +69,9 @@ MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
 
 TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
     ("a loss in words", runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, 'is "abc" where a number belongs')),
-    ("an infinite loss", runs.tables("UPDATE losses SET nll = 9e999"), (*DAMAGED, "is inf, which is not a finite number")),
+    ("an infinite loss", runs.tables("UPDATE losses SET nll = 9e999"), (*DAMAGED, "is inf, which is not a finite")),
     ("a loss of bytes", runs.tables("UPDATE losses SET nll = x'00'"), (*DAMAGED, "raw bytes")),
-    ("no tokens", runs.tables("UPDATE losses SET tokens = 0, hits = 0"), (*DAMAGED, "is 0 where a whole number of at least 1")),
+    ("no tokens", runs.tables("UPDATE losses SET tokens = 0, hits = 0"), (*DAMAGED, "is 0 where a whole number")),
     ("half a token", runs.tables("UPDATE losses SET tokens = 1.5"), DAMAGED),
     ("more hits than tokens", runs.tables("UPDATE losses SET hits = 11"), (*DAMAGED, "11 hits among 10")),
     ("a score in words", runs.tables("UPDATE scores SET value = 'abc'"), DAMAGED),

@@ -104,8 +104,8 @@ def without_format(content: object, version: int, what: str, otherwise: str) -> 
     found = content.get("format")
     if found != version:
         raise RunError(
-            f"{what} has format {found if type(found) is int else 'unknown'}; this layerwise reads format {version}. "
-            f"Read it with the version of layerwise that wrote it, or {otherwise}."
+            f"{what} has format {found if type(found) is int else 'unknown'}; this layerwise reads format {version}: "
+            f"read it with the version of layerwise that wrote it, or {otherwise}."
         )
     return {name: value for name, value in content.items() if name != "format"}
 

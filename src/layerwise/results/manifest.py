@@ -22,7 +22,7 @@ from layerwise.results.checked import parse, value_of, without_format
 from layerwise.results.identity import MEASURED
 from layerwise.results.rows import Count
 
-FORMAT = 4
+FORMAT = 5
 """Version of the JSON layout; raised when a field changes its meaning."""
 
 

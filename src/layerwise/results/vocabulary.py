@@ -37,9 +37,11 @@ NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT =
 )  # fmt: skip
 SAME_NORM_RANDOM, P_OVER_N, TWIN, UNIFORM_GUESS = "same_norm_random", "p_over_n", "twin", "uniform"
 
-# Contrasts: their subject is the claim that they decide; effects of plans
+# Contrasts: their subject is the claim that they decide. `condition` is one of several strategies, `against` a milder
+# one beside it, `amount` a number of layers. Of two kinds of tasks one is the `task`, the other what it is `against`.
 
-CONTRAST, EFFECT = "contrast", "effect"
+CONTRAST = "contrast"
+RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 
