@@ -101,11 +101,12 @@ def without_format(content: object, version: int, what: str, otherwise: str) -> 
     """
     if not isinstance(content, dict):
         return content
-    found = content.get("format")
-    if found != version:
+    recorded = content.get("format")
+    if recorded != version:
+        format_of = recorded if type(recorded) is int else "unknown"
         raise RunError(
-            f"{what} has format {found if type(found) is int else 'unknown'}; this layerwise reads format {version}: "
-            f"read it with the version of layerwise that wrote it, or {otherwise}."
+            f"{what} has format {format_of}; this layerwise reads format {version}: read it with the version of "
+            f"layerwise that wrote it, or {otherwise}."
         )
     return {name: value for name, value in content.items() if name != "format"}
 

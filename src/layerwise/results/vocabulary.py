@@ -186,6 +186,12 @@ PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
 Of a fine-tuned task `seed` is that of the model, and `other` that of its fine-tuning."""
 
 FINE_TUNED = (GLUE, MSGS, OUR_MSGS)
+_LINGUISTIC = ("main_verb", "control_raising", "syntactic_category")
+_SURFACE = ("lexical_content_the", "relative_position", "length")
+CONTROLS = tuple(f"control {feature}" for feature in (*_LINGUISTIC, *_SURFACE))
+AMBIGUOUS = tuple(f"ambiguous {linguistic}_{surface}" for linguistic in _LINGUISTIC for surface in _SURFACE)
+"""The tasks of `OUR_MSGS`: of one feature, and of two that agree in training; a test compares them with the suite."""
+
 PHENOMENON, PARADIGM = "phenomenon", "paradigm"
 """Conditions of minimal pairs: what the task is; over all of them there is none."""
 
