@@ -15,8 +15,8 @@ from torch import nn
 
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest
+from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
-from layerwise.results.model_name import model_name
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.run import DATABASE
 from layerwise.stack import Stack, weight_hash

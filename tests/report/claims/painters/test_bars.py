@@ -94,17 +94,18 @@ def contrasts() -> Iterator[Case]:
 
 
 def by_kind() -> Iterator[Case]:
-    """The two claims about reasoning, whose rows are of a task that names both kinds."""
-    for rule, key, task, verdicts, margin in (
+    """The two claims about reasoning, whose rows are of one kind of tasks against another."""
+    for rule, key, kinds, verdicts, margin in (
         (
             "order_by_task",
             "order_by_task",
-            "sums | text",
+            ("sums", "text"),
             {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN},
             0.0,
         ),
-        ("order_by_benchmark", "order_by_benchmark", "arc | winogrande", WRONG_WAY, 0.05),
+        ("order_by_benchmark", "order_by_benchmark", ("arc", "winogrande"), WRONG_WAY, 0.05),
     ):
+        task, against = kinds
         rows: Rows = {"order_less": CLEAR, "log_ratio": CLEAR, "windows": 3.0}
         for metric, where, said in (
             ("order_less", around(margin) if margin else beside(0.0), verdicts),
@@ -113,11 +114,15 @@ def by_kind() -> Iterator[Case]:
             for position, verdict in said.items():
                 for number, ends in enumerate(where[position]):
                     name = f"{metric} {position} {number}"
-                    yield Case(rule, name, planted(key, {**rows, metric: ends}, task), verdict)
+                    yield Case(rule, name, planted(key, {**rows, metric: ends}, task, against=against), verdict)
 
 
 def benchmark_rows(**falls: Ends) -> tuple[Score, ...]:
-    return tuple(row for task, ends in falls.items() for row in planted("fragile", {"parallel": ends}, task))
+    return tuple(
+        row
+        for task, ends in falls.items()
+        for row in planted("fragile", {"log_ratio": ends}, task, condition="parallel")
+    )
 
 
 def fragile_cases() -> Iterator[Case]:
@@ -169,13 +174,17 @@ def rankings() -> Iterator[Case]:
 
 
 MILDEST = ("random", "looped_parallel")
-SLOPES = [f"{harsher}:{milder}" for milder, harsher in product(MILDEST, PAINTERS_RANKING) if harsher not in MILDEST]
+SLOPES = [(harsher, milder) for milder, harsher in product(MILDEST, PAINTERS_RANKING) if harsher not in MILDEST]
+
+
+def of_each(key: str, ends: Ends | float) -> list[Score]:
+    """The slope of every strategy."""
+    return [row for name in PAINTERS_RANKING for row in planted(key, {"slope": ends}, condition=name)]
 
 
 def slopes() -> Iterator[Case]:
     """All eight pairs as published, two the other way round, all alike; a pair counts from 5 % on."""
-    falls = planted("benchmark_fall", dict.fromkeys(PAINTERS_RANKING, (0.1, 0.2)))
-    costs = dict.fromkeys(PAINTERS_RANKING, 1.0)
+    falls = of_each("benchmark_fall", (0.1, 0.2))
     rules: tuple[tuple[str, str], ...] = (
         ("shallowest", "shallowest"),
         ("shallowest_on_benchmarks", "shallowest_on_benchmarks"),
@@ -184,8 +193,12 @@ def slopes() -> Iterator[Case]:
 
         def case(name: str, verdict: str, usual: Ends, *first: Ends, rule: str = rule, key: str = key) -> Case:
             ends = [*first, *[usual] * (len(SLOPES) - len(first))]
-            rows = planted(key, {**costs, **dict(zip(SLOPES, ends, strict=True))})
-            return Case(rule, name, (*rows, *falls), verdict)
+            pairs = [
+                row
+                for (harsher, milder), each in zip(SLOPES, ends, strict=True)
+                for row in planted(key, {"relative": each}, condition=harsher, against=milder)
+            ]
+            return Case(rule, name, (*of_each(key, 1.0), *pairs, *falls), verdict)
 
         turned = (-0.05 - NEAR, -NEAR)
         yield case("one turned", OPEN, CLEAR, turned)
@@ -209,11 +222,20 @@ def stretched(end: float, half: float, way: float) -> Ends:
 
 def curve_rows(step: Ends = (-0.1, 0.1), wide: Ends = CLEAR, narrow: Ends = CLEAR) -> tuple[Score, ...]:
     """Two steps and two windows of each order; one step, and the windows of the random order, are given."""
-    rows: dict[str, Ends | float] = {
-        f"{name}_step_{size}": (-0.1, 0.1) for name in ("reverse", "random", "skip") for size in (3, 5)
-    }
-    rows |= {f"skip-{name}_{size}": CLEAR for name in ("reverse", "random") for size in (3, 5)}
-    return planted("graceful", {**rows, "random_step_5": step, "skip-random_5": wide, "skip-random_3": narrow})
+    steps = dict.fromkeys(product(("reverse", "random", "skip"), (3, 5)), (-0.1, 0.1)) | {("random", 5): step}
+    less = dict.fromkeys(product(("reverse", "random"), (3, 5)), CLEAR) | {("random", 5): wide, ("random", 3): narrow}
+    return (
+        *(
+            row
+            for (name, size), ends in steps.items()
+            for row in planted("graceful", {"excess": ends}, condition=name, amount=size)
+        ),
+        *(
+            row
+            for (name, size), ends in less.items()
+            for row in planted("graceful", {"less": ends}, condition=name, amount=size, against="skip")
+        ),
+    )
 
 
 def graces() -> Iterator[Case]:

@@ -172,7 +172,9 @@ def test_too_few_steps_and_no_intervals_decide_nothing() -> None:
 
 def test_a_random_order_that_is_not_resolved_asks_for_more_draws() -> None:
     rows = [
-        replace(row, low=row.value - 1, high=row.value + 1) if row.metric.startswith("random_step") else row
+        replace(row, low=row.value - 1, high=row.value + 1)
+        if (row.metric, row.condition) == ("excess", "random")
+        else row
         for row in truth(WORLDS["straight"][1], **MUCH)(0)
     ]
     claim = claim_of("graceful", rows, DEEP)
