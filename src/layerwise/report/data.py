@@ -12,10 +12,9 @@ from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.page.wording import listed
-from layerwise.results.model_name import model_title
+from layerwise.results.identity import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.units import resampling_unit
 from layerwise.results.vocabulary import (
     ABLATION,
     ALL,
@@ -29,6 +28,7 @@ from layerwise.results.vocabulary import (
     ROBUSTNESS,
     SKIPPING,
     VERDICT,
+    resampling_unit,
 )
 
 _DIGITS = re.compile(r"\d{300}")

@@ -18,8 +18,7 @@ from layerwise.report.derived.over_models import over_models
 from layerwise.report.kinds import KINDS
 from layerwise.report.page.wording import listed
 from layerwise.report.show import ABSENT
-from layerwise.results.identity import MEASURED
-from layerwise.results.model_name import model_name
+from layerwise.results.identity import MEASURED, model_name
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MODEL, ORDER, PRUNING
 

@@ -30,8 +30,7 @@ from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_MEASURED, O
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
-from layerwise.results.units import FEWEST_UNITS
-from layerwise.results.vocabulary import ANY, CLAIM, EVERY, RACING, VERDICT
+from layerwise.results.vocabulary import ANY, CLAIM, EVERY, FEWEST_UNITS, RACING, VERDICT
 
 HOLDS: tuple[Verdict, ...] = (SUPPORTED,)
 HOLDS_NOT: tuple[Verdict, ...] = (CONTRADICTED, BY_NULL)
