@@ -35,13 +35,14 @@ class Says:
     """Findings, or plain sentences, that a function reads from the rows: the only logic of a section.
 
     Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
-    behind their title on the page. `note` is small print under them.
+    behind their title on the page. `note` is small print under them; `small` sentences are small print themselves.
     """
 
     facts: Facts
     title: str = ""
     terminal: bool = True
     folded: bool = False
+    small: bool = False
     note: str = ""
 
 

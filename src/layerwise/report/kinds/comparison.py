@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from layerwise.report.claims import CLAIMS, PAPERS
@@ -122,14 +122,14 @@ def claim_sentence(rows: Rows) -> str:
 
 
 def _numbers(data: ReportData) -> Table:
-    """Every claim over the models, and its numbers in each of them."""
+    """A line for every claim, which says what holds over the models, and below it one for each of them."""
     body, runs = [], {name: Evidence.of(run) for name, run in data.runs.items()}
     for key, own in claims(data).by("condition").items():
-        body.append((CLAIMS[key].name, "over models", ABSENT, claim_sentence(own), ABSENT))
+        body.append((CLAIMS[key].name, "", "", claim_sentence(own)))
         for name, run in runs.items():
             decided = CLAIMS[key].decide(run)
-            body.append(("", name, decided.verdict, f"{decided.why} {decided.power}", decided.figures or ABSENT))
-    return Table(("claim", "model", "verdict", "why", "this run"), tuple(body), numeric_from=5, badges=VERDICTS)
+            body.append((name, decided.verdict, f"{decided.why} {decided.power}", decided.figures or ABSENT))
+    return Table(("claim, and model", "verdict", "why", "numbers"), tuple(body), numeric_from=4, badges=VERDICTS)
 
 
 def rules(data: ReportData) -> Iterator[str]:
@@ -147,10 +147,15 @@ def unmeasured(data: ReportData) -> Iterator[str]:
         yield f"Measured in none of the runs: {listed(rest)}."
 
 
-def _absent(data: ReportData, rows: Rows, words: str) -> Iterator[str]:
+def _absent(rows: Callable[[ReportData], Iterable[Score]], words: str) -> Says:
     """The models that have none of the rows, in a sentence."""
-    if without := [name for name in data.runs if name not in rows.axis("arm")]:
-        yield words.format(listed(without))
+
+    def facts(data: ReportData) -> Iterator[str]:
+        measured = Rows(rows(data)).axis("arm")
+        if without := [name for name in data.runs if name not in measured]:
+            yield words.format(listed(without))
+
+    return Says(facts, terminal=False, small=True)
 
 
 def curves(data: ReportData) -> Iterator[Score]:
@@ -167,8 +172,7 @@ def coincidences(data: ReportData) -> Iterator[Score]:
 
 
 def curve_absences(data: ReportData) -> Iterator[str]:
-    """The models that have none of the curves, the families that are not drawn, and curves without a scale."""
-    yield from _absent(data, data.rows.where(**CURVES), "No curve was measured of {}.")
+    """The families that are not drawn, and curves without a scale."""
     if rest := [label(family) for family, is_drawn in drawn_families(data.runs).items() if not is_drawn]:
         yield f"Left to the reports of the runs: {listed(rest)}."
     if not data.rows.where(measure=COINCIDENCE):
@@ -201,7 +205,8 @@ def _curves(data: ReportData) -> Iterator[Part]:
             Column("at", text=_where_paired(lambda row: f"{row.amount:.0f} %")),
         ),
     )  # fmt: skip
-    yield Says(curve_absences, terminal=False)
+    yield _absent(curves, "No curve was measured of {}.")
+    yield Says(curve_absences, terminal=False, small=True)
 
 
 def _where_paired(text: Callable[[Score], str]) -> Callable[[Rows], str]:
@@ -259,9 +264,7 @@ def _similarity(data: ReportData) -> Iterator[Part]:
         title="The clearest zones", derive=clearest, rows={"model": "arm", "similarity": "condition"}, across="metric",
         cell=_share, terminal=False, note="clearest",
     )  # fmt: skip
-    yield Says(
-        lambda data: _absent(data, Rows(similarities(data)), "Similarity was not measured in {}."), terminal=False
-    )
+    yield _absent(similarities, "Similarity was not measured in {}.")
 
 
 def partitions(data: ReportData) -> dict[str, PlanZones]:
@@ -292,8 +295,7 @@ def _partition(data: ReportData) -> Table:
 
 
 def zone_claims(data: ReportData) -> Iterator[str]:
-    """What is claimed of zones, over models, and the models that were not divided."""
-    yield from _absent(data, Rows(zones(data)), "Not divided, for want of 10 layers or of states: {}.")
+    """What is claimed of zones, over models."""
     for key, rows in claims(data).where(condition=("three_zones", "one_ending")).by("condition").items():
         yield f"{CLAIMS[key].name}? {claim_sentence(rows)}"
 
@@ -317,7 +319,7 @@ COMPARISON = Kind(
                     where={"measure": MODEL}, rows={"model": "arm", "run": "condition", "text": "part"},
                     columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
                 ),
-                Says(differences, terminal=False),
+                Says(differences, terminal=False, small=True),
                 Says(missing, title="Not measured in every run", terminal=False),
             ),
         ),
@@ -330,7 +332,7 @@ COMPARISON = Kind(
                     derive=verdicts, split="part", rows={"claim": "condition"}, across="arm", cell=_verdict, words=str,
                     badges=VERDICTS, note="verdicts",
                 ),
-                Says(unmeasured, terminal=False),
+                Says(unmeasured, terminal=False, small=True),
                 Tabled(title="Numbers of these claims, model by model", table=_numbers, folded=True, terminal=False),
                 Says(rules, title="What was published, and the rules", folded=True, terminal=False, note="method"),
             ),
@@ -350,10 +352,7 @@ COMPARISON = Kind(
                     across="relative depth of the layer", at="at {:.0f} % of the depth", show=DIFFERENCE, nats=True,
                     rooted=True, bent=True, note="layers",
                 ),
-                Says(
-                    lambda data: _absent(data, data.rows.where(measure=LAYER), "No single layer was changed in {}."),
-                    terminal=False,
-                ),
+                _absent(layers, "No single layer was changed in {}."),
             ),
         ),
         Section(
@@ -373,7 +372,8 @@ COMPARISON = Kind(
                     text=lambda row: f"{row.part}, layers {row.layer} to {row.other}",
                 ),
                 Tabled(title="The zones of the depth", table=_partition, note="zones"),
-                Says(zone_claims, terminal=False),
+                _absent(zones, "Not divided, for want of 10 layers or of states: {}."),
+                Says(zone_claims, terminal=False, small=True),
             ),
         ),
     ),

@@ -70,7 +70,7 @@ class Heat(Mark):
             text=[[self._hover(cells.get((left, below)), left, below) for left in across] for below in down],
             colorscale=colour_scale(ORANGE_IS_MORE if self.diverging else VIRIDIS),
             **self._scale(all_rows),
-            **({"xgap": 1, "ygap": 1} if len(across) <= MOST_ROWS else {}),
+            **({"xgap": 1, "ygap": 1} if len(across) <= MOST_ROWS and not frames else {}),
         )
         traces = [grid]
         height = self.height or HEAD + (CELL if len(down) <= MOST_ROWS else 8) * len(down)

@@ -51,7 +51,8 @@ class Table:
         ]
         look = {"class_": "toned"} if self.tones else {}
         table = element("table", element("thead", element("tr", *head)), element("tbody", join(body)), **look)
-        return element("div", table, class_="scroll bare" if self.tones else "scroll stacked", tabindex="0")
+        kind = "scroll bare" if self.tones else "scroll stacked badged" if self.badges else "scroll stacked"
+        return element("div", table, class_=kind, tabindex="0")
 
     def _cell(self, line: int, column: int, text: str, kind: str) -> Safe:
         shown, tone = measured(text) if kind == "number" else self._text(column, text), self.tones.get((line, column))

@@ -57,7 +57,9 @@ class _Writer:
         findings = [each for each in statements if isinstance(each, Finding)]
         sentences = [each for each in statements if not isinstance(each, Finding)]
         shown = [answers(findings)] if findings else []
-        if sentences:
+        if sentences and part.small:
+            shown += map(note, sentences)
+        elif sentences:
             shown.append(element("ul", *(element("li", text) for text in sentences), class_="fates"))
         if shown and part.folded:
             self.body.append(folded(part.title, *shown, *self._note(part.note)))
@@ -118,7 +120,9 @@ class _Writer:
             card(picture.alternative, picture.controls(), picture.html(), wide=wide and len(pictures) == 1)
             for picture in pictures
         ]
-        self.body += shown if len(shown) == 1 else [element("div", *shown, class_="grid")]
+        self.body += (
+            shown if len(shown) == 1 else [element("div", *shown, class_="grid pair" if len(shown) == 2 else "grid")]
+        )
 
     def _note(self, name: str) -> list[Safe]:
         """The small print of a part: what the words have under its name, or the text itself."""
