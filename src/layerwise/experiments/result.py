@@ -92,11 +92,10 @@ class Result:
         Raises `MeasureError`, which names the figures of the run, for one that there is not.
         """
         from layerwise.experiments.summary import report_data
-        from layerwise.report.evidence import Evidence
         from layerwise.report.page.groups import written
 
         with Run.open(self.folder) as run:
-            chapters = written(Evidence.of(report_data(run)))
+            chapters = written(report_data(run))
         pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}
         if not pictures or (name is not None and name not in pictures):
             raise MeasureError(f"{self.folder} has no figure {name or ''!r}; {near_matches(name or '', pictures)}")

@@ -95,6 +95,8 @@ OF_STATES = (SIMILARITY, STATES, ZONES)
 """The measures whose `layer` is the number of a hidden state."""
 
 DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
+LOOPED, GAINED = "looped", "gain_sweep"
+"""The families of parallel layers whose strategies are numbers: of loops, and of gains in one pass."""
 
 # Speculative decoding: `plan` is the draft, `condition` the way of decoding, `seed` the number of a prompt
 

@@ -21,10 +21,10 @@ from layerwise.report.comparison.overlay import (
     strategies,
 )
 from layerwise.report.comparison.tables import half_rows
+from layerwise.report.derived.curves import curves
 from layerwise.report.evidence import Evidence
-from layerwise.report.sweep.curves import curves
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT
+from layerwise.results.selection import PRESENT, Rows
 from report import synthetic
 from report.comparison.several import DEPTHS, diagnoses, named, sweeps
 
@@ -38,11 +38,11 @@ def test_every_point_of_a_curve_is_the_point_of_the_report_of_its_run() -> None:
         lines = curve_lines(compared, "painters", strategy, loss)
         assert [line.name for line in lines] == list(DEPTHS)
         for line, run in zip(lines, compared.runs, strict=True):
-            (own,) = [curve for curve in curves(run.evidence, "painters", "all") if curve.strategy == strategy]
+            own = Rows(curves(run.evidence.run)).where(part="painters", task="all", condition=strategy, seed=None)
             shown = [
                 (round(x * run.evidence.depth / 100), row.value, row.low, row.high) for x, row in line.rows.items()
             ]
-            assert shown == [(point.affected, point.value, point.low, point.high) for point in own.points]
+            assert shown == [(row.amount, row.value, row.low, row.high) for row in own]
             assert all(0 < x <= 100 for x in line.rows)
 
 
@@ -59,7 +59,7 @@ def test_every_layer_has_the_effect_of_its_own_plan(panel: str) -> None:
             if panel == SWAP:
                 order[index : index + 2] = [index + 1, index]
             plan = next(text for text, found in run.evidence.schedules.items() if found.order() == tuple(order))
-            assert row == run.evidence.effect(plan, "all")
+            assert replace(row, layer=None, other=None, condition=None) == run.evidence.effect(plan, "all")
         assert len(line.rows) == last + (panel == LEAVE_OUT)
 
 

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from layerwise.errors import RunError
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.groups import GROUPS
+from layerwise.report.kinds import KINDS as EVERY_KIND
 from layerwise.report.page.wording import listed
 from layerwise.results.identity import MEASURED
 from layerwise.results.model_name import model_name
@@ -142,7 +142,7 @@ def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:
 
 def _kind(folder: str, evidence: Evidence) -> str:
     """Whether a run is a sweep or a diagnosis. Raises `RunError` for one of another kind."""
-    present = [group.name for group in GROUPS if group.present(evidence)]
+    present = [kind.name for kind in EVERY_KIND if kind.is_of(evidence.run)]
     comparable = [name for name in present if name in KINDS]
     if not comparable or len(comparable) < len(present):
         other = listed([name for name in present if name not in KINDS]) or "no kind that has rows"

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from layerwise.report.comparison.compared import Compared, ComparedRun
+from layerwise.report.derived.changes import DROPPED, SWAPPED, single
+from layerwise.report.derived.curves import averaged, curve_families
 from layerwise.report.evidence import ALL_TASKS, DELTA
 from layerwise.report.figures.axis import Line
-from layerwise.report.sweep.curves import Curve, Point, curve_families, scored_curves
-from layerwise.report.sweep.layers import neighbour_swaps, single_skips
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import ABLATION, BENCHMARK, NORMALISED, SKIPPING
 
 NOT_OF_LAYERS = frozenset({"kendall"})
@@ -107,7 +108,7 @@ def _strategies(compared: Compared) -> dict[str, tuple[str, ...]]:
     """The families that any run has a curve of, each with its strategies in the order of the runs."""
     named: dict[str, dict[str, None]] = {}
     for run in compared.runs:
-        for family in curve_families(run.evidence):
+        for family in curve_families(run.evidence.run):
             records = (record for record in run.evidence.data.plans if record.family == family)
             named.setdefault(family, {}).update(dict.fromkeys(record.strategy for record in records))
     return {family: tuple(names) for family, names in named.items()}
@@ -121,8 +122,10 @@ def curve_lines(compared: Compared, family: str, strategy: str, measure: CurveMe
     """The curve of a strategy in every run that has it, over percent of depth."""
     lines = []
     for run in compared.runs:
-        curve = _curve(run, family, strategy, measure)
-        rows = {percent(point.affected, run): _score(point, measure) for point in curve.points}
+        plans = run.evidence.data.plans
+        records = [record for record in plans if (record.family, record.strategy) == (family, strategy)]
+        points = Rows(averaged(records, _lookup(run, measure))).where(seed=None).along("amount")
+        rows = {percent(int(size), run): replace(point, task=measure.task) for size, point in points.items()}
         if rows:
             lines.append(Line(run.name, rows, run.slot))
     return tuple(lines)
@@ -152,12 +155,12 @@ def importance(run: ComparedRun, task: str) -> dict[int, Score]:
     """Layer to what leaving it out alone costs, nats per token: from an ablation, or from the plans of a sweep."""
     skips = run.evidence.rows.where(**SKIPPED, task=task)
     ablated = dict(sorted((row.layer, row) for row in skips if row.layer is not None))
-    return ablated or _effects(run, single_skips(run.evidence), task_of(run, task))
+    return ablated or _effects(run, DROPPED, task)
 
 
 def swaps(run: ComparedRun, task: str) -> dict[int, Score]:
     """Layer to what swapping it with the next one costs, nats per token."""
-    return _effects(run, neighbour_swaps(run.evidence), task_of(run, task))
+    return _effects(run, SWAPPED, task)
 
 
 SKIPPED: Mapping[str, Any] = {"measure": ABLATION, "metric": SKIPPING, "part": None, "against": None}
@@ -178,9 +181,9 @@ def layer_tasks(compared: Compared) -> tuple[str, ...]:
     )
 
 
-def _effects(run: ComparedRun, plans: Mapping[int, str], task: str) -> dict[int, Score]:
-    scores = {layer: run.evidence.effect(plans[layer], task) for layer in sorted(plans)}
-    return {layer: score for layer, score in scores.items() if score is not None and math.isfinite(score.value)}
+def _effects(run: ComparedRun, done: str, task: str) -> dict[int, Score]:
+    rows = single(run.evidence.run, done).where(task=task_of(run, task))
+    return {row.layer: row for row in rows if row.layer is not None and math.isfinite(row.value)}
 
 
 def at_half(line: Line) -> tuple[float, Score]:
@@ -208,18 +211,8 @@ def _rows(line: Line, measure: str, family: str, strategy: str, task: str, metri
         )  # fmt: skip
 
 
-def _curve(run: ComparedRun, family: str, strategy: str, measure: CurveMeasure) -> Curve:
-    drawn = scored_curves(run.evidence, family, _lookup(run, measure))
-    return next((curve for curve in drawn if curve.strategy == strategy), Curve(strategy, ()))
-
-
 def _lookup(run: ComparedRun, measure: CurveMeasure) -> Callable[[str], Score | None]:
     if measure.measure != BENCHMARK:
         return lambda plan: run.evidence.effect(plan, task_of(run, measure.task), measure.metric)
     rows = run.evidence.run.rows.where(measure=BENCHMARK, condition=NORMALISED, task=measure.task)
     return lambda plan: rows.one(plan=plan, metric=measure.metric)
-
-
-def _score(point: Point, measure: CurveMeasure) -> Score:
-    """The point as a score, so that figures and tables of scores show it."""
-    return Score.of("curve", measure.metric, point.value, point.low, point.high, task=measure.task, mde=point.mde)

@@ -17,12 +17,11 @@ from layerwise.report.comparison.overlay import (
 from layerwise.report.comparison.verdicts import ByPaper, OverModels
 from layerwise.report.comparison.zones import partitions, zones
 from layerwise.report.evidence import ALL_TASKS, DELTA
+from layerwise.report.kinds.sweep import MAPS
 from layerwise.report.page.markup import join
 from layerwise.report.page.number_format import between
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label, listed
-from layerwise.report.sweep.chapters.similarity import MAPS
-from layerwise.report.sweep.zones import borders_in_words
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BENCHMARK
 
@@ -132,11 +131,8 @@ def partition_rows(compared: Compared) -> Table:
             name,
             f"{len(each.ranges)}",
             " | ".join(f"{first - 1}–{last - 1}" if last > first else f"{last - 1}" for first, last in each.ranges),
-            *(
-                f"{count} ({100 * count / len(each.cosine):.0f} %)"
-                for count in (each.beginning, each.middle, each.ending)
-            ),
-            borders_in_words(each),
+            *(f"{count} ({100 * count / each.states:.0f} %)" for count in (each.beginning, each.middle, each.ending)),
+            each.borders_in_words,
             each.shown_p,
         )
         for name, each in partitions(compared).items()

@@ -2,7 +2,7 @@
 
 State j is what layer j - 1 passes on. The layers that write the states of the zone are the middle, those before it the
 beginning and those after it the ending (figures 3 and 14 of the Painters, which count them by eye). A sweep of 10
-layers and more also divides the depth into zones, with a test of how many (`layerwise.report.sweep.zones`); there the
+layers and more also divides the depth into zones, with a test of how many (`layerwise.report.derived.zones`); there the
 longest zone is the middle.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from layerwise.report.comparison.compared import Compared, ComparedRun
-from layerwise.report.sweep.similarity import Zone, clearest_zone, contrast_bounds, matrix
-from layerwise.report.sweep.zones import PlanZones, trained_zones
+from layerwise.report.derived.similarity import Zone, clearest_zone, contrast_bounds, matrix
+from layerwise.report.derived.zones import PlanZones, trained_zones
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def zones(compared: Compared, metric: str) -> tuple[ModelZone, ...]:
 
 
 def _zone(run: ComparedRun, metric: str) -> ModelZone | None:
-    values, lows, highs = (matrix(run.evidence, metric, bound) for bound in ("value", "low", "high"))
+    values, lows, highs = (matrix(run.evidence.run, metric, bound) for bound in ("value", "low", "high"))
     zone = clearest_zone(values) if values is not None else None
     if values is None or zone is None:
         return None
@@ -58,5 +58,5 @@ def _zone(run: ComparedRun, metric: str) -> ModelZone | None:
 
 def partitions(compared: Compared) -> dict[str, PlanZones]:
     """The zones of every model as trained, of those that are deep enough and whose states were compared."""
-    every = {run.name: trained_zones(run.evidence) for run in compared.runs}
+    every = {run.name: trained_zones(run.evidence.run) for run in compared.runs}
     return {name: zones for name, zones in every.items() if zones is not None}

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from layerwise.report.comparison.compared import Compared, ComparedRun
 from layerwise.report.comparison.tables import zone_rows
-from layerwise.report.figures import similarity_map
+from layerwise.report.derived.similarity import Matrix, clearest_zone, matrix
 from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.heatmaps import similarity_map
+from layerwise.report.kinds.sweep import MAPS
 from layerwise.report.page.chapter import Chapter, Heading, cards, lead, note
 from layerwise.report.page.figure_slot import Choice, Picture, led
 from layerwise.report.page.markup import element
 from layerwise.report.page.wording import listed
-from layerwise.report.sweep.chapters.similarity import MAPS
-from layerwise.report.sweep.similarity import Matrix, clearest_zone, matrix
 
 HEADING = Heading("similarity", "How alike hidden states are", "Similarity")
 
 
 def similarity(compared: Compared) -> Chapter:
     """A map a model, its clearest zone framed, and how many layers lie before, in and after the zones."""
-    every = {(run.name, metric): matrix(run.evidence, metric) for run in compared.runs for metric in MAPS}
+    every = {(run.name, metric): matrix(run.evidence.run, metric) for run in compared.runs for metric in MAPS}
     matrices = {key: values for key, values in every.items() if values is not None}
     if not matrices:
         return HEADING.missing("The similarity of hidden states was measured in none of the runs.")
