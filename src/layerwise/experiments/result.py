@@ -99,10 +99,9 @@ class Reported(ABC):
 
         Raises `MeasureError`, which names the figures there are, for one that there is not.
         """
-        from layerwise.report.evidence import Evidence
         from layerwise.report.page.groups import written
 
-        chapters = written(Evidence.of(self.data))
+        chapters = written(self.data)
         pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}
         if not pictures or (name is not None and name not in pictures):
             raise MeasureError(f"{self.name} has no figure {name or ''!r}; {near_matches(name or '', pictures)}")

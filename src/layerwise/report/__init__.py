@@ -36,11 +36,11 @@ from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
 from layerwise.report.kinds import KINDS
+from layerwise.report.kinds.sweep_findings import findings
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
 from layerwise.report.side_by_side import side_by_side
-from layerwise.report.sweep.findings import findings
 from layerwise.report.writers import terminal_lines
 
 __all__ = [

@@ -11,6 +11,7 @@ from functools import cached_property
 from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.report.page.number_format import verdict
 from layerwise.report.page.wording import listed
 from layerwise.results.identity import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
@@ -155,6 +156,16 @@ class ReportData:
     @cached_property
     def _effects(self) -> dict[tuple[str, str, str], Score]:
         return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == EFFECT}
+
+    def verdict(self, plan: str) -> str:
+        """The verdict on a plan on the whole text, in words.
+
+        Effects are differences to the untouched model, so that one has none itself: it is the baseline.
+        """
+        score = self.effect(plan, self.tasks[0]) if self.tasks else None
+        if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
+            return "the baseline"
+        return verdict(score, self.level)
 
     def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
         """The effect of one plan on one task, which may not be finite; `None` where it was not measured."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
@@ -165,7 +165,15 @@ class Beside:
     marks: tuple[Mark, ...]
 
 
-Part = Mark | Beside | Says | Pivot | Tabled
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The plans of a sweep, on the page alone: a few as pictures, all as tiles that open, or all as a table to sort."""
+
+    look: Literal["examples", "gallery", "table"]
+    note: str = ""
+
+
+Part = Mark | Beside | Says | Pivot | Tabled | Plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

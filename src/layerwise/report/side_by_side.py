@@ -20,7 +20,7 @@ from layerwise.report.page.wording import listed
 from layerwise.report.show import ABSENT
 from layerwise.results.identity import MEASURED, model_name
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import MODEL, ORDER, PRUNING
+from layerwise.results.vocabulary import MODEL
 
 COMPARABLE = {"sweep": "layerwise sweep", "diagnosis": "layerwise diagnose"}
 """The kinds of run that can be compared, each with the command that makes it."""
@@ -84,8 +84,6 @@ def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:
 def _kind(folder: str, run: ReportData) -> str:
     """Whether a run is a sweep or a diagnosis. Raises `RunError` for one of another kind."""
     present = [kind.name for kind in KINDS if kind.is_of(run)]
-    if "sweep" not in present and any(record.family not in {"identity", ORDER, PRUNING} for record in run.plans):
-        present.insert(0, "sweep")
     comparable = [name for name in present if name in COMPARABLE]
     if not comparable or len(comparable) < len(present):
         other = listed([name for name in present if name not in COMPARABLE]) or "no kind that has rows"

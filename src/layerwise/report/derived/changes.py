@@ -47,14 +47,14 @@ def changes(data: ReportData) -> dict[Change, str]:
 
     Only a plain sequence of whole layers makes one: as many stages as evaluations.
     """
-    found: dict[Change, str] = {}
+    plans: dict[Change, str] = {}
     for text, record in data.records.items():
         plan = data.schedules.get(text)
         if plan is not None and record.stages == record.evaluations and not plan.has_sublayers():
             change = change_of(plan.order(), data.depth)
             if change is not None:
-                found.setdefault(change, text)
-    return found
+                plans.setdefault(change, text)
+    return plans
 
 
 def changed(data: ReportData) -> Rows:

@@ -41,13 +41,15 @@ def lined(
     percent: bool = False,
     reference: float | None = None,
     legend: bool = False,
+    behind: Sequence[Trace] = (),
 ) -> Figure:
     """Each line with its interval as a ribbon, each null as a grey band; `tell` writes the hover text of a point.
 
     `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
     vertical axis, for figures that stand side by side, and `reach` the horizontal one; `sizes` says that positions are
     sizes of a change, on a logarithmic axis, and not counts, `percent` that they are shares of a whole; `reference` is
-    a dotted level line. The nulls are named above the figure, with `legend` the lines too.
+    a dotted level line. The nulls are named above the figure, with `legend` the lines too. What is `behind` them is
+    drawn as it is.
     """
     small = height < SMALL
     xs = {x for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for x in rows}
@@ -58,7 +60,7 @@ def lined(
     nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
     return framed(
         height,
-        [*nulls, *(trace for line in lines for trace in line_traces(line, describe, legend))],
+        [*nulls, *behind, *(trace for line in lines for trace in line_traces(line, describe, legend))],
         x={"title": "" if small else across, "showgrid": False, "range": reach, **step},
         y={"title": "" if small else upwards, "range": span},
         shapes=[] if reference is None else [level_line(reference, **REFERENCE)],

@@ -17,6 +17,7 @@ from layerwise.report.derived.similarity import clearest_zone, contrast_bounds, 
 from layerwise.report.derived.zones import PlanZones, trained_zones
 from layerwise.report.evidence import Evidence
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.kinds.sweep import MAPS
 from layerwise.report.marks import Bars, Heat, Lines
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import NATS, counted, label, listed
@@ -34,8 +35,6 @@ VERDICTS = {**{str(word): kind for word, kind in BADGES.items() if word != NOT_M
 SAME: dict[str, str] = {COINCIDE: "resolved", DIFFER: "contradicted", OPEN: "unresolved"}
 """The words that are badges, each with its kind."""
 CHANGES = {"leave_one_out": "Leave one layer out", "swap_adjacent": "Swap a layer with the next"}
-MAPS = {"cosine": "Cosine, all tokens", "cosine_no_sink": "Cosine, without the sink token", "cka": "CKA, unbiased",
-        "cosine_flattened": "Cosine of flattened states, as published"}  # fmt: skip
 ZONE, PARTS = "zone", {"beginning": 2, "middle": 0, "ending": 1}
 """The parts of the depth, each with its colour."""
 

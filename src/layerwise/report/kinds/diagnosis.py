@@ -10,7 +10,7 @@ from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.report.claims.power import needed
 from layerwise.report.data import ReportData, concluded, skipped
-from layerwise.report.evidence import ALL_TASKS, Evidence
+from layerwise.report.derived.curves import curves, distinct
 from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
@@ -20,10 +20,8 @@ from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import fixed, probability, tidy
 from layerwise.report.page.wording import counted, label, listed, null_name
 from layerwise.report.show import COUNT, DIFFERENCE, NUMBER, PERCENT, Show
-from layerwise.report.sweep.curves import curves
-from layerwise.report.sweep.window import distinct
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT
+from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
     ABLATION,
     AGREEMENT,
@@ -205,14 +203,11 @@ def _raced(data: ReportData) -> Iterator[str]:
 
 def orders(data: ReportData) -> Iterator[Score]:
     """What one window of layers costs in another order and left out, on each task; of equal plans the first."""
-    evidence = Evidence.of(data)
-    for task in evidence.named_tasks or evidence.tasks:
-        points = {curve.strategy: curve.points[-1] for curve in curves(evidence, ORDER, task) if curve.points}
-        for strategy, point in distinct(points).items():
-            yield Score.of(
-                EFFECT, "delta_nll", point.value, point.low, point.high, task=task, condition=strategy,
-                amount=point.affected,
-            )  # fmt: skip
+    rows = Rows(curves(data)).where(part=ORDER, task=data.named_tasks or data.tasks)
+    for own in rows.by("task").values():
+        last = {name: max(of.axis("amount")) for name, of in own.by("condition").items()}
+        kept = Rows(row for row in own if row.amount == last[str(row.condition)])
+        yield from (replace(row, part=None) for row in distinct(kept) if row.seed is None)
 
 
 def _moved(data: ReportData) -> Iterator[str]:
@@ -253,7 +248,7 @@ def pruned(data: ReportData) -> Iterator[Score]:
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.rows.where(measure=DIAGNOSED)):,}", "scores"
-    tasks = [task for task in data.rows.where(measure=ABLATION).axis("task") if task != ALL_TASKS]
+    tasks = [task for task in data.rows.where(measure=ABLATION).axis("task") if task != ALL]
     if tasks:
         yield f"{len(tasks):,}", "tasks"
 

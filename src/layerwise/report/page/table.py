@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from layerwise.report.page.markup import Safe, element, join, measured
 from layerwise.report.page.plain_markdown import escaped
 
-WIDEST = 32  # characters of the first cell of a row in the terminal
+WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
 GAP = "  "
 
 
@@ -66,7 +66,10 @@ class Table:
         word, bracket, rest = text.partition(" (")
         if word in self.badges:
             return join([element("span", word, class_=f"badge {self.badges[word]}"), bracket, rest])
-        return element("code", text, style="user-select: all") if column in self.code and text else text
+        if column not in self.code or not text:
+            return text
+        lines = [part for line in text.split("\n") for part in (Safe(element("br")), line)][1:]
+        return element("code", *lines, style="user-select: all")
 
     def markdown(self) -> str:
         """The table with a line under its head; every cell is escaped.
@@ -87,12 +90,15 @@ class Table:
         """The table in the terminal, its columns aligned; nothing where it has no rows."""
         if not self.body:
             return ()
-        rows = [[_shortened(row[0]), *row[1:]] for row in (self.head, *self.body)]
+        rows = [[_shortened(row[0], WIDEST), *(_shortened(cell, LONGEST) for cell in row[1:])]
+                for row in (self.head, *self.body)]  # fmt: skip
         widths = [max(len(row[column]) for row in rows) for column in range(len(self.head))]
         return tuple(
             GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
         )
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= WIDEST else f"{name[: WIDEST - 1]}…"
+def _shortened(text: str, most: int) -> str:
+    """A cell in one line, and of so many characters at most."""
+    shown = " ".join(text.split("\n"))
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
