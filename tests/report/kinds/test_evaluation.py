@@ -17,6 +17,7 @@ from layerwise.report.kinds import evaluation as page
 from layerwise.report.kinds.evaluation import PLANS, Taught
 from layerwise.report.page.groups import written
 from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CHANCE, NORMALISED
 from report import pretrained
 from report.tables import tables
