@@ -292,7 +292,7 @@ DIAGNOSIS = Kind(
                     words=lambda name: WORDS.get(name, "skipped"), rooted=True, bent=True,
                 ),
                 Pivot(
-                    derive=layers, rows={"layer": "layer"}, note="layers", columns=(
+                    derive=layers, rows={"layer": "layer"}, note="worth", columns=(
                         Column("Δ NLL without it", "worth", SIGNED),
                         Column("verdict", text=lambda rows: next(iter(rows.axis("condition")), "")),
                         Column("attention", "attention", SIGNED.but(bounds=False)),
