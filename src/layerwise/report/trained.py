@@ -9,7 +9,7 @@ from statistics import fmean
 from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.page.group import arm_tiles
-from layerwise.report.show import NUMBER, Show
+from layerwise.report.show import Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
@@ -34,7 +34,6 @@ SUITES = {PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BL
 TASKS = {GLUE: "GLUE", MSGS: "MSGS", OUR_MSGS: "Mixed signals of our own"}
 """Suites that models are fine-tuned on."""
 LOSS = Show(axis="nats per masked token", decimals=3)
-SIGNED = NUMBER.but(signed=True)
 THREE = Show(decimals=3, bounds=False)
 
 

@@ -7,7 +7,7 @@ training with a share of the whole budget is no arm but a point of that arm's fr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -15,7 +15,8 @@ from typing import Any
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.page.number_format import between, tidy
-from layerwise.report.page.wording import counted, listed
+from layerwise.report.page.wording import counted, listed, sentence
+from layerwise.report.show import ABSENT
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
@@ -79,6 +80,9 @@ class Training:
         'uniform@1.25'
         """
         return self.arm if self.share is None else f"{self.arm}@{self.share:g}"
+
+
+UNIFORM = Training(UNIFORM_TRAINING)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -158,7 +162,7 @@ def trainings(data: ReportData) -> tuple[Training, ...]:
 
 def uniform_lengths(data: ReportData) -> tuple[Training, ...]:
     """Uniform, and its trainings of other lengths."""
-    return (Training(UNIFORM_TRAINING), *(each for each in lengths(data) if each.arm == UNIFORM_TRAINING))
+    return (UNIFORM, *(each for each in lengths(data) if each.arm == UNIFORM_TRAINING))
 
 
 def rows_of(data: ReportData, measure: str, metric: str, training: Training) -> Rows:
@@ -233,24 +237,26 @@ def step_shares(data: ReportData, arm: str, metric: str) -> dict[PhaseSteps, Sco
     return {phase: row for phase, row in shown.items() if row is not None}
 
 
-def epochs(data: ReportData, training: Training) -> dict[int, float]:
-    """Layer to how often the text was read while it learned, by depth."""
-    return {int(row.layer or 0): row.value for row in rows_of(data, EPOCHS, EPOCHS, training)}
+def epochs(data: ReportData, training: Training) -> Rows:
+    """How often the text was read while each layer learned, by depth."""
+    return rows_of(data, EPOCHS, EPOCHS, training)
 
 
 def tunings(data: ReportData, setting: str = LEARNING_RATE) -> tuple[Tuning, ...]:
     """The sweep of rates, or with `WARMUP` of warm-ups, of every arm that had one, in the order of the rows."""
     rows = data.rows.where(measure=RATES, condition=setting, amount=PRESENT)
-    return tuple(_tuning(arm, rows.where(arm=arm)) for arm in rows.where(metric="nll").axis("arm"))
-
-
-def _tuning(arm: str, rows: Rows) -> Tuning:
-    tried = {row.amount: row for row in rows.where(metric="nll") if row.amount is not None}
-    chosen = (row.amount for row in rows.where(metric="chosen") if row.value == 1.0)
-    return Tuning(arm, dict(sorted(tried.items())), next(chosen, None))
+    chosen = {row.arm: row.amount for row in reversed(rows.where(metric="chosen")) if row.value == 1.0}
+    losses = rows.where(metric="nll").by("arm").items()
+    return tuple(Tuning(arm, dict(sorted(own.along("amount").items())), chosen.get(arm)) for arm, own in losses)
 
 
 # -- differences and the headline ---------------------------------------------------------------------------------
+
+
+def compared_rows(data: ReportData, training: Training, terms: str | tuple[str, ...] = tuple(TERMS)) -> Rows:
+    """The rows of a training against uniform, on these terms."""
+    own = {"arm": training.arm, "amount": training.share}
+    return data.rows.where(measure=GROWTH, against=UNIFORM_TRAINING, condition=terms, **own)
 
 
 def against(
@@ -281,7 +287,8 @@ def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
 
     `None` where it was not measured, or has no interval.
     """
-    exact, most, least = _savings(data, Training(arm), terms)
+    rows = compared_rows(data, Training(arm), terms)
+    exact, most, least = (rows.one(metric=metric) for metric in (SAVING, SAVING_AT_MOST, SAVING_AT_LEAST))
     if exact is not None and exact.low is not None and exact.high is not None:
         return Bounds(exact.value, exact.low, exact.high)
     if most is not None:
@@ -291,25 +298,24 @@ def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
 
 def saved_in_words(data: ReportData, training: Training, terms: str) -> str:
     """The saving as it is printed, in hundredths; where seeds are censored, how many and what that leaves."""
-    exact, most, least = _savings(data, training, terms)
+    return saving_text(compared_rows(data, training, terms))
+
+
+def saving_text(rows: Rows) -> str:
+    """The saving that the rows of a training on some terms have."""
+    exact, most, least = (rows.one(metric=metric) for metric in (SAVING, SAVING_AT_MOST, SAVING_AT_LEAST))
     if exact is not None:
         return f"{percents(exact)} %"
     if most is not None:
-        return f"{hundredths(most.value)} % at most (not reached with {_censored(data, training, terms, NEVER)})"
+        return f"{hundredths(most.value)} % at most (not reached with {_censored(rows, NEVER)})"
     if least is not None:
-        count = _censored(data, training, terms, SOONER)
-        return f"{hundredths(least.value)} % at least (reached before the first look with {count})"
-    return "–"
+        return f"{hundredths(least.value)} % at least (reached before the first look with {_censored(rows, SOONER)})"
+    return ABSENT
 
 
-def _savings(data: ReportData, training: Training, terms: str) -> Sequence[Score | None]:
-    metrics = (SAVING, SAVING_AT_MOST, SAVING_AT_LEAST)
-    return [against(data, training, terms=terms, metric=metric) for metric in metrics]
-
-
-def _censored(data: ReportData, training: Training, terms: str, metric: str) -> str:
-    row = against(data, training, terms=terms, metric=metric)
-    return "a seed" if row is None else counted(int(row.value), "seed")
+def _censored(rows: Rows, metric: str) -> str:
+    count = rows.value(metric=metric)
+    return "a seed" if count is None else counted(int(count), "seed")
 
 
 def how_read(data: ReportData, arm: str) -> str:
@@ -323,13 +329,10 @@ def how_read(data: ReportData, arm: str) -> str:
 
 def nulls_in_words(data: ReportData) -> str:
     """The table of token pairs, and uniform with its warm-up, as a sentence; empty where neither was measured."""
-    uniform, pairs = held_out(data, Training(UNIFORM_TRAINING)), token_pairs(data)
-    parts = []
-    if uniform is not None:
-        parts.append(f"uniform{_warmup(data)} ends at {tidy(uniform.value)} nats per token")
-    if pairs is not None:
-        parts.append(f"a table of token pairs at {tidy(pairs.value)}")
-    return f"{listed(parts)[:1].upper()}{listed(parts)[1:]}." if parts else ""
+    uniform, pairs = held_out(data, UNIFORM), token_pairs(data)
+    parts = [] if uniform is None else [f"uniform{_warmup(data)} ends at {tidy(uniform.value)} nats per token"]
+    parts += [] if pairs is None else [f"a table of token pairs at {tidy(pairs.value)}"]
+    return sentence(listed(parts)) if parts else ""
 
 
 def _warmup(data: ReportData) -> str:

@@ -282,32 +282,17 @@ def _tokens(row: Score) -> float | None:
 
 
 DIAGNOSIS = Kind(
-    name="diagnosis",
-    measures=DIAGNOSED,
-    present=_present,
-    answer=lambda data: " ".join(summary(data)),
-    tiles=_tiles,
-    unfinished=_unfinished,
-    counts=("documents", "tokens"),
-    following=next_steps,
-    claims=True,
-    sections=(
+    name="diagnosis", measures=DIAGNOSED, present=_present, answer=lambda data: " ".join(summary(data)), tiles=_tiles,
+    unfinished=_unfinished, counts=("documents", "tokens"), following=next_steps, claims=True, sections=(
         Section(
-            anchor="verdicts",
-            title="What each layer is worth",
-            short="Layers",
-            missing="No layer was left out in this run, so none has a verdict (ablation).",
-            needs=lambda data: bool(worth(data)),
-            parts=(
+            anchor="verdicts", needs=lambda data: bool(worth(data)), parts=(
                 Bars(
-                    name="layers", title="What the loss is without each layer, by its verdict", show=DIFFERENCE,
-                    derive=lambda data: worth(data).values(), series="metric", stacked=True,
-                    slots=lambda names: {name: VERDICT_SLOTS.get(name, 0) for name in names},
+                    name="layers", show=DIFFERENCE, derive=lambda data: worth(data).values(), series="metric",
+                    stacked=True, slots=lambda names: {name: VERDICT_SLOTS.get(name, 0) for name in names},
                     words=lambda name: WORDS.get(name, "skipped"), rooted=True, bent=True,
                 ),
                 Pivot(
-                    derive=layers, rows={"layer": "layer"}, note="layers",
-                    columns=(
+                    derive=layers, rows={"layer": "layer"}, note="worth", columns=(
                         Column("Δ NLL without it", "worth", SIGNED),
                         Column("verdict", text=lambda rows: next(iter(rows.axis("condition")), "")),
                         Column("attention", "attention", SIGNED.but(bounds=False)),
@@ -318,7 +303,7 @@ DIAGNOSIS = Kind(
                 ),
                 Says(margin_in_words, terminal=False),
                 Pivot(
-                    title="The verdicts in full", derive=decided, rows={"layer": "layer"}, folded=True, terminal=False,
+                    name="the-verdicts-in-full", derive=decided, rows={"layer": "layer"}, folded=True, terminal=False,
                     columns=(
                         Column("verdict", text=lambda rows: rows[0].condition or ""),
                         Column("Δ NLL of skipping", DECISIONS, SIGNED),
@@ -330,59 +315,40 @@ DIAGNOSIS = Kind(
             ),
         ),
         Section(
-            anchor=ABLATION,
-            title="Layers silenced and replaced",
-            short="Ablation",
-            missing="No layer was silenced or replaced in this run (ablation).",
-            needs={"measure": ABLATION, "layer": PRESENT},
-            parts=(
+            anchor=ABLATION, needs={"measure": ABLATION, "layer": PRESENT}, parts=(
                 Lines(
-                    name="ablation-silenced", title="Whole layer silenced: effect by depth", derive=silenced,
-                    series="metric", each="part", choices={"Task": "task"}, nulls=null_name, show=DIFFERENCE,
+                    name="ablation-silenced", derive=silenced, series="metric", each="part", choices={"Task": "task"},
+                    nulls=null_name, show=DIFFERENCE,
                     slots=lambda names: {name: list(INTERVENTIONS).index(name) for name in names}, height=260,
                     words=_intervention, legend="Interventions", nats=True, rooted=True, bent=True,
                 ),
                 Lines(
-                    name="ablation-replaced", title="Whole layer replaced: effect by depth, on its own scale",
-                    derive=replaced, series="metric", choices={"Task": "task"}, nulls=null_name, show=DIFFERENCE,
+                    name="ablation-replaced", derive=replaced, series="metric", choices={"Task": "task"},
+                    nulls=null_name, show=DIFFERENCE,
                     slots=lambda names: {name: list(INTERVENTIONS).index(name) for name in names if name != SKIPPING},
                     words=_intervention, legend="Interventions", height=330, nats=True, rooted=True, bent=True,
-                    note="ablation",
                 ),
                 Pivot(
-                    title="Every intervention", derive=every_intervention, rows={"layer": "layer"}, words=str,
+                    name="every-intervention", derive=every_intervention, rows={"layer": "layer"}, words=str,
                     across="condition", show=SIGNED, folded=True, terminal=False, order=lambda line: line[0],
                 ),
             ),
         ),
         Section(
-            anchor=RACING,
-            title="What the verdicts cost",
-            short="Race",
-            missing="No race was run: every layer was measured on all tokens, or not at all (--budget starts a race).",
-            needs={"measure": RACING, "metric": DECISIONS},
-            parts=(
+            anchor=RACING, needs={"measure": RACING, "metric": DECISIONS}, parts=(
                 Bars(
-                    name="racing", title="Tokens spent on each layer until its verdict was settled", of=_tokens,
-                    where={"measure": RACING, "metric": DECISIONS}, series="metric", stacked=True,
-                    slots=lambda names: {name: VERDICT_SLOTS[name] for name in names}, words=lambda name: WORDS[name],
-                    show=Show(axis="tokens spent"), height=320, note="tokens",
+                    name="racing", of=_tokens, where={"measure": RACING, "metric": DECISIONS}, series="metric",
+                    stacked=True, slots=lambda names: {name: VERDICT_SLOTS[name] for name in names},
+                    words=lambda name: WORDS[name], show=Show(axis="tokens spent"), height=320,
                 ),
                 Says(_raced, terminal=False),
             ),
         ),
         Section(
-            anchor=ORDER,
-            title="Does order matter?",
-            short="Order",
-            missing="No layers were put into another order in this run (order).",
-            needs=lambda data: any(record.family == ORDER for record in data.plans) and any(orders(data)),
+            anchor=ORDER, needs=lambda data: any(record.family == ORDER for record in data.plans) and any(orders(data)),
             parts=(
                 Says(_moved, terminal=False),
-                Dots(
-                    name="diagnosis-order", title="Effect of order and of absence", derive=orders, series="condition",
-                    show=DIFFERENCE, legend="Orders", note="order",
-                ),
+                Dots(name="diagnosis-order", derive=orders, series="condition", show=DIFFERENCE, legend="Orders"),
             ),
         ),
         DELTAS_SECTION,
@@ -392,29 +358,19 @@ DIAGNOSIS = Kind(
         STRUCTURE_SECTION,
         PROXIES_SECTION,
         Section(
-            anchor=AGREEMENT,
-            title="Do the scores agree?",
-            short="Agreement",
-            missing="No two scores were compared in this run (agreement).",
-            parts=(
+            anchor=AGREEMENT, parts=(
                 Heat(
-                    name="agreement", title="Rank correlation between all scores", derive=agreements, x="arm",
-                    y="against", choices={"Correlation": "condition"}, diverging=True, most=1.0, across="",
-                    cell_words=lambda name: label(str(name)), numbers=True, number=_agreement, note="agreement",
-                    words=str,
+                    name="agreement", derive=agreements, x="arm", y="against", choices={"Correlation": "condition"},
+                    diverging=True, most=1.0, across="", cell_words=lambda name: label(str(name)), numbers=True,
+                    number=_agreement, words=str,
                 ),
             ),
         ),
         Section(
-            anchor=PRUNING,
-            title="Which layers can go together?",
-            short="Pruning",
-            missing="No set of layers was dropped jointly in this run (pruning).",
-            parts=(
+            anchor=PRUNING, parts=(
                 Lines(
-                    name="pruning", title="Effect of dropping layers jointly, a curve a score", derive=pruned,
-                    series="arm", x="amount", nulls=str, across="layers dropped jointly", at="{} layers dropped",
-                    show=DIFFERENCE, height=440, rooted=True, legend="Scores", nats=True, note="pruning",
+                    name="pruning", derive=pruned, series="arm", x="amount", nulls=str, across="layers dropped jointly",
+                    at="{} layers dropped", show=DIFFERENCE, height=440, rooted=True, legend="Scores", nats=True,
                 ),
             ),
         ),

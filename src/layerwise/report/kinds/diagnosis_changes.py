@@ -93,12 +93,7 @@ def _correlation(metric: str) -> Column:
 
 
 RECOVERY_SECTION = Section(
-    anchor=RECOVERY,
-    title="How layers recover",
-    short="Recovery",
-    missing="No layer was damaged and trained again in this run (recovery).",
-    needs={"measure": RECOVERY, "layer": PRESENT},
-    parts=(
+    anchor=RECOVERY, needs={"measure": RECOVERY, "layer": PRESENT}, parts=(
         Beside((
             *(
                 Lines(
@@ -109,16 +104,14 @@ RECOVERY_SECTION = Section(
                 for metric, (title, show, _) in RECOVERED.items()
             ),
             Scatter(
-                name="recovery-ablation", title="Recovery against the effect of skipping, by layer", words=str,
-                derive=beside_skipping, choices={"Damage": "condition"}, across={"metric": SKIPPING},
-                upwards={"metric": "area"}, show_across=SKIPPED, show=Show(axis="area, nat-steps"), numbered=True,
-                hollow=lambda row: row.amount == 1.0, height=330, note="censored",
+                name="recovery-ablation", words=str, derive=beside_skipping, choices={"Damage": "condition"},
+                across={"metric": SKIPPING}, upwards={"metric": "area"}, show_across=SKIPPED,
+                show=Show(axis="area, nat-steps"), numbered=True, hollow=lambda row: row.amount == 1.0, height=330,
             ),
         )),
         Pivot(
-            title="Does recovery follow importance?", derive=treated, where={"layer": None},
-            rows={"damage": "condition"}, columns=(_correlation("spearman"), _correlation("spearman_given_damage")),
-            terminal=False, folded=True, note="heavy",
+            name="does-recovery-follow", derive=treated, where={"layer": None}, rows={"damage": "condition"},
+            columns=(_correlation("spearman"), _correlation("spearman_given_damage")), terminal=False, folded=True,
         ),
     ),
 )  # fmt: skip
@@ -183,32 +176,23 @@ def manipulations(data: ReportData) -> Iterator[Part]:
     """The median layer, a fan for each strategy, the gates, and the set that was moved together."""
     strategies = tuple(name for name in data.rows.where(measure=MANIPULATION).axis("condition") if name != GATE)
     yield Lines(
-        name="manipulation", title="Effect of each strategy by size, median of the layers", derive=typical,
-        x="amount", series="condition", nulls=null_name, show=DIFFERENCE, sizes=True, named=True, nats=True,
-        across="size of the change, ‖ΔW‖ / ‖W‖", at="size {}, median of the layers", rooted=True, bent=True,
+        name="manipulation", derive=typical, x="amount", series="condition", nulls=null_name, show=DIFFERENCE,
+        sizes=True, named=True, nats=True, across="size of the change, ‖ΔW‖ / ‖W‖", at="size {}, median of the layers",
+        rooted=True, bent=True,
     )  # fmt: skip
     if strategies:
         yield Fan(
-            name="manipulation-layers", title="A line a layer", each="condition", sizes=True, rooted=True, bent=True,
-            where={"measure": MANIPULATION, "part": None, "condition": strategies}, note="manipulation",
+            name="manipulation-layers", each="condition", sizes=True, rooted=True, bent=True,
+            where={"measure": MANIPULATION, "part": None, "condition": strategies},
         )  # fmt: skip
-    yield Fan(
-        name="gate", title="What a layer adds, times α: a line a layer", derive=gated, each="part", words=str,
-        at="α = {}", rooted=True, bent=True, note="gates",
-    )  # fmt: skip
+    yield Fan(name="gate", derive=gated, each="part", words=str, at="α = {}", rooted=True, bent=True)
     yield Says(_members, terminal=False)
     yield replace(
-        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True
+        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True,
     )  # fmt: skip
 
 
-MANIPULATION_SECTION = Section(
-    anchor=MANIPULATION,
-    title="What a change of weights costs",
-    short="Manipulation",
-    missing="No layer's weights were changed in this run (manipulation).",
-    parts=manipulations,
-)
+MANIPULATION_SECTION = Section(anchor=MANIPULATION, parts=manipulations)
 
 
 def recommendation(data: ReportData) -> Iterator[str]:
@@ -263,28 +247,23 @@ def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
 
 def _by_halves(name: str, metric: str, title: str, show: Show, **fields: Any) -> Lines:
     return Lines(
-        name=name, title=title, derive=of_halves(PROXIES, metric), series="part", words=str, nulls=null_name,
-        show=show, named=True, **fields,
+        name=name, title=title, derive=of_halves(PROXIES, metric), series="part", words=str, nulls=null_name, show=show,
+        named=True, **fields,
     )  # fmt: skip
 
 
 PROXIES_SECTION = Section(
-    anchor=PROXIES,
-    title="Cheap proxies",
-    short="Proxies",
-    missing="No proxy was measured in this run (proxies).",
-    parts=(
+    anchor=PROXIES, parts=(
         Says(recommendation, terminal=False),
         Beside((
             Lines(
-                name="proxies-influence", title="Block Influence: 1 − cosine of input and output",
-                where={"measure": PROXIES, "metric": "block_influence"}, nulls=null_name,
+                name="proxies-influence", where={"measure": PROXIES, "metric": "block_influence"}, nulls=null_name,
                 show=Show(axis="1 − cosine"),
             ),
             Heat(
-                name="proxies-angular", title="Angular distance across a window of layers", y="amount",
-                where={"measure": PROXIES, "metric": "angular_distance"}, across="first layer",
-                down="number of layers", cell_words=lambda value: f"{value:g}", least=0.0, upwards=True, height=340,
+                name="proxies-angular", y="amount", where={"measure": PROXIES, "metric": "angular_distance"},
+                across="first layer", down="number of layers", cell_words=lambda value: f"{value:g}", least=0.0,
+                upwards=True, height=340,
             ),
             _by_halves(
                 "proxies-sensitivity", "gate_sensitivity",
@@ -295,18 +274,14 @@ PROXIES_SECTION = Section(
                 nats=True, rooted=True,
             ),
             Scatter(
-                name="proxies-skip", title="Gate gradient against the measured effect", derive=gates_beside_skipping,
-                choices={"Part": "part"}, words=str, across={"metric": SKIPPING}, upwards={"metric": "gate_gradient"},
-                show_across=SKIPPED, show=Show(axis="gate gradient"), equal=True, numbered=True, height=340,
+                name="proxies-skip", derive=gates_beside_skipping, choices={"Part": "part"}, words=str,
+                across={"metric": SKIPPING}, upwards={"metric": "gate_gradient"}, show_across=SKIPPED,
+                show=Show(axis="gate gradient"), equal=True, numbered=True, height=340,
             ),
+            Lines(name="proxies-taylor", nulls=null_name, where={"measure": PROXIES, "metric": "taylor"}),
             Lines(
-                name="proxies-taylor", title="Taylor importance: Σ |w · ∂L/∂w|", nulls=null_name,
-                where={"measure": PROXIES, "metric": "taylor"},
-            ),
-            Lines(
-                name="proxies-lens", title="Logit lens: the loss read off each hidden state", nulls=null_name,
-                where={"measure": PROXIES, "metric": LOGIT_LENS}, x="amount", across="hidden state",
-                at="hidden state {}", show=NATS.but(axis="NLL (nats per token)"), note="proxies",
+                name="proxies-lens", nulls=null_name, where={"measure": PROXIES, "metric": LOGIT_LENS}, x="amount",
+                across="hidden state", at="hidden state {}", show=NATS.but(axis="NLL (nats per token)"),
             ),
         )),
         Says(_price, terminal=False),

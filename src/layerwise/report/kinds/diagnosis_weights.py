@@ -147,8 +147,7 @@ def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str]
     signed = NUMBER.but(signed=True)
     return Pivot(
         rows={what: "condition", size: "amount"}, words=words, order=_set_order, terminal=False,
-        where={"measure": CONTRAST, "subject": claim, "amount": PRESENT},
-        columns=(
+        where={"measure": CONTRAST, "subject": claim, "amount": PRESENT}, columns=(
             Column("together (nats)", "joint", signed), Column("one by one, added up", "singles", signed),
             Column("more together", "excess", signed), Column("share that single costs leave", text=_share),
         ),
@@ -175,12 +174,7 @@ def by_type(name: str, metric: str, title: str, measure: str, **fields: object) 
 
 
 DELTAS_SECTION = Section(
-    anchor=DELTAS,
-    title="How weights change with depth",
-    short="Deltas",
-    missing="Weight differences were not measured in this run (deltas).",
-    needs={"measure": DELTAS, "metric": "correlation"},
-    parts=(
+    anchor=DELTAS, needs={"measure": DELTAS, "metric": "correlation"}, parts=(
         Says(lag_structure, terminal=False),
         Beside((
             by_type("deltas-correlation", "correlation", "Correlation of weight differences, by lag", DELTAS,
@@ -188,33 +182,24 @@ DELTAS_SECTION = Section(
             by_type("deltas-covariance", "autocovariance", "Autocovariance over depth, by lag", DELTAS,
                     x="amount", across="lag", at="lag {}", show=Show(axis="autocovariance")),
         )),
-        Levels(
-            name="deltas-types", title="Correlation at lag 1 of every tensor type", derive=_at_lag_one, note="types",
-            show=Show(axis="correlation at lag 1", reference=INDEPENDENT),
-        ),
+        Levels(name="deltas-types", derive=_at_lag_one, show=Show(axis="correlation at lag 1", reference=INDEPENDENT)),
     ),
 )  # fmt: skip
 
 PREDICTION_SECTION = Section(
-    anchor=PREDICTABILITY,
-    title="Can a layer be predicted?",
-    short="Prediction",
-    missing="Predictability of weights was not measured in this run (predictability).",
-    parts=(
+    anchor=PREDICTABILITY, parts=(
         Beside((
             Levels(
-                name="predictability-r2", title="R² by tensor type, with nulls", derive=explained, series="arm",
-                choices={"Held out": "condition"}, words=str, show=R2, floor=FLOOR,
-                slots=lambda names: {name: int(name == "in sample") for name in names},
+                name="predictability-r2", derive=explained, series="arm", choices={"Held out": "condition"}, words=str,
+                show=R2, floor=FLOOR, slots=lambda names: {name: int(name == "in sample") for name in names},
             ),
             Lines(
-                name="predictability-depth", title="Held-out R² by depth", derive=explained_by_depth, series="arm",
-                choices={"Held out": "condition"}, words=str, show=R2, nulls=null_name, height=310,
-                slots=lambda names: dict.fromkeys(names, 0),
+                name="predictability-depth", derive=explained_by_depth, series="arm", choices={"Held out": "condition"},
+                words=str, show=R2, nulls=null_name, height=310, slots=lambda names: dict.fromkeys(names, 0),
             ),
         )),
         Levels(
-            name="predictability-norms", title="Norms predicted from neighbours' norms",
+            name="predictability-norms",
             derive=lambda data: Rows(of_types(PREDICTABILITY, "norm_r2")(data)).where(layer=None),
             show=Show(axis="R² of a layer's norm"), floor=FLOOR,
         ),
@@ -227,15 +212,14 @@ PREDICTION_SECTION = Section(
         )),
         Beside((
             Lines(
-                name="predictability-use", title="Cost of running one predicted layer", show=DIFFERENCE, rooted=True,
-                where={"measure": PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
-                nulls=null_name, nats=True,
+                name="predictability-use", show=DIFFERENCE, rooted=True,
+                where={"measure": PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT}, nulls=null_name,
+                nats=True,
             ),
             Lines(
-                name="predictability-sets", title="Cost of running many predicted layers", show=DIFFERENCE,
+                name="predictability-sets", show=DIFFERENCE,
                 where={"measure": PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"}, x="amount",
                 nulls=null_name, across="layers predicted jointly", at="{} layers predicted", rooted=True, nats=True,
-                note="predicted",
             ),
         )),
         replace(
@@ -246,15 +230,9 @@ PREDICTION_SECTION = Section(
 )  # fmt: skip
 
 STRUCTURE_SECTION = Section(
-    anchor=STRUCTURE,
-    title="What the layers are made of",
-    short="Structure",
-    missing="The structure of the layers was not measured in this run.",
-    needs=measured(STRUCTURE, (*OF_WEIGHTS, *OF_STATES)),
-    parts=(
+    anchor=STRUCTURE, needs=measured(STRUCTURE, (*OF_WEIGHTS, *OF_STATES)), parts=(
         Beside(tuple(
-            by_type(f"structure-{metric}", metric, f"{title} by depth", STRUCTURE, height=230,
-                    slots=lambda names: {})
+            by_type(f"structure-{metric}", metric, f"{title} by depth", STRUCTURE, height=230, slots=lambda names: {})
             for metric, title in OF_WEIGHTS.items()
         )),
         Beside(tuple(

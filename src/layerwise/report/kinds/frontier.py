@@ -199,29 +199,22 @@ def _following(data: ReportData) -> Iterator[str]:
 
 
 FRONTIER_KIND = Kind(
-    name=FRONTIER,
-    measures=(FRONTIER, FRONTIER_DRAFT),
-    answer=lambda data: " ".join(headline(data, setting) for setting in settings(data)),
-    tiles=_tiles,
+    name=FRONTIER, measures=(FRONTIER, FRONTIER_DRAFT),
+    answer=lambda data: " ".join(headline(data, setting) for setting in settings(data)), tiles=_tiles,
     counts=("documents", "tokens"),
     unfinished=lambda data: None if _points(data) else f"not everything was measured yet: {STOPPED}",
-    following=_following,
-    sections=(
+    following=_following, sections=(
         Section(
-            anchor=FRONTIER, title="Is parallel ever the best way to spend a millisecond?", short="Frontier",
-            needs=lambda data: bool(_points(data)), missing="No frontier was measured: layerwise time frontier does.",
-            parts=(
+            anchor=FRONTIER, needs=lambda data: bool(_points(data)), parts=(
                 Scatter(
-                    name=FRONTIER, title="What is lost against the milliseconds of a pass", derive=drawn, point="plan",
-                    across={"metric": MILLISECONDS}, upwards={"metric": DELTA}, series="arm", words=_words, at="{}",
+                    name=FRONTIER, derive=drawn, point="plan", across={"metric": MILLISECONDS},
+                    upwards={"metric": DELTA}, series="arm", words=_words, at="{}",
                     slots=lambda arms: {arm: SLOTS[arm] for arm in arms}, legend="Arms", choices={"Phase": "condition"},
                     show_across=NUMBER.but(axis="milliseconds of a pass"), show=DIFFERENCE, height=520, rooted=True,
-                    bent=True, note="points",
-                    styles={arm: Style(front=True, size=12 if arm == IDENTITY else 9) for arm in ARMS},
+                    bent=True, styles={arm: Style(front=True, size=12 if arm == IDENTITY else 9) for arm in ARMS},
                 ),
                 Says(findings),
-                Says(every_verdict, title="Every parallel plan beside its rival", terminal=False, folded=True,
-                     note="rule"),
+                Says(every_verdict, name="every-parallel-plan-beside", terminal=False, folded=True),
                 Pivot(
                     derive=timed, split="condition", rows={"arm": "arm", "kind": "part", "plan": "plan"}, words=_words,
                     columns=(

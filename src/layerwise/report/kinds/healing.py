@@ -161,25 +161,17 @@ def _chosen(rows: Rows) -> str:
 
 
 HEALING_KIND = Kind(
-    name="healing",
-    measures=(HEALING,),
-    tiles=_tiles,
-    answer=lambda data: " ".join(list(findings(data))[:2]),
+    name="healing", measures=(HEALING,), tiles=_tiles, answer=lambda data: " ".join(list(findings(data))[:2]),
     sections=(
         Section(
-            anchor=HEALING,
-            title="What healing brings back",
-            short="Healing",
-            missing="No model was healed: layerwise heal does.",
-            parts=(
+            anchor=HEALING, parts=(
                 Dots(
-                    name="healing-nats", title="Nats a token above the untouched whole model", derive=above_whole,
-                    series="arm", slots=_slots, legend="Models", words=str, show=ABOVE, from_zero=True, note="nats",
+                    name="healing-nats", derive=above_whole, series="arm", slots=_slots, legend="Models", words=str,
+                    show=ABOVE, from_zero=True,
                 ),
                 Says(findings),
                 Pivot(
-                    title="By task", derive=models, rows={"task": "task", "model": "arm"},
-                    columns=(
+                    name="by-task", derive=models, rows={"task": "task", "model": "arm"}, columns=(
                         Column("nats a token", "nll", NATS),
                         Column("right (%)", "accuracy", SHARE.but(bounds=False)),
                         Column("above the whole model", ("above_whole", "lost"), ABOVE),
@@ -188,20 +180,19 @@ HEALING_KIND = Kind(
                     ),
                 ),
                 Lines(
-                    name="healing-windows", title="Few layers skipped, and many", x="amount", series="condition",
+                    name="healing-windows", x="amount", series="condition",
                     where={"measure": HEALING_WINDOW, "metric": "above_whole", "against": None},
                     slots=lambda names: {BEFORE: 5, HEALED: 0}, across="middle layers skipped", at="{} layers skipped",
-                    show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True, note="windows",
+                    show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True,
                 ),
                 Pivot(
-                    title="Learning rates", where={"measure": HEALING_RATE}, folded=True, terminal=False,
-                    rows={"arm": "arm", "learning rate": "amount"}, words=_rate,
-                    columns=(
+                    name="learning-rates", where={"measure": HEALING_RATE}, folded=True, terminal=False,
+                    rows={"arm": "arm", "learning rate": "amount"}, words=_rate, columns=(
                         Column("validation loss", "validation_nll", NATS), Column("", text=_chosen),
                     ),
                 ),
                 Pivot(
-                    title="Cost", derive=mean_costs, folded=True, terminal=False, rows={"arm": "arm"},
+                    name="cost", derive=mean_costs, folded=True, terminal=False, rows={"arm": "arm"},
                     columns=tuple(Column(head, metric, COUNT) for metric, head in COSTS.items()),
                 ),
             ),

@@ -120,30 +120,22 @@ def _written(value: object) -> str:
 def _lines(name: str, title: str, question: str, metrics: Mapping[str, object], note: str = "") -> Lines:
     return Lines(
         name=name, title=title, derive=curves, where={"metric": tuple(metrics)}, x="amount", series="arm",
-        slots=arm_slots, legend="Arms", choices={"Replicas": "condition", question: "metric"},
-        words=_written, across="dead nodes", at="{} nodes dead", height=400,
-        nulls=lambda name: "always the commonest class", show=MILLISECONDS, note=note,
-        by_choice={metric: {"show": show} for metric, (_, show) in QUALITY.items()},
+        slots=arm_slots, legend="Arms", choices={"Replicas": "condition", question: "metric"}, words=_written,
+        across="dead nodes", at="{} nodes dead", height=400, nulls=lambda name: "always the commonest class",
+        show=MILLISECONDS, note=note, by_choice={metric: {"show": show} for metric, (_, show) in QUALITY.items()},
     )  # fmt: skip
 
 
 REHEARSAL_KIND = Kind(
-    name=REHEARSAL,
-    measures=(REHEARSAL,),
-    answer=_answer,
-    tiles=_tiles,
-    sections=(
+    name=REHEARSAL, measures=(REHEARSAL,), answer=_answer, tiles=_tiles, sections=(
         Section(
-            anchor=REHEARSAL, title="What is left when nodes die", short="Dead nodes",
-            missing="No swarm was rehearsed: layerwise robustness rehearse does.",
-            parts=(
+            anchor=REHEARSAL, parts=(
                 _lines("rehearsal-quality", "Quality by dead nodes", "Score", QUALITY),
                 Says(findings),
                 _lines("rehearsal-latency", "Latency by dead nodes", "Within", LATENCY, "curves"),
                 Pivot(
-                    title="Every number", derive=levels, folded=True, words=_written,
-                    rows={"arm": "arm", "replicas": "condition", "dead": "amount"},
-                    columns=(
+                    name="every-number", derive=levels, folded=True, words=_written,
+                    rows={"arm": "arm", "replicas": "condition", "dead": "amount"}, columns=(
                         *(Column(show.axis, metric, show, {"against": None}) for metric, (_, show) in QUALITY.items()),
                         *(Column(f"{metric} (ms)", metric, MILLISECONDS.but(bounds=False)) for metric in LATENCY),
                         *(Column(show.axis, metric, show) for metric, show in PLAIN.items()),

@@ -125,7 +125,7 @@ def _survival(data: ReportData) -> Iterator[Part]:
     title = f"Who survives what: {lead.show.axis}{chance}"
     yield Tabled(title=title, table=_matrix, terminal=False, note="survival")
     yield Says(fates, terminal=False)
-    yield Tabled(title="Every number", table=_every_number, folded=True, terminal=False)
+    yield Tabled(name="every-number", table=_every_number, folded=True, terminal=False)
     yield Pivot(
         title=f"{lead.show.axis}{chance}{compared if gaps else ''}", derive=_compared, rows={"arm": "arm"}, page=False,
         columns=(in_order, shuffled, replace(against, head=ABOVE)),
@@ -165,9 +165,8 @@ def _orders(data: ReportData) -> Iterator[Part]:
     show = _common(lead_show(data), data.rows.where(measure=ORDERS, metric=lead.metric))
     yield Beside((
         Dots(
-            name="robustness-orders", title="In order, and in random order", derive=lead_rows, y="arm",
-            series="condition", slots=lambda names: {SEQUENTIAL: 0, RANDOM_ORDER: 1}, show=show, words=_words,
-            legend="Orders", note="orders",
+            name="robustness-orders", derive=lead_rows, y="arm", series="condition",
+            slots=lambda names: {SEQUENTIAL: 0, RANDOM_ORDER: 1}, show=show, words=_words, legend="Orders",
         ),
         Dots(
             name="robustness-fixed-orders", title=f"{counted(len(plans), 'fixed order')}, one by one", derive=_draws,
@@ -184,12 +183,10 @@ def _orders(data: ReportData) -> Iterator[Part]:
     )  # fmt: skip
     before = Column("Δ in order", metric, difference, {"condition": SEQUENTIAL, "against": BASELINE})
     yield Pivot(
-        title="Order", derive=_compared, rows={"arm": "arm"}, terminal=False, note="published",
+        name="order", derive=_compared, rows={"arm": "arm"}, terminal=False,
         columns=(in_order, shuffled, before, against, *spreads, *published),
     )  # fmt: skip
-    yield Tabled(
-        title="Draws that changed nothing", table=_identity, folded=True, terminal=False, note="identity"
-    )  # fmt: skip
+    yield Tabled(name="draws-that-changed-nothing", table=_identity, folded=True, terminal=False)
 
 
 def _published(rows: Rows, at: int) -> str:
@@ -225,10 +222,9 @@ def _condition(row: Score) -> str:
 
 def _kept(data: ReportData) -> Iterator[Part]:
     yield Lines(
-        name="kept", title="By the number of layers kept", derive=_kept_rows, each="condition", x="amount",
-        series="arm", slots=arm_slots, legend="Arms", choices={"Which layers are kept": "part"}, words=_words,
-        show=_common(lead_show(data), _kept_rows(data)), across="layers kept", at="{} layers kept", height=KEPT_HEIGHT,
-        reach=(data.depth + 0.3, 0.7), note="kept",
+        name="kept", derive=_kept_rows, each="condition", x="amount", series="arm", slots=arm_slots, legend="Arms",
+        choices={"Which layers are kept": "part"}, words=_words, show=_common(lead_show(data), _kept_rows(data)),
+        across="layers kept", at="{} layers kept", height=KEPT_HEIGHT, reach=(data.depth + 0.3, 0.7),
     )  # fmt: skip
     for condition, words in CONDITIONS.items():
         yield Pivot(
@@ -255,14 +251,14 @@ def _downwards(data: ReportData) -> list[Score]:
 def _nodes(data: ReportData) -> Iterator[Part]:
     added = quantity(data).added
     yield Lines(
-        name="nodes", title="What is left runs in order", derive=node_costs, each="condition", x="amount",
-        series="part", slots=lambda names: {IN_BLOCKS: 0, AROUND: 1, ANYWHERE: 2, ALONE: 3}, legend="What is lost",
+        name="nodes", derive=node_costs, each="condition", x="amount", series="part",
+        slots=lambda names: {IN_BLOCKS: 0, AROUND: 1, ANYWHERE: 2, ALONE: 3}, legend="What is lost",
         choices={"Arm": "arm", "Nodes": "other"}, words=_words, show=added, across="nodes lost",
-        at="{} of the nodes lost", height=NODES_HEIGHT, note="nodes",
+        at="{} of the nodes lost", height=NODES_HEIGHT,
     )  # fmt: skip
     yield Says(node_sentences, terminal=False)
     yield Pivot(
-        title="Every number", derive=worst_nodes, folded=True, terminal=False, across="part", show=added, words=_words,
+        name="every-number", derive=worst_nodes, folded=True, terminal=False, across="part", show=added, words=_words,
         rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
     )  # fmt: skip
 
@@ -303,34 +299,17 @@ def _has(*measures: str, **columns: Any) -> Mapping[str, Any]:
 
 
 ROBUSTNESS_KIND = Kind(
-    name="robustness",
-    measures=MEASURES,
-    claims=True,
-    answer=summary,
-    tiles=_tiles,
-    unfinished=_unfinished,
-    following=_following,
-    sections=(
+    name="robustness", measures=MEASURES, claims=True, answer=summary, tiles=_tiles, unfinished=_unfinished,
+    following=_following, sections=(
+        Section(anchor=ROBUSTNESS, parts=_survival, needs=lambda data: bool(survival(data).cells)),
         Section(
-            anchor=ROBUSTNESS, title="Who survives what", short="Survival", parts=_survival,
-            needs=lambda data: bool(survival(data).cells),
-            missing="No arm was tested in this run: layerwise robustness RUN does.",
+            anchor=ORDERS, parts=_orders, needs=lambda data: bool(lead_rows(data) or data.rows.where(measure=ORDERS)),
         ),
         Section(
-            anchor=ORDERS, title="What another order costs", short="Order", parts=_orders,
-            needs=lambda data: bool(lead_rows(data) or data.rows.where(measure=ORDERS)),
-            missing="No order was tried in this run: layerwise robustness RUN does.",
-        ),
-        Section(
-            anchor="layers-kept", title="How many layers are needed", short="Pruning", parts=_kept,
+            anchor="layers-kept", parts=_kept,
             needs=lambda data: any(any(kept(data, condition)) for condition in CONDITIONS),
-            missing="No layers were left out in this run: layerwise robustness RUN does.",
         ),
-        Section(
-            anchor=NODES, title="What the loss of a node costs", short="Nodes", parts=_nodes,
-            needs=lambda data: any(node_costs(data)),
-            missing="No node was lost in this run: layerwise robustness RUN --nodes N does.",
-        ),
+        Section(anchor=NODES, parts=_nodes, needs=lambda data: any(node_costs(data))),
         MERGING_SECTION,
         POSITION_SECTION,
         INSIDE_SECTION,

@@ -92,22 +92,20 @@ def _merging(data: ReportData) -> Iterator[Part]:
     lead, show = quantity(data), lead_show(data)
     swarms = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
     yield Dots(
-        name="merging-ways", title="One model, a merged one, and all of them together", derive=_ways, y="arm",
-        series="part", slots=lambda names: {way: at for at, way in enumerate(WAYS)}, legend="Models", words=_words,
+        name="merging-ways", derive=_ways, y="arm", series="part",
+        slots=lambda names: {way: at for at, way in enumerate(WAYS)}, legend="Models", words=_words,
         choices={"Layers run": "condition"}, show=show,
     )  # fmt: skip
     yield Dots(
-        name="merging-draws", title="Every merged model, against the models it was made of", derive=_drawn, y="arm",
-        series="arm", slots=arm_slots, faint="plan", swarm=True, mark="the members, mean", words=_words,
-        choices={"Layers run": "condition"}, show=swarms, note="merging",
+        name="merging-draws", derive=_drawn, y="arm", series="arm", slots=arm_slots, faint="plan", swarm=True,
+        mark="the members, mean", words=_words, choices={"Layers run": "condition"}, show=swarms,
     )  # fmt: skip
     yield Says(_own_depth, terminal=False)
     metric, difference = ("nll_above", NATS_ABOVE) if lead.is_loss else ("accuracy_above", POINTS)
     whole = {"against": None}
     yield Pivot(
-        title="A node left out, or replaced by that of another model", derive=_replaced, terminal=False, words=_words,
-        rows={"arm": "arm", "order": "condition"}, note="replaced",
-        columns=(
+        name="a-node-left-out-or-replaced", derive=_replaced, terminal=False, words=_words,
+        rows={"arm": "arm", "order": "condition"}, columns=(
             Column("node left out", lead.metric, lead.show, {"part": NODE_LOST, **whole}),
             Column("node of another model", lead.metric, lead.show, {"part": NODE_REPLACED, **whole}),
             Column("difference", metric, difference, {"part": NODE_REPLACED, "against": NODE_LOST}),
@@ -116,15 +114,14 @@ def _merging(data: ReportData) -> Iterator[Part]:
     lines = {"arm": "arm", "models": "part", "order": "condition"}
     order = partial(_reading, list(by_arm(data.rows.where(measure=MERGING)).axis("arm")))
     yield Pivot(
-        title="Merging", where={"measure": MERGING}, rows=lines, folded=True, words=_words, order=order,
-        terminal=not lead_rows(data),
-        columns=(
+        name="merging", where={"measure": MERGING}, rows=lines, folded=True, words=_words, order=order,
+        terminal=not lead_rows(data), columns=(
             Column(lead.name, lead.metric, lead.show, whole),
             Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
         ),
     )  # fmt: skip
     yield Pivot(
-        title="Merging, top-5 accuracy", where={"measure": MERGING, "metric": "accuracy_top5"}, rows=lines, folded=True,
+        name="merging-top-5-accuracy", where={"measure": MERGING, "metric": "accuracy_top5"}, rows=lines, folded=True,
         terminal=False, words=_words, order=order, columns=(Column("top-5 accuracy", "accuracy_top5", ACCURACY),),
     )  # fmt: skip
 
@@ -157,9 +154,7 @@ def _own_depth(data: ReportData) -> Iterator[str]:
 
 
 MERGING_SECTION = Section(
-    anchor=MERGING, title="Layers of several models", short="Merging", parts=_merging,
-    needs=lambda data: bool(any(_ways(data)) or any(_drawn(data))),
-    missing="No models were merged in this run: layerwise robustness merge RUN does.",
+    anchor=MERGING, parts=_merging, needs=lambda data: bool(any(_ways(data)) or any(_drawn(data))),
 )  # fmt: skip
 
 
@@ -177,19 +172,13 @@ def _placed(data: ReportData) -> Iterator[Score]:
 
 
 POSITION_SECTION = Section(
-    anchor=POSITION,
-    title="Does a layer know where it stands?",
-    short="Position",
-    needs={"measure": POSITION, "against": None},
-    missing="No layer predicts its position in this run: only those of layershuffle-predict learn to.",
-    parts=(
+    anchor=POSITION, needs={"measure": POSITION, "against": None}, parts=(
         Lines(
-            name="position", title="Accuracy of the predicted position, by the true one", derive=_placed,
-            where={"other": PRESENT}, x="other", series="arm", slots=arm_slots, legend="Models", words=str,
-            across="position", at="position {}", show=ACCURACY, nulls=str, note="position",
+            name="position", derive=_placed, where={"other": PRESENT}, x="other", series="arm", slots=arm_slots,
+            legend="Models", words=str, across="position", at="position {}", show=ACCURACY, nulls=str,
         ),
         Pivot(
-            title="Over all positions", derive=_placed, where={"other": None}, terminal=False,
+            name="over-all-positions", derive=_placed, where={"other": None}, terminal=False,
             rows={"model": "arm", "against": "against"}, columns=(Column("right", "accuracy", EXACT),),
         ),
     ),
@@ -226,21 +215,18 @@ def _inside(data: ReportData) -> Iterator[Part]:
     yield from _contribution(data)
     yield from _maps(data, WORTH, {"nll_added": "Nats lost without the layer there"})
     yield Pivot(
-        title="What it adds, and what it is worth", rows={"arm": "arm"}, terminal=False, note="relation",
-        derive=lambda data: by_arm(data.rows.where(measure=WORTH, layer=None)),
-        columns=(
+        name="what-it-adds-and-what-it-is", rows={"arm": "arm"}, terminal=False,
+        derive=lambda data: by_arm(data.rows.where(measure=WORTH, layer=None)), columns=(
             Column("rank correlation", "relation", CORRELATION, {"against": None}),
             Column("shuffled positions", text=_band), Column("p", text=_p),
         ),
     )  # fmt: skip
     yield Layout(
-        name="embedding", title="Where the outputs of layers lie", derive=_points, words=str, note=_laid_out(data),
-        choices={"Arm": "arm", "Colour": "part"},
+        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "part"},
     )  # fmt: skip
     yield Pivot(
-        title="What the nearest outputs share", rows={"arm": "arm", "against": "against"}, terminal=False,
-        where={"measure": OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")}, note="neighbours",
-        columns=(
+        name="what-the-nearest-outputs", rows={"arm": "arm", "against": "against"}, terminal=False,
+        where={"measure": OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")}, columns=(
             Column("ran at the same position", "same_position", ACCURACY),
             Column("are of the same layer", "same_layer", ACCURACY),
         ),
@@ -273,10 +259,9 @@ def _contribution(data: ReportData) -> Iterator[Part]:
     """What each layer is worth where it is left out alone."""
     lead = quantity(data)
     yield Lines(
-        name="contribution", title="Without one layer", each="condition", series="arm", slots=arm_slots,
+        name="contribution", each="condition", series="arm", slots=arm_slots,
         derive=lambda data: of_arms(data, measure=CONTRIBUTION, metric=lead.cost), legend="Arms", words=_words,
         show=lead.added.but(axis=f"{lead.added.axis} without the layer"), at="without layer {}", rooted=True,
-        note="contribution",
     )  # fmt: skip
 
 
@@ -320,11 +305,4 @@ def _left_out(data: ReportData) -> Iterator[str]:
     yield from (note.text for note in data.notes if note.measure in SOURCES)
 
 
-INSIDE_SECTION = Section(
-    anchor="inside",
-    title="What goes on inside",
-    short="Inside",
-    needs={"measure": SOURCES},
-    missing="Nothing was measured inside the models of this run: layerwise robustness RUN does.",
-    parts=_inside,
-)
+INSIDE_SECTION = Section(anchor="inside", needs={"measure": SOURCES}, parts=_inside)

@@ -177,37 +177,30 @@ def _words(value: object) -> str:
 
 
 ROUTING_KIND = Kind(
-    name="routing",
-    measures=(ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT),
-    answer=_answer,
-    tiles=_tiles,
-    unfinished=lambda data: None if verdicts(data) else f"no verdict was given yet: {STOPPED}",
-    sections=(
+    name="routing", measures=(ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT),
+    answer=_answer, tiles=_tiles,
+    unfinished=lambda data: None if verdicts(data) else f"no verdict was given yet: {STOPPED}", sections=(
         Section(
-            anchor=ROUTE, title="A plan for each prompt, or one for all", short="Routing",
-            needs=lambda data: bool(verdicts(data)), missing="No router was tested: layerwise search route does.",
-            parts=(
+            anchor=ROUTE, needs=lambda data: bool(verdicts(data)), parts=(
                 Scatter(
-                    name="route-curve", title="Score against mean layers", derive=drawn, point="plan", series="arm",
-                    across={"metric": "layers"}, upwards={"metric": "score"}, words=_words, at="{}", named=True,
+                    name="route-curve", derive=drawn, point="plan", series="arm", across={"metric": "layers"},
+                    upwards={"metric": "score"}, words=_words, at="{}", named=True,
                     choices={"Task set": "task", "Score": "condition"}, styles=STYLES, show=NUMBER, show_across=LAYERS,
-                    slots=lambda arms: {arm: SLOTS[arm] for arm in arms}, height=460, note="curve",
+                    slots=lambda arms: {arm: SLOTS[arm] for arm in arms}, height=460,
                     by_choice={name: {"show": NUMBER.but(axis=name)} for name in SCORES.values()},
                 ),
                 Says(findings),
                 Pivot(
-                    title="Verdicts", derive=decided, rows={"fitted to": "condition", "asked": "task"}, terminal=False,
+                    name="verdicts", derive=decided, rows={"fitted to": "condition", "asked": "task"}, terminal=False,
                     columns=(
                         Column("gain over fixed plans", tuple(DECISIONS), GAIN),
                         Column("adjusted p", text=lambda rows: probability(rows[0].p_adjusted)),
                         Column("would have seen", text=lambda rows: tidy(rows[0].mde or 0.0)),
                         Column("verdict", text=_verdict_cell),
                     ),
-                    note="verdicts",
                 ),
                 Pivot(
-                    derive=beside, split="task", rows={"arm": "arm"}, words=_words,
-                    columns=(
+                    derive=beside, split="task", rows={"arm": "arm"}, words=_words, columns=(
                         Column("mean layers", tuple(f"{kind}_layers" for kind in SCORES), LAYERS),
                         *(Column(name, kind) for kind, name in SCORES.items()),
                         Column("router above it", tuple(f"{kind}_gain" for kind in SCORES), GAIN),
@@ -217,9 +210,7 @@ ROUTING_KIND = Kind(
             ),
         ),
         Section(
-            anchor=ROUTE_SHARE, title="Which prompts get which plan", short="Plans",
-            needs=lambda data: bool(verdicts(data)), missing="No prompt was routed.",
-            parts=(
+            anchor=ROUTE_SHARE, needs=lambda data: bool(verdicts(data)), parts=(
                 Pivot(
                     derive=shares, split="task", rows={"plan": "plan"}, across="condition",
                     show=PERCENT.but(decimals=1), terminal=False,

@@ -252,23 +252,16 @@ def _following(data: ReportData) -> Iterator[str]:
 
 
 SEARCH_KIND = Kind(
-    name=SEARCH,
-    measures=(SEARCH, SEARCH_ROUND, LATENCY),
-    answer=_answer,
-    tiles=_tiles,
-    unfinished=lambda data: None if chosen(data) else f"no plan was chosen yet: {STOPPED}",
-    following=_following,
+    name=SEARCH, measures=(SEARCH, SEARCH_ROUND, LATENCY), answer=_answer, tiles=_tiles,
+    unfinished=lambda data: None if chosen(data) else f"no plan was chosen yet: {STOPPED}", following=_following,
     sections=(
         Section(
-            anchor=SEARCH, title="What was reached, and what it loses", short="Search",
-            needs=lambda data: chosen(data) is not None, missing="No plan was searched for: layerwise search does.",
-            parts=(
+            anchor=SEARCH, needs=lambda data: chosen(data) is not None, parts=(
                 Scatter(
-                    name="search-front", title="Quality against price", derive=drawn, point="plan", series="arm",
-                    across={"metric": PRICE}, upwards={"metric": DELTA}, choices={"Price": "condition"}, at="{}",
+                    name="search-front", derive=drawn, point="plan", series="arm", across={"metric": PRICE},
+                    upwards={"metric": DELTA}, choices={"Price": "condition"}, at="{}",
                     slots=lambda names: {name: SLOTS[name] for name in names}, styles=STYLES, named=True, height=460,
-                    words=lambda value: ARMS.get(value, UNITS.get(value, str(value))), show=DIFFERENCE, note="front",
-                    by_choice={
+                    words=lambda value: ARMS.get(value, UNITS.get(value, str(value))), show=DIFFERENCE, by_choice={
                         "layers": {"show_across": PRICES["layers"].but(axis=UNITS["layers"])},
                         "ms": {"show_across": NUMBER.but(axis=UNITS["ms"])},
                         "bytes": {"show_across": PRICES["bytes"].but(axis="megabytes of weights")},
@@ -276,8 +269,7 @@ SEARCH_KIND = Kind(
                 ),
                 Says(findings),
                 Pivot(
-                    title="The front, to copy", derive=on_front, rows={"plan": "plan"},
-                    columns=(
+                    name="the-front-to-copy", derive=on_front, rows={"plan": "plan"}, columns=(
                         *(Column(unit, PRICE, show, {"condition": unit}) for unit, show in PRICES.items()),
                         Column("search text", DELTA, DIFFERENCE, {"task": SEARCH}),
                         *(Column(name, DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
@@ -287,12 +279,9 @@ SEARCH_KIND = Kind(
             ),
         ),
         Section(
-            anchor="search_confirmed", title="Beside what costs no search", short="Controls",
-            needs=lambda data: chosen(data) is not None, missing="No plan was chosen yet.",
-            parts=(
+            anchor="search_confirmed", needs=lambda data: chosen(data) is not None, parts=(
                 Pivot(
-                    derive=beside, rows={"": "arm", "plan": "plan"}, terminal=False, note="controls",
-                    columns=(
+                    derive=beside, rows={"": "arm", "plan": "plan"}, terminal=False, note="controls", columns=(
                         Column("search text", DELTA, DIFFERENCE, {"task": SEARCH}),
                         *(column for text, name in TEXTS.items() for column in _of_text(text, name)),
                     ),
@@ -300,13 +289,10 @@ SEARCH_KIND = Kind(
             ),
         ),
         Section(
-            anchor=LATENCY, title="Milliseconds, layer by layer", short="Milliseconds",
-            missing="Milliseconds were not measured: --latency, or a budget of ms, does.",
-            parts=(
+            anchor=LATENCY, parts=(
                 Pivot(
                     where={"measure": LATENCY, "layer": PRESENT}, rows={"layer": "layer"}, terminal=False,
-                    order=lambda line: line[0],
-                    columns=(
+                    order=lambda line: line[0], columns=(
                         Column("ms", MILLISECONDS, MILLI, {"part": None}),
                         Column("attn alone", MILLISECONDS, MILLI, {"part": "attn"}),
                         Column("mlp alone", MILLISECONDS, MILLI, {"part": "mlp"}),
