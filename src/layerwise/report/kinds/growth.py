@@ -211,8 +211,7 @@ def _verdict_parts(data: ReportData) -> Iterable[Part]:
     )  # fmt: skip
     yield Says(_verdict, terminal=False)
     yield Pivot(
-        name="terms", rows={"arm": "part"}, derive=tables.of_every_training,
-        columns=(
+        name="terms", rows={"arm": "part"}, derive=tables.of_every_training, columns=(
             Column("seeds", "seeds", COUNT), Column("held-out loss (nats)", "nll", LOSS),
             Column(f"Δ {TERMS[terms]}", vocab.DIFFERENCE, SIGNED, {"condition": terms}),
         ),
@@ -233,9 +232,7 @@ def _held_out_parts(data: ReportData) -> Iterable[Part]:
     ))  # fmt: skip
     yield Pivot(
         name="every-difference", derive=tables.differences_with_costs, folded=True, terminal=False,
-        rows={"arm": "part", "against": "against", "terms": "condition"},
-        words=named(TERMS),
-        columns=(
+        rows={"arm": "part", "against": "against", "terms": "condition"}, words=named(TERMS), columns=(
             Column("at", vocab.AT, lambda row: large(row.value)), Column("difference (nats)", vocab.DIFFERENCE, SIGNED),
             Column("p", vocab.DIFFERENCE, p_value), Column("adjusted p", vocab.DIFFERENCE, adjusted_p),
             Column("detectable above (nats)", vocab.DIFFERENCE, detectable),
@@ -285,9 +282,7 @@ def _cost_parts(data: ReportData) -> Iterable[Part]:
             **OF_ARMS,
         ),
     ))  # fmt: skip
-    yield Pivot(
-        name="costs", derive=tables.costs, rows={"arm": "part"}, columns=tables.COST_COLUMNS, terminal=False
-    )  # fmt: skip
+    yield Pivot(name="costs", derive=tables.costs, rows={"arm": "part"}, columns=tables.COST_COLUMNS, terminal=False)
 
 
 GROWTH_KIND = Kind(
@@ -302,8 +297,7 @@ GROWTH_KIND = Kind(
     sections=(
         Section(anchor=vocab.GROWTH, needs=is_growth, parts=_verdict_parts),
         Section(
-            anchor="cost_to_loss", needs=lambda data: any(tables.headline(data)),
-            parts=(
+            anchor="cost_to_loss", needs=lambda data: any(tables.headline(data)), parts=(
                 Says(_readings, terminal=False),
                 Pivot(derive=tables.headline, rows={"arm": "part"}, columns=tables.HEADLINE, terminal=False),
                 Pivot(
@@ -313,8 +307,7 @@ GROWTH_KIND = Kind(
             ),
         ),
         Section(
-            anchor=vocab.TRAINING, needs=lambda data: any(loss_by_cost(data)),
-            parts=(
+            anchor=vocab.TRAINING, needs=lambda data: any(loss_by_cost(data)), parts=(
                 LossByCost(
                     name="courses", derive=tables.late_and_whole, series="arm", arms=_all_arms, legend="Arms",
                     choices={"Against": "condition", "Shown": "part"}, words=named(AXES),

@@ -348,8 +348,7 @@ PRETRAINING = Kind(
         ),
         WEIGHTS,
         Section(
-            anchor=vocab.SEED_AGREEMENT,
-            parts=(
+            anchor=vocab.SEED_AGREEMENT, parts=(
                 Beside(tuple(
                     AgreementLevels(
                         name=f"seed-agreement-{metric}", where={"measure": vocab.SEED_AGREEMENT, "metric": metric},
@@ -361,8 +360,7 @@ PRETRAINING = Kind(
             ),
         ),
         Section(
-            anchor="stability", needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)},
-            parts=(
+            anchor="stability", needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)}, parts=(
                 Dots(
                     name="uniformity", derive=_by_reader, where={"metric": "distance"}, legend="Arms", show=DISTANCE,
                     from_zero=True, allowed=(0.0, MARGIN), **OF_ARMS,
@@ -370,8 +368,7 @@ PRETRAINING = Kind(
                 Says(stability_findings),
                 Pivot(
                     name="readers", derive=_every_reader, rows={"arm": "arm", "reader": "task"}, folded=True,
-                    terminal=False,
-                    columns=(
+                    terminal=False, columns=(
                         Column("distance", "distance"), Column("at the start", "start", THREE),
                         Column("learned", "learned", SIGNED), Column("p", "learned", adjusted_p),
                         Column("entropy", "entropy", THREE),
@@ -380,8 +377,7 @@ PRETRAINING = Kind(
                 ),
                 Pivot(
                     name="arms", where={"measure": vocab.STABILITY, "seed": None}, rows={"arm": "arm"}, folded=True,
-                    terminal=False,
-                    columns=(
+                    terminal=False, columns=(
                         Column("trainings with a spike", "spiked"), Column("spread over seeds (nats)", "spread"),
                         Column("as a ratio", "spread_ratio"), Column("gradient norm", "gradient_norm"),
                     ),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
@@ -43,10 +42,10 @@ from layerwise.report.marks import Dots, Lines
 from layerwise.report.page.group import incomplete
 from layerwise.report.page.table import Table, Tone
 from layerwise.report.page.wording import counted
-from layerwise.report.show import ABSENT, ACCURACY, Show
+from layerwise.report.show import ABSENT, ACCURACY, Show, named
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import BASELINE, IDENTITY, NODES, ORDERS, RANDOM_ORDER, ROBUSTNESS, SEQUENTIAL
 
 ABOVE = "above baseline"
 KEPT_HEIGHT, NODES_HEIGHT = 420, 380
@@ -57,11 +56,6 @@ PUBLISHED: dict[str, tuple[str, str]] = {
     "layershuffle-predict": ("74.41 ± 0.20", "61.18 ± 1.06"),
 }
 """Accuracy of ViT-B/16 on ImageNet, in order and in random order, in percent (Freiberger et al. 2024, Table 1)."""
-
-
-def _words(value: Any) -> str:
-    """A condition, a rule or a count as it is read; arms go by their own names."""
-    return f"{value:g}" if isinstance(value, float) else CONDITIONS.get(value, str(value))
 
 
 def _common(show: Show, rows: Iterable[Score]) -> Show:
@@ -100,9 +94,9 @@ def _every_number(data: ReportData) -> Table:
     columns = {
         lead.name: (lead.metric, lead.show, None), "accuracy": ("accuracy", ACCURACY, None),
         "top-5 accuracy": ("accuracy_top5", ACCURACY, None),
-        f"{difference.axis} above the baseline": (metric, difference, BASELINE),
+        f"{difference.axis} above the baseline": (metric, difference, vocab.BASELINE),
     }  # fmt: skip
-    rows = data.rows.where(measure=ROBUSTNESS, seed=None)
+    rows = data.rows.where(measure=vocab.ROBUSTNESS, seed=None)
     shown = {head: each for head, each in columns.items() if rows.where(metric=each[0], against=each[2], arm=PRESENT)}
     body = tuple(
         (arm, each.name, *(
@@ -121,7 +115,9 @@ def _survival(data: ReportData) -> Iterator[Part]:
     in_order, shuffled, against = _order_columns(data)
     chance = "" if show.reference is None else f"; chance {show.reference:.3g}"
     compared = f"; {ABOVE}: random order, paired, {difference.axis}"
-    gaps = data.rows.where(measure=ROBUSTNESS, metric=metric, condition=RANDOM_ORDER, against=BASELINE, **EVERY_LAYER)
+    gaps = data.rows.where(
+        measure=vocab.ROBUSTNESS, metric=metric, condition=vocab.RANDOM_ORDER, against=vocab.BASELINE, **EVERY_LAYER
+    )
     title = f"Who survives what: {lead.show.axis}{chance}"
     yield Tabled(title=title, table=_matrix, terminal=False, note="survival")
     yield Says(fates, terminal=False)
@@ -134,7 +130,7 @@ def _survival(data: ReportData) -> Iterator[Part]:
 
 def _compared(data: ReportData) -> Rows:
     """How every arm did with all of its layers, with the spread over seeds and the difference to the baseline."""
-    return by_arm(data.rows.where(measure=ROBUSTNESS, seed=None, arm=PRESENT, **EVERY_LAYER))
+    return by_arm(data.rows.where(measure=vocab.ROBUSTNESS, seed=None, arm=PRESENT, **EVERY_LAYER))
 
 
 def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
@@ -144,7 +140,7 @@ def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
         Column(words, lead.metric, lead.show, {"condition": condition, "against": None})
         for condition, words in CONDITIONS.items()
     )
-    where = {"condition": RANDOM_ORDER, "against": BASELINE}
+    where = {"condition": vocab.RANDOM_ORDER, "against": vocab.BASELINE}
     return in_order, shuffled, Column("Δ in random order", metric, difference, where)
 
 
@@ -153,7 +149,7 @@ def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
 
 def _draws(data: ReportData) -> Iterator[Score]:
     """Every fixed order of every seed; of several seeds an order is named with its seed."""
-    rows = by_arm(data.rows.where(measure=ORDERS, metric=quantity(data).metric))
+    rows = by_arm(data.rows.where(measure=vocab.ORDERS, metric=quantity(data).metric))
     for own in rows.by("arm").values():
         several = len(own.axis("seed")) > 1
         yield from (replace(row, plan=f"{row.plan} (seed {row.seed})") if several else row for row in own)
@@ -161,12 +157,12 @@ def _draws(data: ReportData) -> Iterator[Score]:
 
 def _orders(data: ReportData) -> Iterator[Part]:
     lead, (metric, difference) = quantity(data), above(data)
-    plans = data.rows.where(measure=ORDERS).axis("plan")
-    show = _common(lead_show(data), data.rows.where(measure=ORDERS, metric=lead.metric))
+    plans = data.rows.where(measure=vocab.ORDERS).axis("plan")
+    show = _common(lead_show(data), data.rows.where(measure=vocab.ORDERS, metric=lead.metric))
     yield Beside((
         Dots(
             name="robustness-orders", derive=lead_rows, y="arm", series="condition",
-            slots=lambda names: {SEQUENTIAL: 0, RANDOM_ORDER: 1}, show=show, words=_words, legend="Orders",
+            slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1}, show=show, words=named(CONDITIONS), legend="Orders",
         ),
         Dots(
             name="robustness-fixed-orders", title=f"{counted(len(plans), 'fixed order')}, one by one", derive=_draws,
@@ -181,7 +177,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     published = () if lead.is_loss else (
         Column(f"published, {words}", text=partial(_published, at=at)) for at, words in enumerate(CONDITIONS.values())
     )  # fmt: skip
-    before = Column("Δ in order", metric, difference, {"condition": SEQUENTIAL, "against": BASELINE})
+    before = Column("Δ in order", metric, difference, {"condition": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
         name="order", derive=_compared, rows={"arm": "arm"}, terminal=False,
         columns=(in_order, shuffled, before, against, *spreads, *published),
@@ -195,7 +191,7 @@ def _published(rows: Rows, at: int) -> str:
 
 def _identity(data: ReportData) -> Table:
     """Random draws that happened to change nothing, which no other number of the report holds."""
-    lead, rows = quantity(data), of_arms(data, measure=IDENTITY)
+    lead, rows = quantity(data), of_arms(data, measure=vocab.IDENTITY)
     body = []
     for same in rows.where(metric="identical"):
         alike = {column: getattr(same, column) for column in ("arm", "condition", *EVERY_LAYER)}
@@ -223,14 +219,15 @@ def _condition(row: Score) -> str:
 def _kept(data: ReportData) -> Iterator[Part]:
     yield Lines(
         name="kept", derive=_kept_rows, each="condition", x="amount", series="arm", slots=arm_slots, legend="Arms",
-        choices={"Which layers are kept": "part"}, words=_words, show=_common(lead_show(data), _kept_rows(data)),
-        across="layers kept", at="{} layers kept", height=KEPT_HEIGHT, reach=(data.depth + 0.3, 0.7),
+        choices={"Which layers are kept": "part"}, words=named(CONDITIONS),
+        show=_common(lead_show(data), _kept_rows(data)), across="layers kept", at="{} layers kept", height=KEPT_HEIGHT,
+        reach=(data.depth + 0.3, 0.7),
     )  # fmt: skip
     for condition, words in CONDITIONS.items():
         yield Pivot(
             title=f"Layers kept, {words}", derive=_downwards, where={"condition": condition}, rows={"arm": "arm"},
             across="amount", split="part", show=quantity(data).show.but(bounds=False), page=False, terminal=False,
-            words=_words,
+            words=named(CONDITIONS),
         )  # fmt: skip
 
 
@@ -252,14 +249,14 @@ def _nodes(data: ReportData) -> Iterator[Part]:
     added = quantity(data).added
     yield Lines(
         name="nodes", derive=node_costs, each="condition", x="amount", series="part",
-        slots=lambda names: {IN_BLOCKS: 0, AROUND: 1, ANYWHERE: 2, ALONE: 3}, legend="What is lost",
-        choices={"Arm": "arm", "Nodes": "other"}, words=_words, show=added, across="nodes lost",
+        slots={IN_BLOCKS: 0, AROUND: 1, ANYWHERE: 2, ALONE: 3}, legend="What is lost",
+        choices={"Arm": "arm", "Nodes": "other"}, words=named(CONDITIONS), show=added, across="nodes lost",
         at="{} of the nodes lost", height=NODES_HEIGHT,
     )  # fmt: skip
     yield Says(node_sentences, terminal=False)
     yield Pivot(
-        name="every-number", derive=worst_nodes, folded=True, terminal=False, across="part", show=added, words=_words,
-        rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
+        name="every-number", derive=worst_nodes, folded=True, terminal=False, across="part", show=added,
+        words=named(CONDITIONS), rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
     )  # fmt: skip
 
 
@@ -290,26 +287,29 @@ def _following(data: ReportData) -> Iterator[str]:
             f"{arm} survives with {len(plan.order())} of {data.depth} layers. To keep it: layerwise save MODEL "
             f'--plan "{plan}" --output FOLDER'
         )
-    if present(data) & {ROBUSTNESS, ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):
+    if present(data) & {vocab.ROBUSTNESS, vocab.ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):
         yield "Models of several seeds can be merged: layerwise robustness merge RUN"
 
 
-def _has(*measures: str, **columns: Any) -> Mapping[str, Any]:
-    return {"measure": measures, **columns}
-
-
 ROBUSTNESS_KIND = Kind(
-    name="robustness", measures=MEASURES, claims=True, answer=summary, tiles=_tiles, unfinished=_unfinished,
-    following=_following, sections=(
-        Section(anchor=ROBUSTNESS, parts=_survival, needs=lambda data: bool(survival(data).cells)),
+    name="robustness",
+    measures=MEASURES,
+    claims=True,
+    answer=summary,
+    tiles=_tiles,
+    unfinished=_unfinished,
+    following=_following,
+    sections=(
+        Section(anchor=vocab.ROBUSTNESS, parts=_survival, needs=lambda data: bool(survival(data).cells)),
         Section(
-            anchor=ORDERS, parts=_orders, needs=lambda data: bool(lead_rows(data) or data.rows.where(measure=ORDERS)),
+            anchor=vocab.ORDERS, parts=_orders,
+            needs=lambda data: bool(lead_rows(data) or data.rows.where(measure=vocab.ORDERS)),
         ),
         Section(
             anchor="layers-kept", parts=_kept,
             needs=lambda data: any(any(kept(data, condition)) for condition in CONDITIONS),
         ),
-        Section(anchor=NODES, parts=_nodes, needs=lambda data: any(node_costs(data))),
+        Section(anchor=vocab.NODES, parts=_nodes, needs=lambda data: any(node_costs(data))),
         MERGING_SECTION,
         POSITION_SECTION,
         INSIDE_SECTION,

@@ -116,8 +116,8 @@ PARTS: tuple[Part, ...] = (
     Tabled(name="every-training", table=_trainings, folded=True, terminal=False),
 )  # fmt: skip
 SELECTED = Says(
-    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
-)
+    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False,
+)  # fmt: skip
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
 """The trainings of a run, for every kind that has any."""
 
@@ -133,5 +133,5 @@ TRAINED = Kind(
     unfinished=lambda data: incomplete((unfinished(data), "training")),
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
     sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses, page=False))),),
-)
+)  # fmt: skip
 """A run whose models were trained, and nothing else was measured."""
