@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from statistics import fmean
+from dataclasses import dataclass
 from typing import Any
 
 from layerwise.report.arms import in_reading_order
@@ -17,6 +16,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.page.number_format import between, tidy
 from layerwise.report.page.wording import counted, listed, sentence
 from layerwise.report.show import ABSENT
+from layerwise.report.trained import over_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -167,10 +167,7 @@ def by_seed(data: ReportData, measure: str, metric: str, training: Training) -> 
 def of_training(data: ReportData, measure: str, metric: str, training: Training) -> Score | None:
     """The row of the training itself, else the mean of its seeds, without an interval."""
     rows = rows_of(data, measure, metric, training)
-    whole, own = rows.one(seed=None), rows.where(seed=PRESENT)
-    if whole is not None or len(own) < 2:
-        return whole or next(iter(own), None)
-    return replace(own[0], seed=None, value=fmean(row.value for row in own), low=None, high=None, p=None)
+    return over_seeds(rows) if rows else None
 
 
 def held_out(data: ReportData, training: Training) -> Score | None:

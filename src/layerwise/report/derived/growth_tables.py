@@ -7,23 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.growth import (
-    TERMS,
-    Training,
-    arms,
-    by_seed,
-    compared_rows,
-    epochs,
-    held_out,
-    of_training,
-    phases,
-    saving_text,
-    seeds,
-    shares,
-    step_shares,
-    trainings,
-    uniform_lengths,
-)
+from layerwise.report.derived import growth
 from layerwise.report.derived.growth_findings import budget_shares
 from layerwise.report.derived.training_cost import loss_by_cost
 from layerwise.report.kind import Column
@@ -54,9 +38,9 @@ SIGHT = ("the second half", "the whole course")
 
 def differences(data: ReportData, metric: str = vocab.DIFFERENCE) -> Iterator[Score]:
     """Every difference of two arms, what decides first; the `part` is the name of the training."""
-    for terms in TERMS:
+    for terms in growth.TERMS:
         for row in data.rows.where(measure=vocab.GROWTH, metric=metric, condition=terms):
-            yield replace(row, part=Training(str(row.arm), row.amount).name)
+            yield replace(row, part=growth.Training(str(row.arm), row.amount).name)
 
 
 def differences_with_costs(data: ReportData) -> Iterator[Score]:
@@ -81,35 +65,38 @@ def from_controls(data: ReportData) -> Iterator[Score]:
 
 def held_out_losses(data: ReportData) -> Iterator[Score]:
     """The loss of every arm on held-out text, and of each of its seeds where there are several."""
-    for arm in arms(data):
-        score, own = held_out(data, Training(arm)), by_seed(data, vocab.HELD_OUT, "nll", Training(arm))
+    for arm in growth.arms(data):
+        score, own = (
+            growth.held_out(data, growth.Training(arm)),
+            growth.by_seed(data, vocab.HELD_OUT, "nll", growth.Training(arm)),
+        )
         if score is not None:
-            yield replace(score, seed=None)
+            yield score
             yield from own.values() if len(own) > 1 else ()
 
 
 def of_every_training(data: ReportData) -> Iterator[Score]:
     """Of every training how many seeds, its loss, and its rows against uniform; the `part` is its name."""
-    for training in trainings(data):
-        loss, rows = held_out(data, training), compared_rows(data, training)
+    for training in growth.trainings(data):
+        loss, rows = growth.held_out(data, training), growth.compared_rows(data, training)
         if loss is not None or rows.where(metric=vocab.DIFFERENCE):
-            count = len(seeds(data, training))
+            count = len(growth.seeds(data, training))
             counts = [Score.of(vocab.HELD_OUT, "seeds", float(count))] if count else []
             shown = (*counts, *filter(None, (loss,)), *rows)
-            yield from (replace(row, part=training.name, seed=None) for row in shown)
+            yield from (replace(row, part=training.name) for row in shown)
 
 
 def headline(data: ReportData) -> Iterator[Score]:
     """What every arm saves of each cost to reach uniform's loss, of uniform's own lengths nothing."""
-    uniform = {training.name for training in uniform_lengths(data)}
-    for training in trainings(data):
-        rows = compared_rows(data, training, (*TERMS, vocab.BUDGET))
+    uniform = {training.name for training in growth.uniform_lengths(data)}
+    for training in growth.trainings(data):
+        rows = growth.compared_rows(data, training, (*growth.TERMS, vocab.BUDGET))
         if training.name not in uniform and any(column.cell(rows) != ABSENT for column in HEADLINE):
             yield from (replace(row, part=training.name) for row in rows)
 
 
 HEADLINE = (
-    *(Column(f"{head} saved", text=saving_text, where={"condition": terms})
+    *(Column(f"{head} saved", text=growth.saving_text, where={"condition": terms})
       for terms, head in {vocab.FLOPS: "FLOPs", vocab.TOKENS: "tokens", vocab.SECONDS: "seconds"}.items()),
     Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"condition": vocab.TOKENS}),
     Column("loss ratio, same tokens", vocab.LOSS_RATIO, where={"condition": vocab.TOKENS}),
@@ -140,20 +127,20 @@ def budgets(data: ReportData) -> Iterator[Score]:
 
 def drawn_schedules(data: ReportData) -> Iterator[Score]:
     """The shares of every arm, in reading order."""
-    yield from (row for arm in arms(data) for row in data.rows.where(measure=vocab.SCHEDULE, arm=arm))
+    yield from (row for arm in growth.arms(data) for row in data.rows.where(measure=vocab.SCHEDULE, arm=arm))
 
 
 def accounted(data: ReportData) -> Iterator[Score]:
     """The measured steps of every arm whose prediction is known, in reading order."""
-    for arm in arms(data):
-        predicted = step_shares(data, arm, vocab.PREDICTED)
-        yield from (row for phase, row in step_shares(data, arm, vocab.MEASURED).items() if phase in predicted)
+    for arm in growth.arms(data):
+        predicted = growth.step_shares(data, arm, vocab.PREDICTED)
+        yield from (row for phase, row in growth.step_shares(data, arm, vocab.MEASURED).items() if phase in predicted)
 
 
 def every_epoch(data: ReportData) -> Iterator[Score]:
     """How often the text was read while each layer learned, the `part` is the name of the training."""
-    for training in trainings(data):
-        yield from (replace(row, part=training.name) for row in epochs(data, training))
+    for training in growth.trainings(data):
+        yield from (replace(row, part=training.name) for row in growth.epochs(data, training))
 
 
 def epochs_of(end: Callable[..., float], words: str) -> tuple[Column, Column]:
@@ -170,12 +157,12 @@ def epochs_of(end: Callable[..., float], words: str) -> tuple[Column, Column]:
 
 def costs(data: ReportData) -> Iterator[Score]:
     """What each training took, the mean over seeds, its FLOPs also as a `share` of uniform's."""
-    budget = of_training(data, vocab.TRAINING, vocab.FLOPS, Training(vocab.UNIFORM_TRAINING))
-    for training in trainings(data):
+    budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.Training(vocab.UNIFORM_TRAINING))
+    for training in growth.trainings(data):
         for metric in COSTS:
-            row = of_training(data, vocab.TRAINING, metric, training)
+            row = growth.of_training(data, vocab.TRAINING, metric, training)
             if row is not None:
-                yield replace(row, part=training.name, seed=None)
+                yield replace(row, part=training.name)
             if row is not None and metric == vocab.FLOPS and budget is not None and budget.value > 0.0:
                 yield Score.of(vocab.TRAINING, "share", row.value / budget.value, part=training.name)
 
@@ -197,16 +184,16 @@ COST_COLUMNS = tuple(map(_cost, COSTS))
 def phase_table(data: ReportData) -> Table:
     """A row a phase: its steps, what learns in it, and what its step takes, predicted and measured."""
     body = []
-    for arm in arms(data):
-        predicted, measured = (step_shares(data, arm, metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
-        for phase in phases(data, arm):
+    for arm in growth.arms(data):
+        predicted, measured = (growth.step_shares(data, arm, metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
+        for phase in growth.phases(data, arm):
             both = [of.get(phase) for of in (predicted, measured)]
             shown = [ABSENT if row is None else fixed(row.value, 3) for row in both]
             off = ABSENT
             if both[0] is not None and both[1] is not None and both[0].value > 0.0:
                 off = f"{fixed(100.0 * (both[1].value / both[0].value - 1.0), 1, signed=True)} %"
             steps = f"{phase.first:,}–{phase.end - 1:,}"
-            body.append((arm, phase.name, steps, learning(shares(data, arm, phase)), *shown, off))
+            body.append((arm, phase.name, steps, learning(growth.shares(data, arm, phase)), *shown, off))
     head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
     return Table(head, tuple(body), numeric_from=4)
 

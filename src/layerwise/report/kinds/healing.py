@@ -11,6 +11,7 @@ from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Dots, Lines
 from layerwise.report.page.wording import listed
 from layerwise.report.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT, SIGNED, adjusted_p, detectable, plain
+from layerwise.report.trained import over_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -58,8 +59,8 @@ def mean_costs(data: ReportData) -> Iterator[Score]:
     """What the trainings of each arm took, on the mean over seeds."""
     costs = data.rows.where(measure=vocab.HEALING_COST)
     for arm in arms(data):
-        for metric, rows in costs.where(arm=arm, metric=tuple(COSTS)).by("metric").items():
-            yield Score.of(vocab.HEALING_COST, metric, sum(row.value for row in rows) / len(rows), arm=arm)
+        for rows in costs.where(arm=arm, metric=tuple(COSTS)).by("metric").values():
+            yield over_seeds(rows)
 
 
 def findings(data: ReportData) -> Iterator[str]:

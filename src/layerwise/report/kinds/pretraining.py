@@ -14,9 +14,8 @@ from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening
-from layerwise.report.kinds.training import TRAINING_SECTION, unfinished
+from layerwise.report.kinds.training import TRAINING_SECTION, training_stopped
 from layerwise.report.marks import Dots, Mark
-from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import fixed, is_resolved, tidy
 from layerwise.report.page.table import Table, Tone
 from layerwise.report.page.wording import counted, listed
@@ -309,10 +308,6 @@ def cost_notes(data: ReportData) -> Iterator[str]:
         yield prose("pretraining")["costs/counted"]
 
 
-def _unfinished(data: ReportData) -> str | None:
-    return incomplete((unfinished(data), "training"))
-
-
 def _following(data: ReportData) -> Iterator[str]:
     if not any(suite != vocab.PAIRS for suite in suites(data)) and not data.rows.where(measure=vocab.FINE_TUNED):
         yield "Next, what the models know of published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
@@ -326,7 +321,7 @@ PRETRAINING = Kind(
     measures=(vocab.MASKED_LM, vocab.SEED_AGREEMENT),
     claims=True,
     tiles=tiles,
-    unfinished=lambda data: incomplete((unfinished(data), "training")),
+    unfinished=training_stopped,
     following=_following,
     answer=opening(outcome_findings),
     sections=(

@@ -9,16 +9,7 @@ from functools import partial
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
-from layerwise.report.derived.robustness import (
-    CONDITIONS,
-    NATS_ABOVE,
-    POINTS,
-    by_arm,
-    lead_rows,
-    lead_show,
-    of_arms,
-    quantity,
-)  # fmt: skip
+from layerwise.report.derived import robustness as outcome
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.scatter import layout_scatter
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
@@ -48,9 +39,9 @@ ATTENTION_MAPS = {
 
 def _drawn(data: ReportData) -> Iterator[Score]:
     """The accuracy of every merged model, and of the members that run in the same order on the mean."""
-    draws = by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
-    members = of_arms(data, measure=vocab.MERGING, metric="accuracy", part=vocab.MEMBERS)
-    for condition in reversed(CONDITIONS):
+    draws = outcome.by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
+    members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", part=vocab.MEMBERS)
+    for condition in reversed(outcome.CONDITIONS):
         for arm, own in draws.where(condition=condition).by("arm").items():
             yield from own
             yield from members.where(arm=arm, condition=condition)
@@ -58,28 +49,28 @@ def _drawn(data: ReportData) -> Iterator[Score]:
 
 def _ways(data: ReportData) -> Iterator[Score]:
     """Members, best member, merged and ensemble, in the quantity of the run."""
-    rows = of_arms(data, measure=vocab.MERGING, metric=quantity(data).metric, part=WAYS)
+    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, part=WAYS)
     for way in WAYS:
-        for condition in CONDITIONS:
+        for condition in outcome.CONDITIONS:
             yield from rows.where(part=way, condition=condition)
 
 
 def _merging(data: ReportData) -> Iterator[Part]:
-    lead, show = quantity(data), lead_show(data)
+    lead, show = outcome.quantity(data), outcome.lead_show(data)
     swarms = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
     yield Dots(
         name="merging-ways", derive=_ways, y="arm", series="part", slots={way: at for at, way in enumerate(WAYS)},
-        legend="Models", words=named(CONDITIONS), choices={"Layers run": "condition"}, show=show,
+        legend="Models", words=named(outcome.CONDITIONS), choices={"Layers run": "condition"}, show=show,
     )  # fmt: skip
     yield Dots(
         name="merging-draws", derive=_drawn, y="arm", series="arm", slots=arm_slots, faint="plan", swarm=True,
-        mark="the members, mean", words=named(CONDITIONS), choices={"Layers run": "condition"}, show=swarms,
+        mark="the members, mean", words=named(outcome.CONDITIONS), choices={"Layers run": "condition"}, show=swarms,
     )  # fmt: skip
     yield Says(_own_depth, terminal=False)
-    metric, difference = ("nll_above", NATS_ABOVE) if lead.is_loss else ("accuracy_above", POINTS)
+    metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
     whole = {"against": None}
     yield Pivot(
-        name="a-node-left-out-or-replaced", derive=_replaced, terminal=False, words=named(CONDITIONS),
+        name="a-node-left-out-or-replaced", derive=_replaced, terminal=False, words=named(outcome.CONDITIONS),
         rows={"arm": "arm", "order": "condition"}, columns=(
             Column("node left out", lead.metric, lead.show, {"part": vocab.NODE_LOST, **whole}),
             Column("node of another model", lead.metric, lead.show, {"part": vocab.NODE_REPLACED, **whole}),
@@ -87,17 +78,17 @@ def _merging(data: ReportData) -> Iterator[Part]:
         ),
     )  # fmt: skip
     lines = {"arm": "arm", "models": "part", "order": "condition"}
-    order = partial(_reading, list(by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
+    order = partial(_reading, list(outcome.by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
     yield Pivot(
-        name="merging", where={"measure": vocab.MERGING}, rows=lines, folded=True, words=named(CONDITIONS), order=order,
-        terminal=not lead_rows(data), columns=(
+        name="merging", where={"measure": vocab.MERGING}, rows=lines, folded=True, words=named(outcome.CONDITIONS),
+        order=order, terminal=not outcome.lead_rows(data), columns=(
             Column(lead.name, lead.metric, lead.show, whole),
             Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
         ),
     )  # fmt: skip
     yield Pivot(
         name="merging-top-5-accuracy", where={"measure": vocab.MERGING, "metric": "accuracy_top5"}, rows=lines,
-        folded=True, terminal=False, words=named(CONDITIONS), order=order,
+        folded=True, terminal=False, words=named(outcome.CONDITIONS), order=order,
         columns=(Column("top-5 accuracy", "accuracy_top5", ACCURACY),),
     )  # fmt: skip
 
@@ -105,7 +96,7 @@ def _merging(data: ReportData) -> Iterator[Part]:
 def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
     """Where a line stands: by arm, by what runs, and in order first."""
     parts = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED, vocab.NODE_LOST, vocab.NODE_REPLACED)
-    axes = (arms, parts, tuple(CONDITIONS))
+    axes = (arms, parts, tuple(outcome.CONDITIONS))
     arm, part, condition = (
         axis.index(value) if value in axis else len(axis) for axis, value in zip(axes, line, strict=True)
     )
@@ -113,14 +104,14 @@ def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int
 
 
 def _replaced(data: ReportData) -> Rows:
-    rows = by_arm(data.rows.where(measure=vocab.MERGING, part=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.MERGING, part=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
     return rows if rows.where(against=vocab.NODE_LOST) else Rows()
 
 
 def _own_depth(data: ReportData) -> Iterator[str]:
     """Whether the baseline, which never saw another order, is also good when merged at its own depth."""
-    lead = quantity(data)
-    rows = of_arms(data, measure=vocab.MERGING, metric=lead.metric, arm="baseline", condition=vocab.SEQUENTIAL)
+    lead = outcome.quantity(data)
+    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=lead.metric, arm="baseline", condition=vocab.SEQUENTIAL)
     merged, members = (rows.one(part=part) for part in (vocab.MERGED, vocab.MEMBERS))
     if merged is not None and members is not None:
         yield (
@@ -139,7 +130,7 @@ MERGING_SECTION = Section(
 
 def _placed(data: ReportData) -> Iterator[Score]:
     """The accuracy of the predicted position by the true one, each seed under a name of its own; chance once."""
-    rows = by_arm(data.rows.where(measure=vocab.POSITION, metric="accuracy"))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.POSITION, metric="accuracy"))
     for row in rows.where(against=None):
         yield row if row.seed is None else replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
     guesses = rows.where(against=vocab.CHANCE)
@@ -179,7 +170,7 @@ class Layout(Mark):
 
 def _points(data: ReportData) -> Iterator[Score]:
     """The points of every arm, once for each way of colouring them: by position, and by layer of several layers."""
-    rows = by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
     for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
         yield from (replace(row, part=colour) for row in rows)
 
@@ -192,7 +183,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
     yield from _maps(data, vocab.WORTH, {"nll_added": "Nats lost without the layer there"})
     yield Pivot(
         name="what-it-adds-and-what-it-is", rows={"arm": "arm"}, terminal=False,
-        derive=lambda data: by_arm(data.rows.where(measure=vocab.WORTH, layer=None)), columns=(
+        derive=lambda data: outcome.by_arm(data.rows.where(measure=vocab.WORTH, layer=None)), columns=(
             Column("rank correlation", "relation", CORRELATION, {"against": None}),
             Column("shuffled positions", text=_band), Column("p", "relation", p_value, {"against": None}),
         ),
@@ -212,7 +203,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
 
 def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
     """A map of layers by positions for each metric or branch, an arm at a time, each on one scale for all arms."""
-    rows = of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
+    rows = outcome.of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
     marks: list[Mark] = []
     for name, title in titles.items():
         column = "part" if name in ("attn", "mlp") else "metric"
@@ -233,11 +224,11 @@ def _own(rows: Rows, data: ReportData) -> Rows:
 
 def _contribution(data: ReportData) -> Iterator[Part]:
     """What each layer is worth where it is left out alone."""
-    lead = quantity(data)
+    lead = outcome.quantity(data)
     yield Lines(
         name="contribution", each="condition", series="arm", slots=arm_slots,
-        derive=lambda data: of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost), legend="Arms",
-        words=named(CONDITIONS), show=lead.added.but(axis=f"{lead.added.axis} without the layer"),
+        derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost), legend="Arms",
+        words=named(outcome.CONDITIONS), show=lead.added.but(axis=f"{lead.added.axis} without the layer"),
         at="without layer {}", rooted=True,
     )  # fmt: skip
 
@@ -259,7 +250,7 @@ def _band(rows: Rows) -> str:
 
 def _laid_out(data: ReportData) -> str:
     rows = data.rows.where(measure=vocab.OUTPUT_LAYOUT)
-    first = next(iter(by_arm(rows.where(metric="x")).axis("arm")), None)
+    first = next(iter(outcome.by_arm(rows.where(metric="x")).axis("arm")), None)
     points, images = (
         int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
         for metric in ("points", "images")
