@@ -15,23 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.growth import (
-    CONTROLS,
-    TERMS,
-    UNIFORM,
-    Training,
-    Tuning,
-    against,
-    arms,
-    by_seed,
-    held_out,
-    losses,
-    planned,
-    seeds,
-    step_shares,
-    token_pairs,
-    tunings,
-)
+from layerwise.report.derived import growth
 from layerwise.report.finding import Effect, Finding, State, firmness, judged, settled
 from layerwise.report.page.number_format import fixed, percent, tidy
 from layerwise.report.page.wording import counted, listed, sentence
@@ -73,16 +57,16 @@ def growth_findings(data: ReportData) -> Iterator[Finding]:
 
 def verdict(data: ReportData) -> Finding | None:
     """The verdict in one sentence: against uniform, and against the same schedule with its layers in other roles."""
-    arm, scores = planned(data), _on_terms(data)
+    arm, scores = growth.planned(data), _on_terms(data)
     if arm is None or not scores:
         return None
     terms, score = next(iter(scores.items()))
     effect = judged(score, data.level)
     number = f"{SIGNED.text(score)} nats per token"
     against_uniform = EFFECTS[effect].format(arm=arm, number=number, limit=_limit(score, data.level))
-    count = counted(min(len(seeds(data, each)) for each in (Training(arm), UNIFORM)), "seed")
-    clauses = [f"{TERMS[terms]}, {against_uniform} over {count}", _roles(data, arm, effect)]
-    if not tunings(data):
+    count = counted(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
+    clauses = [f"{growth.TERMS[terms]}, {against_uniform} over {count}", _roles(data, arm, effect)]
+    if not growth.tunings(data):
         clauses.append("no learning rate was tuned, and another might turn this round")
     if baseline(data) not in (None, "resolved"):
         clauses.append(
@@ -94,7 +78,7 @@ def verdict(data: ReportData) -> Finding | None:
 def baseline(data: ReportData) -> State | None:
     """Whether uniform training ends below a table of token pairs: `resolved` where it does with its interval,
     `unresolved` where it does not show, `described` where it ends above it; `None` where nobody counted a table."""
-    own, null = held_out(data, UNIFORM), token_pairs(data)
+    own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
     if own is None or null is None:
         return None
     low, high = (own.value if bound is None else bound for bound in (own.low, own.high))
@@ -108,12 +92,12 @@ def budget_shares(data: ReportData) -> dict[tuple[str, int], float]:
 
     Only arms that were compared at equal FLOPs were given that budget.
     """
-    base = by_seed(data, TRAINING, "flops", UNIFORM)
+    base = growth.by_seed(data, TRAINING, "flops", growth.UNIFORM)
     return {
         (arm, seed): own.value / base[seed].value
-        for arm in arms(data)
-        if against(data, Training(arm)) is not None
-        for seed, own in sorted(by_seed(data, TRAINING, "flops", Training(arm)).items())
+        for arm in growth.arms(data)
+        if growth.against(data, growth.Training(arm)) is not None
+        for seed, own in sorted(growth.by_seed(data, TRAINING, "flops", growth.Training(arm)).items())
         if seed in base and base[seed].value > 0.0
     }
 
@@ -121,9 +105,9 @@ def budget_shares(data: ReportData) -> dict[tuple[str, int], float]:
 def step_errors(data: ReportData) -> dict[tuple[str, str], float]:
     """(Arm, phase) to the measured time of its step over the predicted one, minus one."""
     errors: dict[tuple[str, str], float] = {}
-    for arm in arms(data):
-        predicted = step_shares(data, arm, PREDICTED)
-        for phase, score in step_shares(data, arm, MEASURED).items():
+    for arm in growth.arms(data):
+        predicted = growth.step_shares(data, arm, PREDICTED)
+        for phase, score in growth.step_shares(data, arm, MEASURED).items():
             if phase in predicted and predicted[phase].value > 0.0:
                 errors[arm, phase.name] = score.value / predicted[phase].value - 1.0
     return errors
@@ -131,21 +115,24 @@ def step_errors(data: ReportData) -> dict[tuple[str, str], float]:
 
 def _on_terms(data: ReportData) -> dict[str, Score]:
     """The difference of the planned arm from uniform on every term that it was compared on, what decides first."""
-    arm = planned(data)
-    rows = {terms: None if arm is None else against(data, Training(arm), terms=terms) for terms in TERMS}
+    arm = growth.planned(data)
+    rows = {
+        terms: None if arm is None else growth.against(data, growth.Training(arm), terms=terms)
+        for terms in growth.TERMS
+    }
     return {terms: row for terms, row in rows.items() if row is not None}
 
 
 def _roles(data: ReportData, arm: str, effect: Effect) -> str:
     """The second half of the verdict: the schedule against itself with its layers in other roles, at equal FLOPs."""
-    rows = {control: against(data, Training(arm), control) for control in CONTROLS}
+    rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
     compared = {control: row for control, row in rows.items() if row is not None}
     if not compared:
         return f"{arm} was compared with no permuted or reversed control, so nothing is known of layer roles"
     fates = {control: judged(score, data.level) for control, score in compared.items()}
     clauses = []
     for fate in dict.fromkeys(fates.values()):
-        others = (f"{CONTROLS[each]}, {SIGNED.text(compared[each])}" for each in compared if fates[each] == fate)
+        others = (f"{growth.CONTROLS[each]}, {SIGNED.text(compared[each])}" for each in compared if fates[each] == fate)
         clauses.append(f"{BESIDE[fate]} itself with {', or with '.join(others)}")
     return f"the schedule is {', and '.join(clauses)}, {_conclusion(effect, fates)}"
 
@@ -172,16 +159,16 @@ def _terms(data: ReportData) -> Finding | None:
     clauses = []
     for terms, score in scores.items():
         limit = _limit(score, data.level) if effects[terms] == "open" else ""
-        clauses.append(f"{TERMS[terms]} {OUTCOMES[effects[terms]]}{limit}, {SIGNED.text(score)}")
-    absent = [TERMS[terms] for terms in TERMS if terms not in scores]
+        clauses.append(f"{growth.TERMS[terms]} {OUTCOMES[effects[terms]]}{limit}, {SIGNED.text(score)}")
+    absent = [growth.TERMS[terms] for terms in growth.TERMS if terms not in scores]
     clauses += [f"not compared {listed(absent)}"] if absent else []
-    question = f"Is {planned(data)} better than {UNIFORM_TRAINING}?"
+    question = f"Is {growth.planned(data)} better than {UNIFORM_TRAINING}?"
     return Finding(question, sentence("; ".join(clauses)), firmness(next(iter(effects.values()))))
 
 
 def _others(data: ReportData) -> Finding | None:
     """The other schedules against uniform, at equal FLOPs."""
-    rows = {arm: against(data, Training(arm)) for arm in arms(data) if arm != planned(data)}
+    rows = {arm: growth.against(data, growth.Training(arm)) for arm in growth.arms(data) if arm != growth.planned(data)}
     scores = {arm: row for arm, row in rows.items() if row is not None}
     if not scores:
         return None
@@ -200,14 +187,14 @@ def _learned(data: ReportData) -> Finding | None:
     if state is None:
         return None
     words, ending = BASELINES[state]
-    uniform, pairs = NUMBER.text(held_out(data, UNIFORM)), NUMBER.text(token_pairs(data))
+    uniform, pairs = NUMBER.text(growth.held_out(data, growth.UNIFORM)), NUMBER.text(growth.token_pairs(data))
     answer = f"{words} It ends at {uniform} nats per token, a table of token pairs counted on the same text at {pairs}"
     return Finding("Did uniform training learn what needs layers?", f"{answer}{ending}.", state)
 
 
 def _tuned(data: ReportData) -> Finding | None:
     """Which learning rates were tried and chosen, what came of them, and whether a better one may lie beyond."""
-    swept = tunings(data)
+    swept = growth.tunings(data)
     if not swept:
         return None
     answer = "; ".join(_tuning(tuning) + _afterwards(data, tuning) for tuning in swept)
@@ -216,7 +203,7 @@ def _tuned(data: ReportData) -> Finding | None:
     return Finding("Was the learning rate tuned?", f"{answer}. {who}.", "described")
 
 
-def _tuning(tuning: Tuning) -> str:
+def _tuning(tuning: growth.Tuning) -> str:
     tried = [f"{rate:g}" for rate in tuning.losses]
     if tuning.chosen is None:
         return f"{tuning.arm} tried {listed(tried)} and none is marked as chosen"
@@ -225,10 +212,10 @@ def _tuning(tuning: Tuning) -> str:
     return f"{tuning.arm} took {tuning.chosen:g} of {listed(tried)}{beyond}{worse}"
 
 
-def _afterwards(data: ReportData, tuning: Tuning) -> str:
+def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
     """What the sweep reached with the chosen rate, and the arm's own seeds: a lucky seed may have chosen."""
-    training = Training(tuning.arm)
-    noted = (losses(data, training, seed) for seed in seeds(data, training))
+    training = growth.Training(tuning.arm)
+    noted = (growth.losses(data, training, seed) for seed in growth.seeds(data, training))
     ends = [list(by_step.values())[-1] for by_step in noted if by_step]
     tried = tuning.losses.get(tuning.chosen) if tuning.chosen is not None else None
     if tried is None or not ends:

@@ -7,56 +7,22 @@ from dataclasses import replace
 from statistics import fmean
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.growth import (
-    TERMS,
-    Training,
-    arms,
-    by_seed,
-    compared_rows,
-    epochs,
-    held_out,
-    of_training,
-    phases,
-    saving_text,
-    seeds,
-    shares,
-    step_shares,
-    trainings,
-    uniform_lengths,
-)
+from layerwise.report.derived import growth
 from layerwise.report.derived.growth_findings import budget_shares
 from layerwise.report.derived.training_cost import loss_by_cost
 from layerwise.report.kind import Column
 from layerwise.report.page.number_format import fixed, large
 from layerwise.report.page.table import Table
 from layerwise.report.show import ABSENT, PERCENT
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    AT,
-    BUDGET,
-    DIFFERENCE,
-    EMBEDDING_PART,
-    FLOPS,
-    GROWTH,
-    HEAD_PART,
-    HELD_OUT,
-    LOSS_RATIO,
-    MEASURED,
-    PREDICTED,
-    SCHEDULE,
-    SECONDS,
-    TIME_SAVED,
-    TOKENS,
-    TRAINING,
-    UNIFORM_TRAINING,
-)
 from layerwise.schedule.layer_text import write_layers
 
 COSTS: Mapping[str, tuple[str, float]] = {
-    "steps": ("steps", 1.0), TOKENS: ("tokens", 1.0), FLOPS: ("FLOPs", 1.0), "seconds": ("seconds, all", 1.0),
-    "step_seconds": ("step (ms)", 1000.0), "peak_bytes": ("peak memory (MiB)", 2.0**-20),
-    "parameters": ("parameters", 1.0),
+    "steps": ("steps", 1.0), vocab.TOKENS: ("tokens", 1.0), vocab.FLOPS: ("FLOPs", 1.0),
+    "seconds": ("seconds, all", 1.0), "step_seconds": ("step (ms)", 1000.0),
+    "peak_bytes": ("peak memory (MiB)", 2.0**-20), "parameters": ("parameters", 1.0),
 }  # fmt: skip
 FULL = 0.999
 """A share from here on is the full cost: sums of floats are not exact."""
@@ -70,16 +36,16 @@ STATES: Mapping[float, str] = {
 SIGHT = ("the second half", "the whole course")
 
 
-def differences(data: ReportData, metric: str = DIFFERENCE) -> Iterator[Score]:
+def differences(data: ReportData, metric: str = vocab.DIFFERENCE) -> Iterator[Score]:
     """Every difference of two arms, what decides first; the `part` is the name of the training."""
-    for terms in TERMS:
-        for row in data.rows.where(measure=GROWTH, metric=metric, condition=terms):
-            yield replace(row, part=Training(str(row.arm), row.amount).name)
+    for terms in growth.TERMS:
+        for row in data.rows.where(measure=vocab.GROWTH, metric=metric, condition=terms):
+            yield replace(row, part=growth.Training(str(row.arm), row.amount).name)
 
 
 def differences_with_costs(data: ReportData) -> Iterator[Score]:
     """The same, each with the cost at which it was taken."""
-    costs = Rows(differences(data, AT))
+    costs = Rows(differences(data, vocab.AT))
     for row in differences(data):
         yield row
         yield from costs.where(part=row.part, against=row.against, condition=row.condition)
@@ -87,51 +53,54 @@ def differences_with_costs(data: ReportData) -> Iterator[Score]:
 
 def from_uniform(data: ReportData) -> Rows:
     """The differences from uniform."""
-    return Rows(differences(data)).where(against=UNIFORM_TRAINING)
+    return Rows(differences(data)).where(against=vocab.UNIFORM_TRAINING)
 
 
 def from_controls(data: ReportData) -> Iterator[Score]:
     """The differences from other arms, each in the colour of that arm; the `part` names both."""
     for row in differences(data):
-        if row.against != UNIFORM_TRAINING:
+        if row.against != vocab.UNIFORM_TRAINING:
             yield replace(row, part=f"{row.part} - {row.against}", arm=row.against)
 
 
 def held_out_losses(data: ReportData) -> Iterator[Score]:
     """The loss of every arm on held-out text, and of each of its seeds where there are several."""
-    for arm in arms(data):
-        score, own = held_out(data, Training(arm)), by_seed(data, HELD_OUT, "nll", Training(arm))
+    for arm in growth.arms(data):
+        score, own = (
+            growth.held_out(data, growth.Training(arm)),
+            growth.by_seed(data, vocab.HELD_OUT, "nll", growth.Training(arm)),
+        )
         if score is not None:
-            yield replace(score, seed=None)
+            yield score
             yield from own.values() if len(own) > 1 else ()
 
 
 def of_every_training(data: ReportData) -> Iterator[Score]:
     """Of every training how many seeds, its loss, and its rows against uniform; the `part` is its name."""
-    for training in trainings(data):
-        loss, rows = held_out(data, training), compared_rows(data, training)
-        if loss is not None or rows.where(metric=DIFFERENCE):
-            count = len(seeds(data, training))
-            counts = [Score.of(HELD_OUT, "seeds", float(count))] if count else []
+    for training in growth.trainings(data):
+        loss, rows = growth.held_out(data, training), growth.compared_rows(data, training)
+        if loss is not None or rows.where(metric=vocab.DIFFERENCE):
+            count = len(growth.seeds(data, training))
+            counts = [Score.of(vocab.HELD_OUT, "seeds", float(count))] if count else []
             shown = (*counts, *filter(None, (loss,)), *rows)
-            yield from (replace(row, part=training.name, seed=None) for row in shown)
+            yield from (replace(row, part=training.name) for row in shown)
 
 
 def headline(data: ReportData) -> Iterator[Score]:
     """What every arm saves of each cost to reach uniform's loss, of uniform's own lengths nothing."""
-    uniform = {training.name for training in uniform_lengths(data)}
-    for training in trainings(data):
-        rows = compared_rows(data, training, (*TERMS, BUDGET))
+    uniform = {training.name for training in growth.uniform_lengths(data)}
+    for training in growth.trainings(data):
+        rows = growth.compared_rows(data, training, (*growth.TERMS, vocab.BUDGET))
         if training.name not in uniform and any(column.cell(rows) != ABSENT for column in HEADLINE):
             yield from (replace(row, part=training.name) for row in rows)
 
 
 HEADLINE = (
-    *(Column(f"{head} saved", text=saving_text, where={"condition": terms})
-      for terms, head in {FLOPS: "FLOPs", TOKENS: "tokens", SECONDS: "seconds"}.items()),
-    Column("time saved, same steps", TIME_SAVED, PERCENT, {"condition": TOKENS}),
-    Column("loss ratio, same tokens", LOSS_RATIO, where={"condition": TOKENS}),
-    Column("loss ratio, whole budget", LOSS_RATIO, where={"condition": BUDGET}),
+    *(Column(f"{head} saved", text=growth.saving_text, where={"condition": terms})
+      for terms, head in {vocab.FLOPS: "FLOPs", vocab.TOKENS: "tokens", vocab.SECONDS: "seconds"}.items()),
+    Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"condition": vocab.TOKENS}),
+    Column("loss ratio, same tokens", vocab.LOSS_RATIO, where={"condition": vocab.TOKENS}),
+    Column("loss ratio, whole budget", vocab.LOSS_RATIO, where={"condition": vocab.BUDGET}),
 )  # fmt: skip
 
 
@@ -147,31 +116,31 @@ def budgets(data: ReportData) -> Iterator[Score]:
     A budget is kept by each training, not on average.
     """
     spent = Rows(
-        Score.of(TRAINING, FLOPS, 100.0 * share, arm=arm, seed=seed)
+        Score.of(vocab.TRAINING, vocab.FLOPS, 100.0 * share, arm=arm, seed=seed)
         for (arm, seed), share in budget_shares(data).items()
     )
     for arm, own in spent.by("arm").items():
         values = [row.value for row in own]
-        yield Score.of(TRAINING, FLOPS, fmean(values), min(values), max(values), arm=arm)
+        yield Score.of(vocab.TRAINING, vocab.FLOPS, fmean(values), min(values), max(values), arm=arm)
         yield from own
 
 
 def drawn_schedules(data: ReportData) -> Iterator[Score]:
     """The shares of every arm, in reading order."""
-    yield from (row for arm in arms(data) for row in data.rows.where(measure=SCHEDULE, arm=arm))
+    yield from (row for arm in growth.arms(data) for row in data.rows.where(measure=vocab.SCHEDULE, arm=arm))
 
 
 def accounted(data: ReportData) -> Iterator[Score]:
     """The measured steps of every arm whose prediction is known, in reading order."""
-    for arm in arms(data):
-        predicted = step_shares(data, arm, PREDICTED)
-        yield from (row for phase, row in step_shares(data, arm, MEASURED).items() if phase in predicted)
+    for arm in growth.arms(data):
+        predicted = growth.step_shares(data, arm, vocab.PREDICTED)
+        yield from (row for phase, row in growth.step_shares(data, arm, vocab.MEASURED).items() if phase in predicted)
 
 
 def every_epoch(data: ReportData) -> Iterator[Score]:
     """How often the text was read while each layer learned, the `part` is the name of the training."""
-    for training in trainings(data):
-        yield from (replace(row, part=training.name) for row in epochs(data, training))
+    for training in growth.trainings(data):
+        yield from (replace(row, part=training.name) for row in growth.epochs(data, training))
 
 
 def epochs_of(end: Callable[..., float], words: str) -> tuple[Column, Column]:
@@ -188,14 +157,14 @@ def epochs_of(end: Callable[..., float], words: str) -> tuple[Column, Column]:
 
 def costs(data: ReportData) -> Iterator[Score]:
     """What each training took, the mean over seeds, its FLOPs also as a `share` of uniform's."""
-    budget = of_training(data, TRAINING, FLOPS, Training(UNIFORM_TRAINING))
-    for training in trainings(data):
+    budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.Training(vocab.UNIFORM_TRAINING))
+    for training in growth.trainings(data):
         for metric in COSTS:
-            row = of_training(data, TRAINING, metric, training)
+            row = growth.of_training(data, vocab.TRAINING, metric, training)
             if row is not None:
-                yield replace(row, part=training.name, seed=None)
-            if row is not None and metric == FLOPS and budget is not None and budget.value > 0.0:
-                yield Score.of(TRAINING, "share", row.value / budget.value, part=training.name)
+                yield replace(row, part=training.name)
+            if row is not None and metric == vocab.FLOPS and budget is not None and budget.value > 0.0:
+                yield Score.of(vocab.TRAINING, "share", row.value / budget.value, part=training.name)
 
 
 def _cost(metric: str) -> Column:
@@ -203,7 +172,7 @@ def _cost(metric: str) -> Column:
 
     def text(rows: Rows) -> str:
         value, share = rows.value(metric=metric), rows.value(metric="share")
-        of_uniform = f" [{fixed(100.0 * share, 1)} %]" if metric == FLOPS and share is not None else ""
+        of_uniform = f" [{fixed(100.0 * share, 1)} %]" if metric == vocab.FLOPS and share is not None else ""
         return ABSENT if value is None else f"{large(scale * value)}{of_uniform}"
 
     return Column(head, text=text)
@@ -215,16 +184,16 @@ COST_COLUMNS = tuple(map(_cost, COSTS))
 def phase_table(data: ReportData) -> Table:
     """A row a phase: its steps, what learns in it, and what its step takes, predicted and measured."""
     body = []
-    for arm in arms(data):
-        predicted, measured = (step_shares(data, arm, metric) for metric in (PREDICTED, MEASURED))
-        for phase in phases(data, arm):
+    for arm in growth.arms(data):
+        predicted, measured = (growth.step_shares(data, arm, metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
+        for phase in growth.phases(data, arm):
             both = [of.get(phase) for of in (predicted, measured)]
             shown = [ABSENT if row is None else fixed(row.value, 3) for row in both]
             off = ABSENT
             if both[0] is not None and both[1] is not None and both[0].value > 0.0:
                 off = f"{fixed(100.0 * (both[1].value / both[0].value - 1.0), 1, signed=True)} %"
             steps = f"{phase.first:,}–{phase.end - 1:,}"
-            body.append((arm, phase.name, steps, learning(shares(data, arm, phase)), *shown, off))
+            body.append((arm, phase.name, steps, learning(growth.shares(data, arm, phase)), *shown, off))
     head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
     return Table(head, tuple(body), numeric_from=4)
 
@@ -243,7 +212,7 @@ def learning(spent: Mapping[int | str, float]) -> str:
     named = [f"layers {write_layers(learns)}"] if learns else []
     if any(state_of(share) is None for share in layers.values()):
         named = [f"layers at random, {fixed(fmean(layers.values()), 2)} of their full cost"]
-    ends = (part for part in (EMBEDDING_PART, HEAD_PART) if spent.get(part, 0.0) >= FULL)
+    ends = (part for part in (vocab.EMBEDDING_PART, vocab.HEAD_PART) if spent.get(part, 0.0) >= FULL)
     return ", ".join([*named, *ends]) or "nothing"
 
 

@@ -413,8 +413,7 @@ EVALUATION = Kind(
             ),
         ),
         Section(
-            anchor="glue", needs={"measure": FINE_TUNED, "plan": None},
-            parts=(
+            anchor="glue", needs={"measure": FINE_TUNED, "plan": None}, parts=(
                 Dots(
                     name="taught", derive=_in_one_figure, each="measure", series="arm", arms=arms, words=suite_name,
                     legend="Arms", show=SCORE, chance=CHANCE, from_zero=True,

@@ -8,27 +8,8 @@ from itertools import count
 from typing import Any
 
 from layerwise.report.data import ReportData
+from layerwise.report.derived import growth
 from layerwise.report.derived import growth_tables as tables
-from layerwise.report.derived.growth import (
-    PUBLISHED,
-    TERMS,
-    PhaseSteps,
-    Training,
-    against,
-    arms,
-    headline_arm,
-    how_read,
-    is_growth,
-    nulls_in_words,
-    phases,
-    planned,
-    seeds,
-    shares,
-    step_shares,
-    token_pairs,
-    trainings,
-    tunings,
-)
 from layerwise.report.derived.growth_findings import BUDGET_BAR, STEP_BAR, growth_findings, verdict
 from layerwise.report.derived.training_cost import AXES, loss_by_cost
 from layerwise.report.figures.figure import Figure, heatmap
@@ -37,8 +18,9 @@ from layerwise.report.figures.loss_vs_cost import FRONTIER, costed
 from layerwise.report.figures.scatter import phase_scatter
 from layerwise.report.finding import Finding, judged
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.kinds.training import training_stopped
 from layerwise.report.marks import Dots, Lines, Mark
-from layerwise.report.page.group import arm_tiles, incomplete
+from layerwise.report.page.group import arm_tiles
 from layerwise.report.page.number_format import fixed, large
 from layerwise.report.page.palette import VIRIDIS
 from layerwise.report.page.wording import listed
@@ -46,7 +28,7 @@ from layerwise.report.prose import prose
 from layerwise.report.show import COUNT, NATS, SIGNED, Show, adjusted_p, detectable, named, p_value, plain
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.selection import Rows
 
 VALIDATION = "validation loss (nats per token)"
 LOSS = NATS.but(axis="nats per token", decimals=3)
@@ -79,7 +61,7 @@ class StepTimes(Mark):
         """A mark a phase, over the band that is allowed."""
         pairs = {}
         for arm, own in rows.by("arm").items():
-            predicted = {phase.name: row for phase, row in step_shares(data, arm, vocab.PREDICTED).items()}
+            predicted = {phase.name: row for phase, row in growth.step_shares(data, arm, vocab.PREDICTED).items()}
             pairs[arm] = {str(row.condition): (predicted[str(row.condition)], row) for row in own}
         return phase_scatter(pairs, slots, bar=STEP_BAR)
 
@@ -94,7 +76,7 @@ class DepthByTime(Mark):
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The embedding above, the layers downwards, the head below; steps to the right."""
         arm = str(rows[0].arm)
-        spent = {phase: shares(data, arm, phase) for phase in phases(data, arm)}
+        spent = {phase: growth.shares(data, arm, phase) for phase in growth.phases(data, arm)}
         layers = sorted({row.layer for row in rows if row.layer is not None})
         named = set(rows.axis("part"))
         head, tail = ([part] if part in named else [] for part in (vocab.EMBEDDING_PART, vocab.HEAD_PART))
@@ -118,7 +100,7 @@ class DepthByTime(Mark):
         )  # fmt: skip
 
 
-def _hover(phase: PhaseSteps, part: int | str, share: float | None) -> str:
+def _hover(phase: growth.PhaseSteps, part: int | str, share: float | None) -> str:
     if share is None:
         return ""
     name = f"the {part}" if isinstance(part, str) else f"layer {part}"
@@ -133,34 +115,34 @@ def _verdict(data: ReportData) -> Iterator[Finding | str]:
 
 def following(data: ReportData) -> Iterator[str]:
     """What would tell more: a comparison, further rates, the controls."""
-    arm = planned(data)
+    arm = growth.planned(data)
     if arm is None:
         yield "Train uniform, the controls and other schedules beside it: layerwise train growth-study"
         return
-    at_end = [(tuning, tuning.chosen) for tuning in tunings(data) if tuning.at_end and tuning.chosen is not None]
+    at_end = [(tuning, tuning.chosen) for tuning in growth.tunings(data) if tuning.at_end and tuning.chosen is not None]
     if at_end:
         further = sorted({rate * (0.5 if rate == min(tuning.losses) else 2.0) for tuning, rate in at_end})
         who, rates = listed([tuning.arm for tuning, _ in at_end]), ",".join(f"{rate:g}" for rate in further)
         yield f"Try further rates for {who}: layerwise train growth-study --learning-rates {rates}"
-    score = against(data, Training(arm))
-    if score is not None and judged(score, data.level) == "better" and arm == PUBLISHED:
+    score = growth.against(data, growth.Training(arm))
+    if score is not None and judged(score, data.level) == "better" and arm == growth.PUBLISHED:
         yield "Find out whether layer roles are why: layerwise train growth-study --arms importance,permuted"
 
 
 def _readings(data: ReportData) -> Iterator[str]:
-    arm = headline_arm(data)
+    arm = growth.headline_arm(data)
     if arm is not None:
-        yield f"What {arm} needs is {how_read(data, arm)}."
-    yield from filter(None, (nulls_in_words(data),))
+        yield f"What {arm} needs is {growth.how_read(data, arm)}."
+    yield from filter(None, (growth.nulls_in_words(data),))
 
 
 def _sides(data: ReportData) -> Iterator[str]:
-    tuned = [tuning.arm for tuning in tunings(data)]
+    tuned = [tuning.arm for tuning in growth.tunings(data)]
     if vocab.UNIFORM_TRAINING in tuned and len(tuned) > 1:
         yield "Both sides were tuned, by loss on validation text."
     else:
         yield f"Only {listed(tuned)} {'was' if len(tuned) == 1 else 'were'} tuned."
-    if not any(row.low is not None for tuning in tunings(data) for row in tuning.losses.values()):
+    if not any(row.low is not None for tuning in growth.tunings(data) for row in tuning.losses.values()):
         yield "One seed chose, so there is no interval: the sweep chooses and proves nothing."
 
 
@@ -171,20 +153,9 @@ def _frontier(data: ReportData) -> Iterator[str]:
         yield "Uniform was trained for one length, or not at all: there is no frontier to judge the ends by."
 
 
-def _unfinished(data: ReportData) -> str | None:
-    """Trainings that were begun and have no end."""
-    run = data.rows.where(measure=vocab.TRAINING, seed=PRESENT)
-    begun, ended = (
-        {(row.arm, row.condition, row.seed) for row in run.where(metric=metrics)}
-        for metrics in ((vocab.TRAIN_LOSS, vocab.VALIDATION_LOSS), "steps")
-    )
-    names = sorted(f"{arm}{f', {length}' if length else ''}/{seed}" for arm, length, seed in begun - ended)
-    return incomplete((names, "training"))
-
-
 def _all_arms(data: ReportData) -> tuple[str, ...]:
     """The arms whose colours are the same in every figure of a run."""
-    return (*arms(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("arm"))
+    return (*growth.arms(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("arm"))
 
 
 OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": _all_arms, "words": str}
@@ -192,50 +163,47 @@ OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": _all_arms, "words": str}
 
 def _difference_show(data: ReportData) -> Show:
     """One scale for all differences."""
-    rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.DIFFERENCE, condition=tuple(TERMS))
+    rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.DIFFERENCE, condition=tuple(growth.TERMS))
     span = limits(bound for row in rows for bound in (row.value, row.low, row.high))
     return Show(axis="nats per token; left is better", signed=True, reference=0.0, span=span)
 
 
 def _differing(data: ReportData) -> list[str]:
     named = tables.from_uniform(data).axis("part")
-    return [each.name for each in trainings(data) if each.name in named]
+    return [each.name for each in growth.trainings(data) if each.name in named]
 
 
 def _verdict_parts(data: ReportData) -> Iterable[Part]:
     terms = next(iter(tables.from_uniform(data).axis("condition")), vocab.FLOPS)
     yield Dots(
         name="differences", each="condition", y="part", derive=tables.from_uniform, series="arm", arms=_all_arms,
-        words=named({terms: words[0].upper() + words[1:] for terms, words in TERMS.items()}), rows_named=_differing,
-        show=_difference_show(data),
+        words=named({terms: words[0].upper() + words[1:] for terms, words in growth.TERMS.items()}),
+        rows_named=_differing, show=_difference_show(data),
     )  # fmt: skip
     yield Says(_verdict, terminal=False)
     yield Pivot(
-        name="terms", rows={"arm": "part"}, derive=tables.of_every_training,
-        columns=(
+        name="terms", rows={"arm": "part"}, derive=tables.of_every_training, columns=(
             Column("seeds", "seeds", COUNT), Column("held-out loss (nats)", "nll", LOSS),
-            Column(f"Δ {TERMS[terms]}", vocab.DIFFERENCE, SIGNED, {"condition": terms}),
+            Column(f"Δ {growth.TERMS[terms]}", vocab.DIFFERENCE, SIGNED, {"condition": terms}),
         ),
     )  # fmt: skip
     yield Says(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
 
 
 def _held_out_parts(data: ReportData) -> Iterable[Part]:
-    null = token_pairs(data)
+    null = growth.token_pairs(data)
     show = LOSS.but(decimals=None, reference=None if null is None else null.value)
     yield Beside((
         Dots(name="held-out", y="arm", derive=tables.held_out_losses, show=show, **OF_ARMS),
         Dots(
             name="controls", each="condition", y="part", derive=tables.from_controls, series="arm", arms=_all_arms,
-            words=named({terms: f"Against its controls, {words}" for terms, words in TERMS.items()}),
+            words=named({terms: f"Against its controls, {words}" for terms, words in growth.TERMS.items()}),
             show=_difference_show(data),
         ),
     ))  # fmt: skip
     yield Pivot(
         name="every-difference", derive=tables.differences_with_costs, folded=True, terminal=False,
-        rows={"arm": "part", "against": "against", "terms": "condition"},
-        words=named(TERMS),
-        columns=(
+        rows={"arm": "part", "against": "against", "terms": "condition"}, words=named(growth.TERMS), columns=(
             Column("at", vocab.AT, lambda row: large(row.value)), Column("difference (nats)", vocab.DIFFERENCE, SIGNED),
             Column("p", vocab.DIFFERENCE, p_value), Column("adjusted p", vocab.DIFFERENCE, adjusted_p),
             Column("detectable above (nats)", vocab.DIFFERENCE, detectable),
@@ -245,7 +213,8 @@ def _held_out_parts(data: ReportData) -> Iterable[Part]:
 
 def _schedule_parts(data: ReportData) -> Iterable[Part]:
     def numbered(arm: str) -> str:
-        return f"{arm}: {'; '.join(f'{at} {phase.name}' for at, phase in enumerate(phases(data, arm), start=1))}"
+        named = (f"{at} {phase.name}" for at, phase in enumerate(growth.phases(data, arm), start=1))
+        return f"{arm}: {'; '.join(named)}"
 
     yield DepthByTime(name="schedules", derive=tables.drawn_schedules, each="arm", words=numbered, wide=False)
     yield Lines(
@@ -256,7 +225,7 @@ def _schedule_parts(data: ReportData) -> Iterable[Part]:
 
 
 def _rate_parts(data: ReportData) -> Iterable[Part]:
-    chosen = {(tuning.arm, tuning.chosen) for tuning in tunings(data)}
+    chosen = {(tuning.arm, tuning.chosen) for tuning in growth.tunings(data)}
     rates = {"measure": vocab.RATES, "condition": vocab.LEARNING_RATE}
 
     def taken(row: Score) -> bool:
@@ -285,25 +254,27 @@ def _cost_parts(data: ReportData) -> Iterable[Part]:
             **OF_ARMS,
         ),
     ))  # fmt: skip
-    yield Pivot(
-        name="costs", derive=tables.costs, rows={"arm": "part"}, columns=tables.COST_COLUMNS, terminal=False
-    )  # fmt: skip
+    yield Pivot(name="costs", derive=tables.costs, rows={"arm": "part"}, columns=tables.COST_COLUMNS, terminal=False)
+
+
+def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:
+    arms = growth.arms(data)
+    return arm_tiles(arms, {arm: growth.seeds(data, growth.Training(arm)) for arm in arms})
 
 
 GROWTH_KIND = Kind(
     name="growth",
     measures=(vocab.GROWTH,),
-    present=is_growth,
+    present=growth.is_growth,
     answer=lambda data: "".join(each if isinstance(each, str) else each.text for each in _verdict(data)),
-    tiles=lambda data: arm_tiles(arms(data), {arm: seeds(data, Training(arm)) for arm in arms(data)}),
-    unfinished=_unfinished,
+    tiles=_tiles,
+    unfinished=training_stopped,
     following=following,
     claims=True,
     sections=(
-        Section(anchor=vocab.GROWTH, needs=is_growth, parts=_verdict_parts),
+        Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_verdict_parts),
         Section(
-            anchor="cost_to_loss", needs=lambda data: any(tables.headline(data)),
-            parts=(
+            anchor="cost_to_loss", needs=lambda data: any(tables.headline(data)), parts=(
                 Says(_readings, terminal=False),
                 Pivot(derive=tables.headline, rows={"arm": "part"}, columns=tables.HEADLINE, terminal=False),
                 Pivot(
@@ -313,8 +284,7 @@ GROWTH_KIND = Kind(
             ),
         ),
         Section(
-            anchor=vocab.TRAINING, needs=lambda data: any(loss_by_cost(data)),
-            parts=(
+            anchor=vocab.TRAINING, needs=lambda data: any(loss_by_cost(data)), parts=(
                 LossByCost(
                     name="courses", derive=tables.late_and_whole, series="arm", arms=_all_arms, legend="Arms",
                     choices={"Against": "condition", "Shown": "part"}, words=named(AXES),
@@ -327,7 +297,7 @@ GROWTH_KIND = Kind(
             needs=lambda data: any(tables.held_out_losses(data)) or any(tables.differences(data)),
         ),
         Section(anchor=vocab.SCHEDULE, parts=_schedule_parts),
-        Section(anchor=vocab.RATES, parts=_rate_parts, needs=lambda data: bool(tunings(data))),
+        Section(anchor=vocab.RATES, parts=_rate_parts, needs=lambda data: bool(growth.tunings(data))),
         Section(
             anchor=vocab.ACCOUNTING, parts=_cost_parts,
             needs=lambda data: any(tables.costs(data)) or any(tables.accounted(data)),

@@ -368,8 +368,7 @@ STUDY_KIND = Kind(
     answer=opening(study_findings),
     sections=(
         Section(
-            anchor=vocab.STUDY,
-            parts=lambda data: (
+            anchor=vocab.STUDY, parts=lambda data: (
                 Beside((
                     _compared_mark("nats", NATS, data), _compared_mark("points", POINTS, data),
                     _compared_mark("ratio", RATIO, data),
@@ -384,23 +383,18 @@ STUDY_KIND = Kind(
             ),
         ),
         Section(
-            anchor="fine-tuning", needs={"measure": vocab.TUNING_CONVERGENCE, "metric": "score"},
-            parts=(
+            anchor="fine-tuning", needs={"measure": vocab.TUNING_CONVERGENCE, "metric": "score"}, parts=(
                 Says(tuning_findings),
                 Tabled(table=partial(tuning_table, named=WEIGHTS_IN), terminal=False, note="costs"),
-                Tabled(
-                    name="arms", table=lambda data: tuning_table(data, arms(data)), folded=True, terminal=False
-                ),
+                Tabled(name="arms", table=lambda data: tuning_table(data, arms(data)), folded=True, terminal=False),
             ),
         ),
         Section(
-            anchor=vocab.ATTRIBUTION,
-            parts=(
+            anchor=vocab.ATTRIBUTION, parts=(
                 Says(attribution_findings),
                 Pivot(
                     name="attribution", derive=lambda data: by_arm(data.rows.where(measure=vocab.ATTRIBUTION)),
-                    rows={"arm": "arm"}, split="task", terminal=False,
-                    columns=(
+                    rows={"arm": "arm"}, split="task", terminal=False, columns=(
                         _cell("linguistic", "linguistic words"), _cell("linguistic", "of tokens", vocab.TOKENS),
                         _cell("linguistic", "shuffled labels", vocab.SHUFFLED), _cell("surface", "surface words"),
                         _cell("surface", "of tokens", vocab.TOKENS),

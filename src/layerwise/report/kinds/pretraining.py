@@ -14,9 +14,8 @@ from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening
-from layerwise.report.kinds.training import TRAINING_SECTION, unfinished
+from layerwise.report.kinds.training import TRAINING_SECTION, training_stopped
 from layerwise.report.marks import Dots, Mark
-from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import fixed, is_resolved, tidy
 from layerwise.report.page.table import Table, Tone
 from layerwise.report.page.wording import counted, listed
@@ -309,10 +308,6 @@ def cost_notes(data: ReportData) -> Iterator[str]:
         yield prose("pretraining")["costs/counted"]
 
 
-def _unfinished(data: ReportData) -> str | None:
-    return incomplete((unfinished(data), "training"))
-
-
 def _following(data: ReportData) -> Iterator[str]:
     if not any(suite != vocab.PAIRS for suite in suites(data)) and not data.rows.where(measure=vocab.FINE_TUNED):
         yield "Next, what the models know of published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
@@ -326,7 +321,7 @@ PRETRAINING = Kind(
     measures=(vocab.MASKED_LM, vocab.SEED_AGREEMENT),
     claims=True,
     tiles=tiles,
-    unfinished=lambda data: incomplete((unfinished(data), "training")),
+    unfinished=training_stopped,
     following=_following,
     answer=opening(outcome_findings),
     sections=(
@@ -348,8 +343,7 @@ PRETRAINING = Kind(
         ),
         WEIGHTS,
         Section(
-            anchor=vocab.SEED_AGREEMENT,
-            parts=(
+            anchor=vocab.SEED_AGREEMENT, parts=(
                 Beside(tuple(
                     AgreementLevels(
                         name=f"seed-agreement-{metric}", where={"measure": vocab.SEED_AGREEMENT, "metric": metric},
@@ -361,8 +355,7 @@ PRETRAINING = Kind(
             ),
         ),
         Section(
-            anchor="stability", needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)},
-            parts=(
+            anchor="stability", needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)}, parts=(
                 Dots(
                     name="uniformity", derive=_by_reader, where={"metric": "distance"}, legend="Arms", show=DISTANCE,
                     from_zero=True, allowed=(0.0, MARGIN), **OF_ARMS,
@@ -370,8 +363,7 @@ PRETRAINING = Kind(
                 Says(stability_findings),
                 Pivot(
                     name="readers", derive=_every_reader, rows={"arm": "arm", "reader": "task"}, folded=True,
-                    terminal=False,
-                    columns=(
+                    terminal=False, columns=(
                         Column("distance", "distance"), Column("at the start", "start", THREE),
                         Column("learned", "learned", SIGNED), Column("p", "learned", adjusted_p),
                         Column("entropy", "entropy", THREE),
@@ -380,8 +372,7 @@ PRETRAINING = Kind(
                 ),
                 Pivot(
                     name="arms", where={"measure": vocab.STABILITY, "seed": None}, rows={"arm": "arm"}, folded=True,
-                    terminal=False,
-                    columns=(
+                    terminal=False, columns=(
                         Column("trainings with a spike", "spiked"), Column("spread over seeds (nats)", "spread"),
                         Column("as a ratio", "spread_ratio"), Column("gradient norm", "gradient_norm"),
                     ),

@@ -83,9 +83,13 @@ def _following(data: ReportData) -> Iterator[str]:
 
 
 SPECULATION_KIND = Kind(
-    name=SPECULATION, measures=(SPECULATION_DRAFT,), answer=lambda data: next(findings(data), ""), tiles=_tiles,
+    name=SPECULATION,
+    measures=(SPECULATION_DRAFT,),
+    answer=lambda data: next(findings(data), ""),
+    tiles=_tiles,
     unfinished=lambda data: None if data.rows.where(measure=SPECULATION) else f"Nothing was generated yet: {STOPPED}",
-    following=_following, sections=(
+    following=_following,
+    sections=(
         Section(
             anchor=SPECULATION, needs={"measure": SPECULATION_DRAFT}, parts=(
                 Dots(

@@ -33,7 +33,11 @@ def _answer(data: ReportData) -> str:
 
 
 TIMING = Kind(
-    name="timing", measures=(TIME,), answer=_answer, tiles=_tiles, sections=(
+    name="timing",
+    measures=(TIME,),
+    answer=_answer,
+    tiles=_tiles,
+    sections=(
         Section(
             anchor=TIME, parts=(
                 Dots(

@@ -57,8 +57,15 @@ def losses(data: ReportData) -> Iterator[Score]:
 def unfinished(data: ReportData) -> list[str]:
     """The trainings that were begun and have no end."""
     run = data.rows.where(measure=TRAINING, seed=PRESENT)
-    begun, ended = ({model_name(row) for row in run.where(metric=metric)} for metric in (TRAIN_LOSS, "steps"))
+    begun, ended = (
+        {model_name(row) for row in run.where(metric=metrics)} for metrics in ((TRAIN_LOSS, VALIDATION_LOSS), "steps")
+    )
     return sorted(begun - ended)
+
+
+def training_stopped(data: ReportData) -> str | None:
+    """The banner that names them."""
+    return incomplete((unfinished(data), "training"))
 
 
 def seeds_of(data: ReportData) -> dict[str, set[int]]:
@@ -116,8 +123,8 @@ PARTS: tuple[Part, ...] = (
     Tabled(name="every-training", table=_trainings, folded=True, terminal=False),
 )  # fmt: skip
 SELECTED = Says(
-    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
-)
+    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False,
+)  # fmt: skip
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
 """The trainings of a run, for every kind that has any."""
 
@@ -130,8 +137,8 @@ TRAINED = Kind(
     present=lambda data: bool(data.rows.where(measure=TRAINING)) and not data.rows.where(measure=(*MEASURES, *OTHERS)),
     answer=_answer,
     tiles=tiles,
-    unfinished=lambda data: incomplete((unfinished(data), "training")),
+    unfinished=training_stopped,
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
     sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses, page=False))),),
-)
+)  # fmt: skip
 """A run whose models were trained, and nothing else was measured."""

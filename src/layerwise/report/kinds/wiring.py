@@ -14,21 +14,13 @@ from layerwise.report.page.number_format import is_resolved
 from layerwise.report.page.wording import counted, label
 from layerwise.report.show import SIGNED, Show, adjusted_p
 from layerwise.report.trained import is_pretrained, suite_name, tiles
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ALPHA,
-    EDGE_PHENOMENA,
-    EDGES,
-    PRUNED,
-    RANDOM,
-    SIZE,
-    edge_name,
-)  # fmt: skip
 
 SHOWN = 5
 """Confirmed effects that a sentence names."""
-CUTS = {None: "cut by measured effect", SIZE: "cut by size", RANDOM: "cut at random"}
+CUTS = {None: "cut by measured effect", vocab.SIZE: "cut by size", vocab.RANDOM: "cut at random"}
 LOST = SIGNED.but(axis="nats lost", reference=0.0)
 NATS = SIGNED.but(unit=" nats")
 WEIGHT, EFFECT = Show(axis="size of the weight"), SIGNED.but(axis="nats lost by cutting it alone")
@@ -41,34 +33,34 @@ def model_name(row: Score) -> str:
 
 def by_edge(data: ReportData) -> Iterator[Score]:
     """The size of every weight and its effect, each with the edge as its task and the model as its arm."""
-    for row in data.rows.where(measure=EDGES, other=PRESENT):
+    for row in data.rows.where(measure=vocab.EDGES, other=PRESENT):
         value = abs(row.value) if row.metric == "weight" else row.value
-        yield replace(row, task=edge_name(row), value=value, arm=model_name(row) or "the model", seed=None)
+        yield replace(row, task=vocab.edge_name(row), value=value, arm=model_name(row) or "the model", seed=None)
 
 
 def cuts(data: ReportData) -> Iterator[Score]:
     """What the sparse wiring loses, and as many edges cut otherwise, with the way of cutting as the task."""
-    for row in data.rows.where(measure=EDGES, metric="difference", condition=PRUNED):
+    for row in data.rows.where(measure=vocab.EDGES, metric="difference", condition=vocab.PRUNED):
         task = CUTS.get(row.against, str(row.against))
         yield replace(row, task=f"{model_name(row)} {task}".strip(), arm=task, seed=None, against=None)
 
 
 def edge_findings(data: ReportData) -> Iterator[Finding]:
     """Whether size tells effect, and what the sparse wiring loses beside as many edges cut otherwise."""
-    run = data.rows.where(measure=EDGES)
+    run = data.rows.where(measure=vocab.EDGES)
     for agreed in run.where(metric="rank_correlation"):
         known = is_resolved(agreed, data.level)
         words = "" if known else " Not distinguished from none at all."
         answer = f"Rank correlation of size with measured effect {SIGNED.text(agreed)}.{words}"
         yield Finding(f"Do great weights have great effects{_of(agreed)}?", answer, settled(known))
-    for lost in run.where(metric="difference", condition=PRUNED, against=None):
-        yield _pruned(lost, run.where(condition=PRUNED, arm=lost.arm, seed=lost.seed), data)
+    for lost in run.where(metric="difference", condition=vocab.PRUNED, against=None):
+        yield _pruned(lost, run.where(condition=vocab.PRUNED, arm=lost.arm, seed=lost.seed), data)
 
 
 def _pruned(lost: Score, run: Rows, data: ReportData) -> Finding:
     kept, spared = run.one(metric="edges"), run.one(metric="less_than_by_size")
     first = "" if kept is None else f"{counted(int(kept.value), 'edge')} kept: "
-    others = {way: run.one(metric="difference", against=way) for way in (SIZE, RANDOM)}
+    others = {way: run.one(metric="difference", against=way) for way in (vocab.SIZE, vocab.RANDOM)}
     clauses = [f"{first}{NATS.text(lost)}"]
     clauses += [f"as many {CUTS[way]} {SIGNED.text(row)}" for way, row in others.items() if row is not None]
     if spared is not None:
@@ -85,8 +77,8 @@ def _of(row: Score) -> str:
 
 def effects(data: ReportData) -> Iterator[Score]:
     """The effect of every edge on every phenomenon: the edge as its plan, the suite and the model as its condition."""
-    for row in data.rows.where(measure=EDGE_PHENOMENA, metric=("effect", "confirmed")):
-        yield replace(row, plan=edge_name(row), condition=_where(row))
+    for row in data.rows.where(measure=vocab.EDGE_PHENOMENA, metric=("effect", "confirmed")):
+        yield replace(row, plan=vocab.edge_name(row), condition=_where(row))
 
 
 def _where(row: Score) -> str:
@@ -97,7 +89,7 @@ def phenomenon_findings(data: ReportData) -> Iterator[Finding]:
     """For each suite and model the edges that are confirmed to carry a phenomenon, and the kind of features."""
     contrasts = Rows(
         replace(row, condition=_where(row))
-        for row in data.rows.where(measure=EDGE_PHENOMENA, metric=("contrast", "rank_correlation"))
+        for row in data.rows.where(measure=vocab.EDGE_PHENOMENA, metric=("contrast", "rank_correlation"))
     )
     for where, rows in Rows(effects(data)).by("condition").items():
         confirmed = [row for row in rows.where(metric="confirmed") if is_resolved(row, data.level)]
@@ -105,7 +97,7 @@ def phenomenon_findings(data: ReportData) -> Iterator[Finding]:
         tested = rows.where(metric="effect")
         edges = counted(max(len(own) for own in tested.by("task").values()), "edge")
         count = f"{counted(len(confirmed), 'effect')} of {edges} times {len(tested.axis('task'))} phenomena confirmed"
-        shown = "; ".join(f"{edge_name(row)} for {row.task} {NATS.text(row)}" for row in confirmed[:SHOWN])
+        shown = "; ".join(f"{vocab.edge_name(row)} for {row.task} {NATS.text(row)}" for row in confirmed[:SHOWN])
         more = f", and {len(confirmed) - SHOWN} more" if len(confirmed) > SHOWN else ""
         answer = f"{count} on pairs or sentences that did not choose{f': {shown}' if shown else ''}{more}."
         yield Finding(f"Which edges carry which phenomenon ({where})?", answer, settled(bool(confirmed)))
@@ -119,7 +111,7 @@ def _contrast(where: str, rows: Rows, data: ReportData) -> Iterator[Finding]:
     known = [row for row in contrast if is_resolved(row, data.level)]
     sides = {"linguistic": [row for row in known if row.value > 0], "surface": [row for row in known if row.value <= 0]}
     served = "; ".join(
-        f"{side} features more: {', '.join(map(edge_name, own)) or 'no edge'}" for side, own in sides.items()
+        f"{side} features more: {', '.join(map(vocab.edge_name, own)) or 'no edge'}" for side, own in sides.items()
     )
     ordered = depth is not None and is_resolved(depth, data.level)
     words = "" if ordered else ", not distinguishable from none"
@@ -136,17 +128,16 @@ def _answer(data: ReportData) -> str:
 
 WIRING = Kind(
     name="wiring",
-    measures=(EDGES, EDGE_PHENOMENA, ALPHA),
+    measures=(vocab.EDGES, vocab.EDGE_PHENOMENA, vocab.ALPHA),
     present=lambda data: (
-        bool(data.rows.where(measure=(EDGES, EDGE_PHENOMENA)))
-        or (bool(data.rows.where(measure=ALPHA)) and not is_pretrained(data))
+        bool(data.rows.where(measure=(vocab.EDGES, vocab.EDGE_PHENOMENA)))
+        or (bool(data.rows.where(measure=vocab.ALPHA)) and not is_pretrained(data))
     ),
     tiles=tiles,
     answer=_answer,
     sections=(
         Section(
-            anchor=EDGES,
-            parts=(
+            anchor=vocab.EDGES, parts=(
                 Beside((
                     Scatter(
                         name="edges", derive=by_edge, point="task", across={"metric": "weight"},
@@ -161,8 +152,7 @@ WIRING = Kind(
         ),
         WEIGHTS,
         Section(
-            anchor=EDGE_PHENOMENA,
-            parts=lambda data: (
+            anchor=vocab.EDGE_PHENOMENA, parts=lambda data: (
                 Heat(
                     name="phenomena", derive=effects, where={"metric": "effect"}, x="plan", y="task",
                     across="edge: reader <- source", each="condition", words=str, show=NATS, cell_words=label,
@@ -171,8 +161,7 @@ WIRING = Kind(
                 Says(phenomenon_findings),
                 Pivot(
                     name="confirmed", derive=effects, where={"metric": "confirmed"}, folded=True, terminal=False,
-                    rows={"edge": "plan", "suite": "condition", "phenomenon": "task"},
-                    columns=(
+                    rows={"edge": "plan", "suite": "condition", "phenomenon": "task"}, columns=(
                         Column("nats", "confirmed", SIGNED), Column("p", show=adjusted_p),
                         Column("", show=lambda row: f"{'' if is_resolved(row, data.level) else 'not '}confirmed"),
                     ),

@@ -39,11 +39,11 @@ class Mark(ABC):
 
     `where` filters the rows of the run (see `Rows.where`), after `derive` has made them of the run where they are not
     stored as they are drawn. `show` is the quantity. Each value of the column `series` is drawn in a colour of its own,
-    given by `slots`, or in that of its arm where `arms` are those of the run; `legend` is the noun of the buttons that
-    hide and show them, and without it there are none. Each of `choices` is a question beside the figure, with the
-    column whose values are its answers; `by_choice` are the fields of the mark that an answer changes, such as the
-    quantity. With `each` there is a figure for every value of a column, all on one axis. `words` writes a value of the
-    columns `series`, `each` and `choices`. `note` is small print under the figure.
+    given by `slots`, a mapping or a function of all names, or in that of its arm where `arms` are those of the run;
+    `legend` is the noun of the buttons that hide and show them, and without it there are none. Each of `choices` is a
+    question beside the figure, with the column whose values are its answers; `by_choice` are the fields of the mark
+    that an answer changes, such as the quantity. With `each` there is a figure for every value of a column, all on one
+    axis. `words` writes a value of the columns `series`, `each` and `choices`. `note` is small print under the figure.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Mark(ABC):
     derive: Callable[[ReportData], Iterable[Score]] | None = None
     show: Show = NUMBER
     series: str | None = None
-    slots: Slots = in_order
+    slots: Slots | Mapping[str, int] = in_order
     arms: Callable[[ReportData], Iterable[str]] | None = None
     legend: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
@@ -83,6 +83,8 @@ class Mark(ABC):
         if self.series is None:
             return {}
         names = [str(value) for value in rows.axis(self.series)]
+        if isinstance(self.slots, Mapping):
+            return {name: self.slots[name] for name in names if name in self.slots}
         if self.arms is None:
             return self.slots(names)
         known = arm_slots([*self.arms(data), *names])
