@@ -251,10 +251,10 @@ def _costs(run: Rows, arm: str) -> Iterator[str]:
 def attribution_findings(data: ReportData) -> Iterator[Finding]:
     """One finding for each task: what every arm prefers, with its null, and which arms differ from the backbone."""
     run = by_arm(data.rows.where(measure=vocab.ATTRIBUTION, metric="preference"))
-    compared = data.rows.where(
+    differences = data.rows.where(
         measure=vocab.STUDY, metric="difference", task="linguistic attribution", condition=vocab.TOKENS
     )
-    rows = compared.where(against=reference(data))
+    rows = differences.where(against=reference(data))
     show = SIGNED.but(scale=100.0)
     for task in run.axis("task"):
         null = run.where(task=task, against=vocab.SHUFFLED).along("arm")
