@@ -22,6 +22,7 @@ from layerwise.errors import MeasureError, RunError
 from layerwise.experiments.engines.steps import UnitSession
 from layerwise.experiments.provenance import folder_of
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.summary import report_data, summary
 from layerwise.experiments.sweep import benchmarks as asking
 from layerwise.experiments.sweep import run as module
 from layerwise.experiments.sweep.config import Sweep
@@ -29,7 +30,6 @@ from layerwise.experiments.sweep.run import SweepUnit
 from layerwise.measure.interventions import sweep_pieces
 from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
-from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
 from layerwise.results.store import Store
@@ -491,12 +491,12 @@ def test_texts_are_written_under_the_plans_and_not_again(
     carry_out(ready, tmp_path / "run")
     with Run.open(tmp_path / "run") as run:
         texts = read_continuations(run.store.notes(CONTINUATION))
-    lines = continuation_lines(texts)
+        lines = summary(report_data(run)).splitlines()
     wanted = {str(member.plan) for member in ready.members if member.draw in (None, 0)}
     assert {(each.plan, each.prompt) for each in texts} == {
         (plan, prompt) for plan in wanted for prompt in config.prompt
     }
-    assert sum(line.startswith("after") for line in lines) == 2
+    assert {"After “sphinx”:", "After “of”:"} <= set(lines)
     monkeypatch.setattr(module, "continuations", None)
     measure(stack, corpus, tmp_path / "run", config)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 import pytest
 
-from layerwise.report import Evidence, ReportData, render
+from layerwise.report import ReportData, render
 from layerwise.report.kind import Pivot
 from layerwise.report.kinds.timing import TIMING
 from layerwise.report.page.groups import written
@@ -37,8 +37,8 @@ def test_every_plan_has_its_times_in_every_setting() -> None:
 
 
 def test_the_page_has_a_picture_a_phase_and_escapes_names() -> None:
-    evidence = Evidence.of(data(rows()))
-    (chapter,) = [each for each in written(evidence) if each.anchor == "time"]
+    run = data(rows())
+    (chapter,) = [each for each in written(run) if each.anchor == "time"]
     (picture,) = chapter.pictures
     assert len(picture.variants) == len(SETTINGS)
     for figure in picture.variants.values():
