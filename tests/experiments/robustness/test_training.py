@@ -111,13 +111,12 @@ def test_another_recipe_in_the_same_folder_is_refused(trained: tuple[Path, Ended
     assert stamps(folder) == before
 
 
-def test_every_arm_is_looked_at_before_the_first_is_trained(vit: Path, tmp_path: Path) -> None:
-    command = ("--model", vit, "--no-baseline", "--seeds", "1", "--run", tmp_path / "run", "--images", "digits")
-    short = ("--limit", "20", "--epochs", "1", "--batch-size")
-    assert layerwise("train", "robust", "layershuffle", *command, *short, "10").code == 0
-    message = refused("train", "robust", "sequential,layershuffle", *command, *short, "5")
+def test_every_arm_is_looked_at_before_the_first_is_trained(trained: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = trained
+    other = ("--no-baseline", "--seeds", "1", "--images", "digits", "--limit", "20", "--epochs", "1", "--batch-size")
+    message = refused("train", "robust", "sequential,layershuffle", "--model", vit, "--run", folder, *other, "5")
     assert "layershuffle/seed-0 holds another training: its batch_size is 10, and 5 was asked for" in message
-    assert not (tmp_path / "run" / "sequential").exists()
+    assert not (folder / "sequential").exists()
 
 
 @pytest.mark.slow
