@@ -156,7 +156,7 @@ def every_arm(data: ReportData) -> Table:
     body = []
     for arm in arms(data):
         own = tuned.where(arm=arm)
-        cells = [_mean_text([row for row in own if row.task.startswith(kind)]) for kind in ("control", "ambiguous")]
+        cells = [_mean_text(own.where(task=tasks)) for tasks in (vocab.CONTROLS, vocab.AMBIGUOUS)]
         if "-share-" in arm or not (arm in losses or any(cell != ABSENT for cell in cells)):
             continue
         other = f"as {MADE_FROM[arm]}" if arm in MADE_FROM else ABSENT
@@ -251,10 +251,10 @@ def _costs(run: Rows, arm: str) -> Iterator[str]:
 def attribution_findings(data: ReportData) -> Iterator[Finding]:
     """One finding for each task: what every arm prefers, with its null, and which arms differ from the backbone."""
     run = by_arm(data.rows.where(measure=vocab.ATTRIBUTION, metric="preference"))
-    found = data.rows.where(
+    differences = data.rows.where(
         measure=vocab.STUDY, metric="difference", task="linguistic attribution", condition=vocab.TOKENS
     )
-    rows = found.where(against=reference(data))
+    rows = differences.where(against=reference(data))
     show = SIGNED.but(scale=100.0)
     for task in run.axis("task"):
         null = run.where(task=task, against=vocab.SHUFFLED).along("arm")
