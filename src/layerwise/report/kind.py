@@ -39,6 +39,7 @@ class Says:
 
     Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
     behind their title on the page. `note` is small print under them; `small` sentences are small print themselves.
+    Without `markdown` they are no part of the Markdown.
     """
 
     facts: Facts
@@ -46,6 +47,7 @@ class Says:
     terminal: bool = True
     folded: bool = False
     small: bool = False
+    markdown: bool = True
     note: str = ""
     name: str = ""
 
@@ -182,6 +184,8 @@ class Plans:
     """The plans of a sweep, on the page alone: a few as pictures, all as tiles that open, or all as a table to sort."""
 
     look: Literal["examples", "gallery", "table"]
+    name: str = ""
+    title: str = ""
     note: str = ""
 
 
@@ -228,14 +232,12 @@ class Section:
 
     def _in_words(self, part: Part) -> Part:
         """The part with the title and the note that stand under its name, where it has none of its own."""
-        if isinstance(part, Plans):
-            return part
         if isinstance(part, Beside):
             return Beside(tuple(_titled(mark, self.prose, self.anchor) for mark in part.marks))
         return _titled(part, self.prose, self.anchor)
 
 
-Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled)
+Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | Plans)
 
 
 def _titled(part: Named, source: str, anchor: str) -> Named:
