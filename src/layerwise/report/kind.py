@@ -180,7 +180,7 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Plans:
+class SweptPlans:
     """The plans of a sweep, on the page alone: a few as pictures, all as tiles that open, or all as a table to sort."""
 
     look: Literal["examples", "gallery", "table"]
@@ -189,7 +189,7 @@ class Plans:
     note: str = ""
 
 
-Part = Mark | Beside | Says | Pivot | Tabled | Plans
+Part = Mark | Beside | Says | Pivot | Tabled | SweptPlans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +237,7 @@ class Section:
         return _titled(part, self.prose, self.anchor)
 
 
-Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | Plans)
+Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | SweptPlans)
 
 
 def _titled(part: Named, source: str, anchor: str) -> Named:

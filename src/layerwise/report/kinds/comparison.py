@@ -13,7 +13,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.derived.coincidence import COINCIDE, DIFFER
 from layerwise.report.derived.over_depth import at_half, drawn_families, quantity_name, strategy_title
 from layerwise.report.derived.over_models import IT_HOLDS, IT_HOLDS_NOT, TOO_FEW, model_of
-from layerwise.report.derived.similarity import clearest_zone, contrast_bounds, matrix, mirrored
+from layerwise.report.derived.similarity import Runs, matrix, mirrored
 from layerwise.report.derived.zones import PlanZones, trained_zones
 from layerwise.report.evidence import Evidence
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
@@ -224,7 +224,7 @@ def similarities(data: ReportData) -> Iterator[Score]:
             if values := matrix(run, metric):
                 rows = run.rows.where(measure=vocabulary.SIMILARITY, metric=metric)
                 yield from (replace(row, arm=name, condition=words) for row in mirrored(rows))
-                if zone := clearest_zone(values):
+                if zone := Runs(values).clearest():
                     yield Score.of(ZONE, ZONE, 1.0, layer=zone.first, other=zone.last, arm=name, condition=words)
 
 
@@ -237,14 +237,14 @@ def clearest(data: ReportData) -> Iterator[Score]:
     for metric, words in MAPS.items():
         for name, run in data.runs.items():
             values, lows, highs = matrix(run, metric), matrix(run, metric, "low"), matrix(run, metric, "high")
-            zone = clearest_zone(values) if values else None
+            zone = Runs(values).clearest() if values else None
             if values and lows and highs and zone:
                 depth = len(values) - 1
                 for part, count in zip(
                     PARTS, (zone.first - 1, 1 + zone.last - zone.first, depth - zone.last), strict=True
                 ):
                     yield Score.of(ZONE, part, count, arm=name, condition=words, amount=100 * count / depth)
-                bounds = contrast_bounds(lows, highs, zone.first, zone.last) or (None, None)
+                bounds = Runs.bounds(run, metric, zone.first, zone.last) or (None, None)
                 yield Score.of(ZONE, "contrast", zone.contrast, *bounds, arm=name, condition=words)
 
 
