@@ -16,11 +16,13 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
     ALL,
     BEFORE,
+    CHANCE,
     HEALED,
     HEALING,
     HEALING_CONTRAST,
     HEALING_COST,
     HEALING_RATE,
+    HEALING_TASK,
     HEALING_WINDOW,
     PRUNED,
     RANDOM,
@@ -33,6 +35,7 @@ SLOTS = (0, 1, 2, 3, 7, 8, 9, 10, 11)
 CONTROLS = {PRUNED: 5, WHOLE: 4, RANDOM: 6}
 ABOVE = DIFFERENCE.but(axis="nats a token above the untouched whole model")
 SHARE = PERCENT.but(unit="")
+POINTS = SHARE.but(signed=True)
 COSTS = {
     "steps": "steps", "tokens": "tokens", "learning_weights": "weights that learn", "seconds": "seconds",
     "peak_bytes": "peak bytes",
@@ -68,6 +71,30 @@ def models(data: ReportData) -> Rows:
     return Rows(row for arm in (UNTOUCHED, PRUNED, *arms(data)) for row in run.where(arm=arm))
 
 
+def benchmarks(data: ReportData) -> Rows:
+    """The rows of the table of benchmarks: of each model, in reading order, without single seeds and windows."""
+    run = data.rows.where(measure=HEALING_TASK, seed=None)
+    return Rows(row for arm in (UNTOUCHED, PRUNED, *arms(data)) for row in run.where(arm=arm))
+
+
+def answers_by_window(data: ReportData) -> Iterator[Score]:
+    """What is answered right by the number of middle layers skipped, before and after healing, and by guessing.
+
+    At 0 the untouched model stands before, and the whole one that was trained as long after.
+    """
+    run = data.rows.where(measure=HEALING_TASK, metric="accuracy", seed=None)
+    skipping = run.where(amount=PRESENT)
+    for task in skipping.axis("task"):
+        yield from skipping.where(task=task)
+        for arm, condition in ((UNTOUCHED, BEFORE), (WHOLE, HEALED)):
+            row = run.one(arm=arm, task=task, against=None)
+            if row is not None:
+                yield replace(row, condition=condition, amount=0.0)
+        guessed = run.one(against=CHANCE, task=task)
+        if guessed is not None:
+            yield from (replace(guessed, amount=count) for count in (0.0, *skipping.axis("amount")))
+
+
 def mean_costs(data: ReportData) -> Iterator[Score]:
     """What the trainings of each arm took, on the mean over seeds."""
     costs = data.rows.where(measure=HEALING_COST)
@@ -91,6 +118,7 @@ def findings(data: ReportData) -> Iterator[str]:
         yield text + ("." if net is None else f", {SHARE.text(net)} % net of what the whole model gains.")
     yield from map(_contrast, data.rows.where(measure=HEALING_CONTRAST))
     yield from _windows(data.rows.where(measure=HEALING_WINDOW, condition=HEALED))
+    yield from _benchmarks(data)
     rates = data.rows.where(measure=HEALING_RATE)
     for row in rates.where(metric="chosen_at_end"):
         if len(rates.where(arm=row.arm, metric="validation_nll")) > 1:
@@ -124,15 +152,38 @@ def _windows(run: Rows) -> Iterator[str]:
             f"A healed model is no worse than {whole} up to {NUMBER.text(crossing)} middle layers skipped (interval "
             "over seeds)."
         )
-    helped = [row for row in healed if row.high is not None and row.high < 0.0]
-    hurt = [row for row in healed if row.low is not None and row.low > 0.0]
-    unknown = [row for row in healed if row not in helped and row not in hurt]
-    sides = (("helps", helped), ("hurts", hurt), ("is not resolvable", unknown))
-    clauses = [f"skipping {listed([f'{row.amount:g}' for row in rows])} {what}" for what, rows in sides if rows]
-    ordered = helped and hurt and not unknown and _amount(helped[-1]) < _amount(hurt[0])
-    pattern = ": few help, many hurt" if ordered else ""
     control = "" if against else " What the text alone gives is not taken off."
-    yield f"Beside {whole} {listed(clauses)}{pattern}.{control}"
+    yield f"Beside {whole} {_pattern(healed, better=-1)}.{control}"
+
+
+def _benchmarks(data: ReportData) -> Iterator[str]:
+    """What healing changes on each benchmark, and which numbers of skipped layers help and hurt there."""
+    differences = data.rows.where(measure=HEALING_TASK, metric="difference", seed=None)
+    for task in differences.axis("task"):
+        for arm in healings(data):
+            for against, words in ((UNTOUCHED, "the untouched model"), (WHOLE, "the whole model trained as long")):
+                row = differences.one(task=task, arm=arm, against=against)
+                if row is not None:
+                    text = f"{POINTS.text(row)} points of accuracy beside {words}"
+                    yield f"On {task} {arm} has {text}{'' if is_resolved(row, 0.05) else ', not resolvable'}."
+        against = WHOLE if differences.where(task=task, amount=PRESENT, against=WHOLE) else UNTOUCHED
+        healed = differences.where(task=task, condition=HEALED, against=against)
+        if healed:
+            whole = "the whole model trained as long" if against == WHOLE else "the untouched whole model"
+            yield f"On {task}, beside {whole}, {_pattern(sorted(healed, key=_amount), better=1)}."
+
+
+def _pattern(healed: Sequence[Score], better: int) -> str:
+    """Which numbers of skipped layers help and which hurt, each by its interval; `better` is the sign of a gain."""
+    sides: dict[str, list[Score]] = {"helps": [], "hurts": [], "is not resolvable": []}
+    for row in healed:
+        above, below = row.low is not None and row.low > 0.0, row.high is not None and row.high < 0.0
+        gains, loses = (above, below) if better > 0 else (below, above)
+        sides["helps" if gains else "hurts" if loses else "is not resolvable"].append(row)
+    helped, hurt, unknown = sides.values()
+    clauses = [f"skipping {listed([f'{row.amount:g}' for row in rows])} {what}" for what, rows in sides.items() if rows]
+    ordered = helped and hurt and not unknown and _amount(helped[-1]) < _amount(hurt[0])
+    return listed(clauses) + (": few help, many hurt" if ordered else "")
 
 
 def _amount(row: Score) -> float:
@@ -192,6 +243,26 @@ HEALING_KIND = Kind(
                     where={"measure": HEALING_WINDOW, "metric": "above_whole", "against": None},
                     slots=lambda names: {BEFORE: 5, HEALED: 0}, across="middle layers skipped", at="{} layers skipped",
                     show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True, note="windows",
+                ),
+                Pivot(
+                    title="Benchmarks", derive=benchmarks, rows={"benchmark": "task", "model": "arm"},
+                    columns=(
+                        Column("right (%)", "accuracy", SHARE),
+                        Column("beside the untouched model", "difference", POINTS, {"against": UNTOUCHED}),
+                        Column("beside the whole model trained as long", "difference", POINTS, {"against": WHOLE}),
+                    ),
+                ),
+                Pivot(
+                    title="Benchmarks by the number of middle layers skipped, right (%)", derive=answers_by_window,
+                    where={"against": None}, rows={"benchmark": "task", "skipped": "amount"}, across="condition",
+                    show=SHARE, words=_rate, folded=True,
+                ),
+                Lines(
+                    name="healing-benchmarks", title="Benchmarks: few layers skipped, and many", x="amount",
+                    series="condition", derive=answers_by_window, slots=lambda names: {BEFORE: 5, HEALED: 0},
+                    choices={"benchmark": "task"}, nulls=lambda name: "guessing", across="middle layers skipped",
+                    at="{} layers skipped", show=PERCENT.but(axis="right answers (%)"), height=400, named=True,
+                    note="benchmarks",
                 ),
                 Pivot(
                     title="Learning rates", where={"measure": HEALING_RATE}, folded=True, terminal=False,
