@@ -9,6 +9,7 @@ from apart import Ended
 from hostile import runs
 from hostile.case import Case
 from hostile.material import model_and_texts
+from layerwise.results.manifest import FORMAT
 
 SWEEP = ("sweep", "model", "--families", "leave_one_out", "--no-similarity", "--text", "texts", "--run", "run")
 REPORT = ("report", "run")
@@ -44,22 +45,22 @@ HOSTILE = "<script>alert(1)</script> [a](http://b.c) | \x1b[2J \r\n # h"
 MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
     ("a list", runs.manifest("[]"), "is a list and not an object"),
     ("a number", runs.manifest("7"), "is 7 and not an object"),
-    ("cut short", runs.manifest('{"format": 4, "model"'), "is not JSON"),
+    ("cut short", runs.manifest(f'{{"format": {FORMAT}, "model"'), "is not JSON"),
     ("empty", runs.manifest(""), "is not JSON"),
     ("raw bytes", runs.manifest(b"\xff\xfe\0\0"), "is not UTF-8 text"),
     ("nested a million times", runs.manifest("[" * 1_000_000), "nested too deeply"),
     ("nested a hundred times", runs.manifest(command=[[["x"]]]), "where a text belongs"),
-    ("a number of 5,000 digits", runs.manifest('{"format": 4, "seed": ' + "9" * 5000 + "}"), "4,300 digits"),
+    ("a number of 5,000 digits", runs.manifest(f'{{"format": {FORMAT}, "seed": ' + "9" * 5000 + "}"), "4,300 digits"),
     ("a seed of 100 digits", runs.manifest(seed=10**100), "more than 64 bits"),
     ("a seed in words", runs.manifest(seed="seven"), "where a whole number belongs"),
-    ("an infinite seed", runs.manifest('{"format": 4, "seed": 1e999}'), "does not have the expected fields"),
-    ("tokens below nothing", runs.manifest(tokens=-5), "nothing is counted below 0"),
+    ("an infinite seed", runs.manifest(f'{{"format": {FORMAT}, "seed": 1e999}}'), "does not have the expected fields"),
+    ("tokens below nothing", runs.manifest(tokens=-5), "is -5 where a whole number of at least 0"),
     ("families as a text", runs.manifest(families="skip"), "where a list belongs"),
     ("versions as a list", runs.manifest(versions=["torch"]), "where an object belongs"),
     ("a model that is null", runs.manifest(model=None), "where a text belongs"),
     ("a model that is no Unicode", runs.manifest(model="\ud800"), "not Unicode"),
     ("a field too many", runs.manifest(surprise=1), "unknown ['surprise']"),
-    ("a field that is gone", runs.manifest('{"format": 4, "model": "demo"}'), "missing ['command'"),
+    ("a field that is gone", runs.manifest(f'{{"format": {FORMAT}, "model": "demo"}}'), "missing ['command'"),
     ("of another version", runs.manifest(format=99), "has format 99"),
     ("a folder", runs.replaced("manifest.json", Path.mkdir), "is a folder, not a file"),
     ("a pipe", runs.replaced("manifest.json", runs.pipe), "is a pipe, not a file"),
@@ -67,10 +68,10 @@ MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
 )
 
 TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
-    ("a loss in words", runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, "a text where a number belongs")),
-    ("an infinite loss", runs.tables("UPDATE losses SET nll = 9e999"), (*DAMAGED, "a loss of inf nats")),
+    ("a loss in words", runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, 'is "abc" where a number belongs')),
+    ("an infinite loss", runs.tables("UPDATE losses SET nll = 9e999"), (*DAMAGED, "is inf, which is not a finite")),
     ("a loss of bytes", runs.tables("UPDATE losses SET nll = x'00'"), (*DAMAGED, "raw bytes")),
-    ("no tokens", runs.tables("UPDATE losses SET tokens = 0, hits = 0"), (*DAMAGED, "0 hits among 0 tokens")),
+    ("no tokens", runs.tables("UPDATE losses SET tokens = 0, hits = 0"), (*DAMAGED, "is 0 where a whole number")),
     ("half a token", runs.tables("UPDATE losses SET tokens = 1.5"), DAMAGED),
     ("more hits than tokens", runs.tables("UPDATE losses SET hits = 11"), (*DAMAGED, "11 hits among 10")),
     ("a score in words", runs.tables("UPDATE scores SET value = 'abc'"), DAMAGED),
@@ -162,7 +163,7 @@ PEDIGREES: tuple[Case, ...] = tuple(
         ("nothing in it", runs.trained(""), "is not JSON"),
         ("steps in words", runs.trained(steps="many"), "where a whole number belongs"),
         ("a recipe that is a list", runs.trained(recipe=[]), "where an object belongs"),
-        ("a history of numbers", runs.trained(history=[1]), "is 1 and not an object"),
+        ("a history of numbers", runs.trained(history=[1]), "is 1 where an object belongs"),
         ("a number of 5,000 digits", runs.trained('{"arm": ' + "9" * 5000 + "}"), "4,300 digits"),
         ("a seed that is no number", runs.trained(seed="seed-x"), "holds no finished model"),
     )

@@ -178,7 +178,6 @@ def of_run_folders(path: Path) -> list[str]:
     pure = (
         "layerwise.results.rows",
         "layerwise.results.selection",
-        "layerwise.results.units",
         "layerwise.results.vocabulary",
     )
     return [

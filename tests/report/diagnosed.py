@@ -307,9 +307,9 @@ def _of_layers_states_and_order() -> Iterator[Score]:
     yield contrast("core", "skip_excess", -0.9, 0.1, layer=1, other=4, mde=0.14, tokens=TOKENS)
     yield contrast("middle", "log_ratio", -1.1, 0.1, mde=0.14, tokens=TOKENS)
     yield contrast("middle", "beyond_twins", -1.0, 0.2, mde=0.3, tokens=TOKENS)
-    tasks = "arithmetic | text"
-    yield contrast("order_by_task", "order_less", 1.4, 0.2, task=tasks, mde=0.3, tokens=TOKENS)
-    yield contrast("order_by_task", "log_ratio", 0.51, 0.1, task=tasks, mde=0.15, tokens=TOKENS)
+    tasks = {"task": "arithmetic", "against": "text"}
+    yield contrast("order_by_task", "order_less", 1.4, 0.2, **tasks, mde=0.3, tokens=TOKENS)
+    yield contrast("order_by_task", "log_ratio", 0.51, 0.1, **tasks, mde=0.15, tokens=TOKENS)
 
 
 def _pruning(depth: int) -> Iterator[Score]:

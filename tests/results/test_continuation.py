@@ -6,22 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.results.continuation import CONTINUATION, note_text, read_continuations
-from layerwise.results.rows import Continuation, Note
+from layerwise.results.rows import CONTINUATION, Continuation, Note, read_continuations
 
 NUMBERS = st.integers(0, 99)
 
 
 @given(st.lists(st.builds(Continuation, st.text(), st.text(), st.text(), NUMBERS, NUMBERS), max_size=4))
 def test_what_is_kept_is_read_back(kept: list[Continuation]) -> None:
-    assert read_continuations(Note(CONTINUATION, note_text(each)) for each in kept) == tuple(kept)
+    assert read_continuations(each.note() for each in kept) == tuple(kept)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", "no json", '{"plan": 1, "prompt": "", "text": "", "tokens": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{}", "[1]", "no json", "[" * 100_000, '{"plan": 1, "prompt": "", "text": "", "tokens": 1}',
+        Continuation("0", "a", "b", True, 1).note().text, "\ud800",
+    ],
+)  # fmt: skip
 def test_other_notes_are_passed_over(text: str) -> None:
-    assert (
-        read_continuations([Note(CONTINUATION, text), Note("plans", note_text(Continuation("0", "a", "b", 1, 1)))])
-        == ()
-    )
-    wrong = note_text(Continuation("0", "a", "b", True, 1))
-    assert read_continuations([Note(CONTINUATION, wrong)]) == ()
+    notes = [Note(CONTINUATION, text), Note("plans", Continuation("0", "a", "b", 1, 1).note().text)]
+    assert read_continuations(notes) == ()

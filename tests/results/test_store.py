@@ -24,6 +24,7 @@ from tier import by_tier
 
 LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
 SCORE = Score("effect", "0-3", "prose", "delta_nll", 0.1, -0.1, 0.3, 0.4, 0.8, 0.05, 3, 90)
+LOSS_NAME = "plan '0-3' on window 0 of document 'a.txt' (task 'prose')"
 RECORD = PlanRecord("0-3", "painters", "skip", 2, None, 4, 4, 4, 4)
 
 names = st.text(st.characters(codec="utf-8"), max_size=6)
@@ -137,9 +138,12 @@ def test_a_loss_that_is_not_finite_is_refused_by_name(store: Store, nll: float) 
     assert store.count_losses() == 0
 
 
-@pytest.mark.parametrize(("tokens", "hits"), [(0, 0), (3, 4), (3, -1)])
-def test_impossible_counts_are_refused(store: Store, tokens: int, hits: int) -> None:
-    with pytest.raises(MeasureError, match=f"{hits} hits among {tokens} tokens"):
+@pytest.mark.parametrize(
+    ("tokens", "hits", "part"),
+    [(0, 0, "is 0 where"), (3, 4, "has 4 hits among 3 tokens"), (3, -1, "is -1 where a whole number of at least 0")],
+)
+def test_impossible_counts_are_refused(store: Store, tokens: int, hits: int, part: str) -> None:
+    with pytest.raises(MeasureError, match=rf"{part}.*A window scores at least one token"):
         store.add_losses([replace(LOSS, tokens=tokens, hits=hits)])
 
 
@@ -174,8 +178,8 @@ def test_a_measure_replaces_its_own_scores_only(store: Store) -> None:
 @pytest.mark.parametrize(
     ("rows", "part"),
     [
-        ([replace(SCORE, value=-math.inf)], "value = -inf"),
-        ([replace(SCORE, high=math.inf)], "high = inf"),
+        ([replace(SCORE, value=-math.inf)], "Value of the score .* is -inf, which is not a finite number"),
+        ([replace(SCORE, high=math.inf)], "High of the score .* is inf"),
         ([replace(SCORE, measure="similarity")], "belongs to measure 'similarity'"),
         ([SCORE, replace(SCORE, value=2.0)], "is there twice"),
     ],
@@ -342,25 +346,26 @@ def test_tables_are_strict(store: Store) -> None:
 @pytest.mark.parametrize(
     ("spoil", "part"),
     [
-        ("UPDATE losses SET nll = 'abc'", "nll of a Loss is a text where a number belongs"),
-        ("UPDATE losses SET nll = 9e999", "has a loss of inf nats"),
-        ("UPDATE losses SET tokens = 1.5", "tokens of a Loss is a number where a whole number belongs"),
-        ("UPDATE losses SET tokens = x'00'", "tokens of a Loss is raw bytes"),
-        ("UPDATE losses SET hits = -1", "has -1 hits among 10 tokens"),
-        ("UPDATE losses SET tokens = 0, hits = 0", "has 0 hits among 0 tokens"),
-        ("DELETE FROM plan_texts", "plan of a Loss is nothing where a text belongs"),
-        ("DELETE FROM documents", "task of a Loss is nothing"),
-        ("UPDATE documents SET name = x'ff'", "document of a Loss is raw bytes"),
+        ("UPDATE losses SET nll = 'abc'", f'nll of {LOSS_NAME} is "abc" where a number belongs'),
+        ("UPDATE losses SET nll = 9e999", f"nll of {LOSS_NAME} is inf, which is not a finite number"),
+        ("UPDATE losses SET tokens = 1.5", f"tokens of {LOSS_NAME} is 1.5 where a whole number belongs"),
+        ("UPDATE losses SET tokens = x'00'", f"tokens of {LOSS_NAME} is raw bytes"),
+        ("UPDATE losses SET hits = -1", "is -1 where a whole number of at least 0 belongs"),
+        ("UPDATE losses SET hits = 11", f"{LOSS_NAME} has 11 hits among 10 tokens"),
+        ("UPDATE losses SET tokens = 0, hits = 0", "is 0 where a whole number of at least 1 belongs"),
+        ("DELETE FROM plan_texts", "plan of plan None on window 0"),
+        ("DELETE FROM documents", "is null where a text belongs"),
+        ("UPDATE documents SET name = x'ff'", "is raw bytes where a text belongs"),
         ("UPDATE plan_texts SET text = CAST(x'ff' AS TEXT)", "Could not decode to UTF-8"),
-        ("UPDATE scores SET value = 'abc'", "value of a Score is a text"),
-        ("UPDATE scores SET low = -9e999", "the score 'delta_nll' of '0-3' (task 'prose') has low = -inf"),
-        ("UPDATE scores SET p = ''", "p of a Score is a text where a number or nothing belongs"),
-        ("UPDATE scores SET documents = 'many'", "documents of a Score is a text"),
-        ("UPDATE scores SET tokens = -3", "has tokens = -3"),
-        ("UPDATE plans SET affected = 'x'", "affected of a PlanRecord is a text"),
-        ("UPDATE plans SET stages = -1", "has stages = -1"),
-        ("UPDATE plans SET draw = 'x'", "draw of a PlanRecord is a text"),
-        ("UPDATE notes SET text = x'00'", "text of a Note is raw bytes"),
+        ("UPDATE scores SET value = 'abc'", "value of the score 'delta_nll'"),
+        ("UPDATE scores SET low = -9e999", "(task 'prose') is -inf, which is not a finite number"),
+        ("UPDATE scores SET p = ''", 'is "" where a number or nothing belongs'),
+        ("UPDATE scores SET documents = 'many'", 'is "many" where a whole number or nothing belongs'),
+        ("UPDATE scores SET tokens = -3", "is -3 where a whole number of at least 0 belongs"),
+        ("UPDATE plans SET affected = 'x'", "affected of the record of plan '0-3' is \"x\" where a whole number"),
+        ("UPDATE plans SET stages = -1", "is -1 where a whole number of at least 0 belongs"),
+        ("UPDATE plans SET draw = 'x'", 'is "x" where a whole number or nothing belongs'),
+        ("UPDATE notes SET text = x'00'", "text of a note is raw bytes"),
         ("UPDATE sessions SET command = '{'", "command of a session in"),
         ("UPDATE sessions SET versions = '[]'", "is a list where an object belongs"),
         ("UPDATE sessions SET pid = 'x'", 'is "x" where a whole number belongs'),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from layerwise.results.model_name import model_name
+from layerwise.results.identity import model_name
 
 if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData

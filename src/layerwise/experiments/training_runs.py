@@ -14,8 +14,7 @@ from layerwise.experiments.provenance import described
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at
-from layerwise.results.units import FEWEST_UNITS
-from layerwise.results.vocabulary import TRAINING
+from layerwise.results.vocabulary import FEWEST_UNITS, TRAINING
 from layerwise.stack import Stack
 
 Data = TypeVar("Data", bound=DataOptions)

@@ -38,7 +38,7 @@ class Verification(ModelOptions, Action):
     def act(self, reporter: Reporter) -> int:
         """Report which laws hold; returns 1 if one does not."""
         stack = self.open_model(reporter)
-        from layerwise.results.model_name import model_name
+        from layerwise.results.identity import model_name
         from layerwise.stack import verify
 
         plan = Plan.parse(self.plan) if self.plan is not None else Plan.identity(stack.depth)

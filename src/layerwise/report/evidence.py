@@ -19,8 +19,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.page.number_format import verdict
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.units import resampling_unit
-from layerwise.results.vocabulary import DIAGNOSED, EFFECT, FINE_TUNED, ORDER
+from layerwise.results.vocabulary import DIAGNOSED, EFFECT, FINE_TUNED, ORDER, resampling_unit
 
 ALL_TASKS = "all"
 DELTA = "delta_nll"

@@ -8,11 +8,11 @@ processes that train may differ, and are put into words instead (`changes`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from layerwise.errors import RunError
-from layerwise.results.model_name import model_name
 
 MEASURED = (
     "dtype",
@@ -82,6 +82,9 @@ _LONGEST = 60
 PROCESSES = "processes"
 """The numeric setting that says how many processes train: each takes its share of a batch, so machines may come and
 go."""
+
+UNNAMED = frozenset({"model", "checkpoint", "hf", "weights", "output", "final", "."})
+"""Names of folders that say nothing about the model in them."""
 
 HARDWARE = ("machine", "processor", "kernels", "accelerator")
 """What of the hardware decides which kernels compute, and so the last bits of a number."""
@@ -180,3 +183,26 @@ def version_changes(recorded: Mapping[str, str], current: Mapping[str, str]) -> 
         if before != now:
             sentences.append(f"{name} was {before} when this run began and is {now} now")
     return tuple(sentences)
+
+
+def model_name(location: str) -> str:
+    """The last part of a path or of a hub id; of a model that a training left, its arm and its seed.
+
+    >>> model_name("HuggingFaceTB/SmolLM2-135M"), model_name("/data/models/tiny/"), model_name("demo")
+    ('SmolLM2-135M', 'tiny', 'demo')
+    >>> model_name("runs/demo-vit-1a2b3c4d/layershuffle/seed-0/model")
+    'layershuffle, seed 0'
+    """
+    *above, last = [part for part in re.split(r"[/\\]", location) if part not in ("", ".")] or [location]
+    seed = re.fullmatch(r"seed-(\d+)", above[-1]) if above else None
+    return f"{above[-2]}, seed {seed[1]}" if seed and len(above) > 1 else last
+
+
+def model_title(location: str, structure: str) -> str:
+    """What a page calls a model: its name, or its structure where the name is that of any folder.
+
+    >>> model_title("org/SmolLM2-135M", "Llama, 30 layers, 135 M"), model_title("/tmp/model", "Llama, 30 layers, 135 M")
+    ('SmolLM2-135M', 'Llama, 30 layers, 135 M')
+    """
+    name = model_name(location)
+    return structure if structure and name.lower() in UNNAMED else name

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from layerwise.errors import RunError
-from layerwise.results.checked_json import parse, value_of
+from layerwise.results.checked import parse, value_of, without_format
 from layerwise.results.identity import MEASURED
+from layerwise.results.rows import Count
 
-FORMAT = 4
+FORMAT = 5
 """Version of the JSON layout; raised when a field changes its meaning."""
 
 
@@ -88,9 +88,9 @@ class Manifest:
     device: str
     corpus: str
     corpus_hash: str
-    documents: int
-    tokens: int
-    window: int
+    documents: Count
+    tokens: Count
+    window: Count
     families: tuple[str, ...]
     tasks: tuple[str, ...]
     seed: int
@@ -121,10 +121,7 @@ class Manifest:
         >>> Manifest.from_json(manifest.to_json()) == manifest
         True
         """
-        content: dict[str, Any] = {"format": FORMAT}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            content[item.name] = dict(value) if isinstance(value, Mapping) else value
+        content = {"format": FORMAT, **{item.name: getattr(self, item.name) for item in fields(self)}}
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -135,22 +132,8 @@ class Manifest:
     @classmethod
     def of(cls, content: object, what: str = "the manifest") -> Manifest:
         """The manifest that `to_json` made this JSON of; `what` is what a refusal calls it. Raises `RunError`."""
-        version = content.get("format") if isinstance(content, dict) else None
-        if isinstance(content, dict) and version != FORMAT:
-            raise RunError(
-                f"{what} has format {version if isinstance(version, int) else 'unknown'}; this layerwise reads format "
-                f"{FORMAT}. Read it with the version of layerwise that wrote it, or start in another folder."
-            )
-        if isinstance(content, dict):
-            content = {name: value for name, value in content.items() if name != "format"}
-        read = value_of(cls, content, what, whole=True)
-        for name in ("documents", "tokens", "window"):
-            if getattr(read, name) < 0:
-                raise RunError(
-                    f"{name} in {what} is {getattr(read, name)}, and nothing is counted below 0. "
-                    "Restore it, or choose another folder."
-                )
-        return read
+        fields_alone = without_format(content, FORMAT, what, "start in another folder")
+        return value_of(cls, fields_alone, what, whole=True)
 
 
 def _text(word: str) -> str:

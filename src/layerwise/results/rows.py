@@ -2,20 +2,30 @@
 
 `Loss` is raw: one plan on one window of one document. `Score` is derived: one number with its interval.
 `PlanRecord` says why a plan is in a sweep; a `Note` says in words what a measurement had to leave out.
-A `Continuation` is a text that a model wrote. All of them are
-frozen values of plain Python types, so they cross process and disk boundaries as they are.
+A `Continuation` is a text that a model wrote, kept as a note of its run. All of them are frozen values of plain Python
+types, so they cross process and disk boundaries as they are. The bounds of their numbers stand in their annotations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+import msgspec
+from msgspec import Meta
+
+Count = Annotated[int, Meta(ge=0)]
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 BENCHMARK_TASK = "benchmark/"
 """How the task of a `Loss` begins that is no text but what a benchmark asks for: `benchmark/NAME` is how likely a
 continuation is, `benchmark/NAME/METRIC` whether a document was answered right (`hits` of 1 token, `nll` 0)."""
 
+CONTINUATION = "continuation"
+"""The measure of the notes that hold continuations, each one line of JSON."""
 
 UNIFORM = "uniform_nll"
 """The metric, of measure `run`, that says what guessing every token of the vocabulary alike loses: nats per token."""
@@ -40,9 +50,9 @@ class Loss:
     task: str
     document: str
     window: int
-    nll: float
-    tokens: int
-    hits: int
+    nll: Finite
+    tokens: Annotated[int, Meta(ge=1)]
+    hits: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +77,22 @@ class Score:
     subject: str
     task: str
     metric: str
-    value: float
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
-    mde: float | None = None
-    documents: int | None = None
-    tokens: int | None = None
+    value: Finite
+    low: Finite | None = None
+    high: Finite | None = None
+    p: Finite | None = None
+    p_adjusted: Finite | None = None
+    mde: Finite | None = None
+    documents: Count | None = None
+    tokens: Count | None = None
     arm: str | None = None
     seed: int | None = None
-    layer: int | None = None
-    other: int | None = None
+    layer: Count | None = None
+    other: Count | None = None
     part: str | None = None
     plan: str | None = None
     condition: str | None = None
-    amount: float | None = None
+    amount: Finite | None = None
     against: str | None = None
 
     @classmethod
@@ -108,14 +118,20 @@ KEY = (
 """The columns that tell one number of a measure from another."""
 
 
-def described(row: Score) -> str:
-    """What a row is about, for an error: its subject, or its columns that are not empty.
+def row_name(kind: type, cells: Mapping[str, object]) -> str:
+    """What an error calls the row of a kind with these cells: by the columns that are not empty.
 
-    >>> described(Score.of("healing", "nll", 2.5, arm="lora", seed=1))
-    "arm 'lora', seed 1"
+    >>> row_name(Score, {"metric": "nll", "arm": "lora", "seed": 1, "task": "all"})
+    "the score 'nll' of arm 'lora', seed 1 (task 'all')"
     """
-    named = (name for name in KEY if name not in ("subject", "task", "metric") and getattr(row, name) is not None)
-    return repr(row.subject) if row.subject else ", ".join(f"{name} {getattr(row, name)!r}" for name in named) or "all"
+    short = {name: repr(cell if not isinstance(cell, str) else cell[:60]) for name, cell in cells.items()}
+    if kind is Loss:
+        return "plan {plan} on window {window} of document {document} (task {task})".format_map(short)
+    if kind is Score:
+        named = (name for name in KEY if name not in ("task", "metric") and cells.get(name) not in (None, ""))
+        columns = ", ".join(f"{name} {short[name]}" for name in named) or "all"
+        return f"the score {short['metric']} of {columns[:200]} (task {short['task']})"
+    return f"the record of plan {short['plan']}" if kind is PlanRecord else "a note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +155,24 @@ class Continuation:
     tokens: int
     same: int
 
+    def note(self) -> Note:
+        """The continuation as a note of its run.
+
+        >>> Continuation("0-3", "a b", " c", 1, 1).note().text
+        '{"plan":"0-3","prompt":"a b","text":" c","tokens":1,"same":1}'
+        """
+        return Note(CONTINUATION, msgspec.json.encode(self).decode())
+
+
+def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
+    """The continuations among the notes of a run; a note of another form is passed over."""
+    kept = []
+    for note in notes:
+        if note.measure == CONTINUATION:
+            with suppress(msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
+                kept.append(msgspec.json.decode(note.text, type=Continuation))
+    return tuple(kept)
+
 
 @dataclass(frozen=True, slots=True)
 class PlanRecord:
@@ -152,12 +186,12 @@ class PlanRecord:
     plan: str
     family: str
     strategy: str
-    affected: int
+    affected: Count
     draw: int | None
-    evaluations: int
-    stages: int
-    weights: int
-    slots: int
+    evaluations: Count
+    stages: Count
+    weights: Count
+    slots: Count
 
 
 def main_metric(metrics: Iterable[str]) -> str | None:

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from layerwise.errors import RunError
-from layerwise.results.checked_json import read
+from layerwise.results.checked import read
 from layerwise.results.database import explained
 from layerwise.results.identity import changes, check_same_run
 from layerwise.results.lock import Lock

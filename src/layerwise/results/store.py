@@ -14,20 +14,17 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from layerwise.errors import MeasureError, RunError
-from layerwise.results.checked_json import parse, value_of
-from layerwise.results.checked_rows import Row, impossible, row_of
+from layerwise.results.checked import Row, parse, row_of, value_of
 from layerwise.results.database import connect_for_reading, connect_for_writing, explained
 from layerwise.results.manifest import installed_versions, utc_now
-from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, described
+from layerwise.results.rows import BENCHMARK_TASK, KEY, Loss, Note, PlanRecord, Score, row_name
 
-_SCORE_NAMES = tuple(item.name for item in fields(Score))
-_SCORE_COLUMNS = ", ".join(_SCORE_NAMES)
-_REAL = frozenset({"value", "low", "high", "p", "p_adjusted", "mde", "amount"})
+_SCORE_COLUMNS = ", ".join(item.name for item in fields(Score))
+_REAL = frozenset({"nll", "value", "low", "high", "p", "p_adjusted", "mde", "amount"})
 _LOSS_ROWS = """
     SELECT plan_texts.text, documents.task, documents.name,
         losses.window, losses.nll, losses.tokens, losses.hits
@@ -97,9 +94,7 @@ class Store:
         Raises `MeasureError` for a row whose `nll` is not finite or whose counts are impossible, and
         `RunError` for a cell (plan, task, document, window) that the run already holds.
         """
-        rows = list(rows)
-        for row in rows:
-            _check_loss(row)
+        rows = [_checked_loss(row) for row in rows]
         session = self._writable()
         with explained(self.path), self._connection as connection:
             connection.executemany(
@@ -114,8 +109,6 @@ class Store:
                 self._add_loss(connection, row, session)
 
     def _add_loss(self, connection: sqlite3.Connection, row: Loss, session: int) -> None:
-        # The conversions matter: SQLite stores NumPy numbers as raw bytes.
-        numbers = (int(row.window), float(row.nll), int(row.tokens), int(row.hits))
         try:
             connection.execute(
                 """
@@ -123,7 +116,7 @@ class Store:
                 SELECT documents.id, ?, plan_texts.id, ?, ?, ?, ? FROM documents, plan_texts
                 WHERE documents.task = ? AND documents.name = ? AND plan_texts.text = ?
                 """,
-                (*numbers, session, row.task, row.document, row.plan),
+                (row.window, row.nll, row.tokens, row.hits, session, row.task, row.document, row.plan),
             )
         except sqlite3.IntegrityError as error:
             raise RunError(
@@ -172,17 +165,15 @@ class Store:
         `MeasureError` for an infinite number, for a row of another measure, and for two rows that differ in
         nothing but their numbers.
         """
-        rows = [_measured(row) for row in rows if not math.isnan(row.value)]
         seen: set[tuple[object, ...]] = set()
-        for row in rows:
-            _check_score(row, measure, seen)
+        rows = [_checked_score(row, measure, seen) for row in rows if not math.isnan(row.value)]
         session = self._writable()
         marks = ", ".join("?" for _ in fields(Score))
         with explained(self.path), self._connection as connection:
             connection.execute("DELETE FROM scores WHERE measure = ?", (measure,))
             connection.executemany(
                 f"INSERT INTO scores ({_SCORE_COLUMNS}, session) VALUES ({marks}, ?)",
-                [(*_plain(row), session) for row in rows],
+                [(*astuple(row), session) for row in rows],
             )
 
     def scores(self, measure: str | None = None, *, task: str | None = None, metric: str | None = None) -> list[Score]:
@@ -270,44 +261,41 @@ class Store:
         return self._session
 
 
-def _check_loss(row: Loss) -> None:
-    where = f"Plan {row.plan!r} on window {row.window} of document {row.document!r} (task {row.task!r})"
-    wrong = impossible(row)
-    if wrong is not None and not math.isfinite(row.nll):
-        raise MeasureError(
-            f"{where} {wrong}. The model's output is not finite there: "
-            "leave the plan out, or run it with --dtype float32."
+def _checked_loss(row: Loss) -> Loss:
+    try:
+        return row_of(Loss, _plain(row))
+    except ValueError as error:
+        advice = (
+            "A window scores at least one token, and hits lie between 0 and the tokens."
+            if math.isfinite(row.nll)
+            else "The model's output is not finite there: leave the plan out, or run it with --dtype float32."
         )
-    if wrong is not None:
-        raise MeasureError(
-            f"{where} {wrong}. A window scores at least one token, and hits lie between 0 and the tokens."
-        )
+        raise MeasureError(f"{_begun(str(error))}. {advice}") from error
 
 
-def _measured(row: Score) -> Score:
-    """The row with `None` for each number beside its value that was not measured."""
-    beside = ("low", "high", "p", "p_adjusted", "mde")
-    absent: dict[str, Any] = {
-        name: None for name in beside if (number := getattr(row, name)) is not None and math.isnan(number)
-    }
-    return replace(row, **absent) if absent else row
-
-
-def _check_score(row: Score, measure: str, seen: set[tuple[object, ...]]) -> None:
-    where = f"The score {row.metric!r} of {described(row)} (task {row.task!r})"
+def _checked_score(row: Score, measure: str, seen: set[tuple[object, ...]]) -> Score:
+    """The row in numbers that SQLite keeps, `None` for each beside its value that was not measured."""
+    named = _begun(row_name(Score, {name: getattr(row, name) for name in KEY}))
     if row.measure != measure:
-        raise MeasureError(f"{where} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
-    wrong = impossible(row)
-    if wrong is not None:
-        raise MeasureError(f"{where} {wrong}. Leave the row out, or write None if it does not apply.")
+        raise MeasureError(f"{named} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
     if row.key in seen:
-        raise MeasureError(f"{where} is there twice. Give each number columns of its own: {', '.join(KEY)}.")
+        raise MeasureError(f"{named} is there twice. Give each number columns of its own: {', '.join(KEY)}.")
     seen.add(row.key)
+    try:
+        return row_of(Score, [None if cell != cell else cell for cell in _plain(row)])
+    except ValueError as error:
+        raise MeasureError(f"{_begun(str(error))}. Leave the row out, or write None if it does not apply.") from error
 
 
-def _plain(row: Score) -> tuple[str | float | int | None, ...]:
+def _begun(clause: str) -> str:
+    """A clause at the beginning of a sentence."""
+    return f"{clause[:1].upper()}{clause[1:]}"
+
+
+def _plain(row: Loss | Score) -> tuple[str | float | int | None, ...]:
     """The fields as built-in numbers, because SQLite stores NumPy's as raw bytes."""
+    cells = ((item.name, getattr(row, item.name)) for item in fields(row))
     return tuple(
-        value if value is None or isinstance(value, str) else float(value) if name in _REAL else int(value)
-        for name, value in zip(_SCORE_NAMES, astuple(row), strict=True)
+        cell if cell is None or isinstance(cell, str) else float(cell) if name in _REAL else int(cell)
+        for name, cell in cells
     )

@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layerwise.errors import RunError
-from layerwise.results.checked_json import read, value_of
+from layerwise.results.checked import read, value_of, without_format
 from layerwise.results.run import write_whole
 
 FILE = "training.json"
@@ -74,20 +73,9 @@ class TrainingRecord:
         Raises `RunError` if it cannot be read, and for one that a layerwise of another layout wrote.
         """
         path = folder / FILE
-        return cls.of(read(path), str(path)) if path.exists() else None
-
-    @classmethod
-    def of(cls, content: object, what: str) -> TrainingRecord:
-        """The record that `write` made this JSON of; `what` is its name in a refusal. Raises `RunError`."""
-        if isinstance(content, dict):
-            version = content.get("format")
-            if version != FORMAT:
-                raise RunError(
-                    f"{what} has format {version if type(version) is int else 'unknown'}; this layerwise reads format "
-                    f"{FORMAT}. Read it with the version of layerwise that wrote it, or train in another folder."
-                )
-            content = {name: value for name, value in content.items() if name != "format"}
-        return value_of(cls, content, what)
+        if not path.exists():
+            return None
+        return value_of(cls, without_format(read(path), FORMAT, str(path), "train in another folder"), str(path))
 
 
 def refined_at(arm: str) -> int | None:

@@ -6,7 +6,24 @@ spelled in two ways. A name that one file alone uses stays in that file.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from layerwise.results.rows import Score
+
+# Units of resampling: what an interval is over
+
+FEWEST_UNITS = 8
+"""Below this an interval over units is not honest: no p-value from sign flips could be below 1 / 64."""
+
+
+def resampling_unit(documents: int) -> Literal["document", "window"]:
+    """What is resampled for a task of so many documents: windows if there are fewer than 8 documents.
+
+    >>> resampling_unit(8), resampling_unit(1)
+    ('document', 'window')
+    """
+    return "document" if documents >= FEWEST_UNITS else "window"
+
 
 # Every kind of run
 
@@ -20,9 +37,11 @@ NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT =
 )  # fmt: skip
 SAME_NORM_RANDOM, P_OVER_N, TWIN, UNIFORM_GUESS = "same_norm_random", "p_over_n", "twin", "uniform"
 
-# Contrasts: their subject is the claim that they decide; effects of plans
+# Contrasts: their subject is the claim that they decide. `condition` is one of several strategies, `against` a milder
+# one beside it, `amount` a number of layers. Of two kinds of tasks one is the `task`, the other what it is `against`.
 
-CONTRAST, EFFECT = "contrast", "effect"
+CONTRAST = "contrast"
+RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 
@@ -170,6 +189,12 @@ PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
 Of a fine-tuned task `seed` is that of the model, and `other` that of its fine-tuning."""
 
 FINE_TUNED = (GLUE, MSGS, OUR_MSGS)
+_LINGUISTIC = ("main_verb", "control_raising", "syntactic_category")
+_SURFACE = ("lexical_content_the", "relative_position", "length")
+CONTROLS = tuple(f"control {feature}" for feature in (*_LINGUISTIC, *_SURFACE))
+AMBIGUOUS = tuple(f"ambiguous {linguistic}_{surface}" for linguistic in _LINGUISTIC for surface in _SURFACE)
+"""The tasks of `OUR_MSGS`: of one feature, and of two that agree in training; a test compares them with the suite."""
+
 PHENOMENON, PARADIGM = "phenomenon", "paradigm"
 """Conditions of minimal pairs: what the task is; over all of them there is none."""
 

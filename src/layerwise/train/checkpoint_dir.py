@@ -16,7 +16,7 @@ from typing import Any
 from transformers.trainer import TRAINER_STATE_NAME
 
 from layerwise.errors import RunError, TrainError
-from layerwise.results.checked_json import read
+from layerwise.results.checked import read
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL, TrainingRecord
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import layerwise.models  # noqa: F401  (registers the architectures that trainings leave)
 from layerwise.errors import CheckpointError, UnsupportedModel
 from layerwise.plan import LayerWeights
-from layerwise.results.checked_json import value_of
+from layerwise.results.checked import value_of
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.stack import Stack, load
 from layerwise.train import layer_mixing

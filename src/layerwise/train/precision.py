@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from layerwise.results.checked_json import read
+from layerwise.results.checked import read
 from layerwise.results.training_record import FILE, MODEL
 
 Precision = Literal["float32", "bfloat16", "float16"]

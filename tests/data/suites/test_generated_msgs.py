@@ -25,9 +25,9 @@ from layerwise.data.suites.generated_msgs import (
     surface_feature,
 )
 from layerwise.errors import DataError
+from layerwise.results.vocabulary import AMBIGUOUS, CONTROLS
 
 SIZES = Sizes(200, 40, 100)
-AMBIGUOUS = [name for name in NAMES if name.startswith("ambiguous")]
 RAISING = "seemed|appeared|happened|tended|was (likely|unlikely|certain|bound|sure|due)"
 CONTROL = "tried|wanted|hoped|refused|was (eager|willing|afraid|ready|happy|proud)"
 ADJECTIVES = "large|small|new|young|poor|strong|quiet|famous|nice|clever|modern|serious|strange|rich|tall|good"
@@ -74,6 +74,10 @@ def _features(name: str) -> tuple[str | None, str | None]:
 
 def _task(name: str, seed: int = 0) -> Task:
     return mixed_signals([name], SIZES, seed=seed)[0]
+
+
+def test_rows_and_the_suite_know_the_same_tasks() -> None:
+    assert (*CONTROLS, *AMBIGUOUS) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,8 +31,7 @@ from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
 from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Run
-from layerwise.results.continuation import CONTINUATION, read_continuations
-from layerwise.results.rows import Score
+from layerwise.results.rows import CONTINUATION, Score, read_continuations
 from layerwise.results.store import Store
 from layerwise.results.vocabulary import NORMALISED
 from layerwise.stack import Stack, load

@@ -47,10 +47,13 @@ def losses(members: tuple[Member, ...]) -> list[Loss]:
 def found(losses: list[Loss], members: tuple[Member, ...]) -> dict[tuple[str, str], Score]:
     scores = painters_contrasts(losses, plan_records(members), DEPTH)
     assert {score.measure for score in scores} == {"contrast"}
-    return {
-        (score.subject, score.metric if score.amount is None else f"{score.metric} {score.amount:g}"): score
-        for score in scores
-    }
+    return {(score.subject, _named(score)): score for score in scores}
+
+
+def _named(score: Score) -> str:
+    """A metric with the columns that it is of."""
+    columns = (score.metric, score.condition, score.against, None if score.amount is None else f"{score.amount:g}")
+    return " ".join(part for part in columns if part is not None)
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +131,10 @@ def test_slopes_are_those_of_lines_from_no_cost(
     for name in PAINTERS_RANKING:
         drawn = np.array([costs["painters", name, int(size)] for size in sizes])
         (slopes[name],) = np.linalg.lstsq(sizes[:, None], drawn, rcond=None)[0]
-        assert found["shallowest", name].value == pytest.approx(slopes[name])
+        assert found["shallowest", f"slope {name}"].value == pytest.approx(slopes[name])
     for milder in ("random", "looped_parallel"):
         for harsher in ("reverse", "parallel", "skip", "middle_repeat"):
-            pair = found["shallowest", f"{harsher}:{milder}"]
+            pair = found["shallowest", f"relative {harsher} {milder}"]
             assert pair.value == pytest.approx(relative(slopes[harsher], slopes[milder]))
 
 

@@ -67,7 +67,7 @@ def test_accuracies_are_in_points_and_costs_ratios() -> None:
 
 def test_every_arm_has_a_line_and_those_of_fine_tuning_name_their_model(data: ReportData) -> None:
     assert [row[0] for row in page.every_arm(data).body] == ["ltg", "elc", "zero", "denseformer"]
-    kept = {"task": "control a", "arm": "elc-kept"}
+    kept = {"task": "control main_verb", "arm": "elc-kept"}
     rows = (Score.of("masked_lm", "nll", 4.0, arm="elc-share-0.5"), Score.of("msgs-ours", "mcc", 0.5, 0.4, 0.6, **kept))
     ((arm, loss, pairs, control, ambiguous),) = page.every_arm(of(*rows)).body
     assert (arm, loss, pairs, control, ambiguous) == ("elc-kept", "as elc", "as elc", "0.500 [0.400, 0.600]", "–")

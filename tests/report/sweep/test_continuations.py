@@ -7,8 +7,7 @@ from dataclasses import replace
 from layerwise.report import Evidence
 from layerwise.report.page.groups import written
 from layerwise.report.sweep.continuations import continuation_lines
-from layerwise.results.continuation import CONTINUATION, note_text
-from layerwise.results.rows import Continuation, Note
+from layerwise.results.rows import Continuation
 from report import synthetic
 
 WRITTEN = (
@@ -20,7 +19,7 @@ WRITTEN = (
 
 def test_the_chapter_has_a_table_for_each_prompt_and_escapes_what_was_written() -> None:
     data = synthetic.run(6)
-    notes = tuple(Note(CONTINUATION, note_text(each)) for each in WRITTEN)
+    notes = tuple(each.note() for each in WRITTEN)
     (chapter,) = [each for each in written(Evidence.of(replace(data, notes=notes))) if each.anchor == "texts"]
     html = "".join(chapter.body)
     assert html.count("<table>") == 2

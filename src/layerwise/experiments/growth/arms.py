@@ -20,7 +20,7 @@ from layerwise.experiments.growth.task import GrowthTask
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
 from layerwise.experiments.trainings import training_progress
-from layerwise.results.checked_json import read
+from layerwise.results.checked import read
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.schedule import GrowthSchedule
 from layerwise.train.checkpoint_dir import CONFIG, existing_run

@@ -12,7 +12,7 @@ from typing import Any
 
 from layerwise.errors import RunError
 from layerwise.experiments.growth.task import GrowthTask
-from layerwise.results.checked_json import read
+from layerwise.results.checked import read
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL

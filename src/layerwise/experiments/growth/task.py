@@ -12,7 +12,7 @@ from layerwise.errors import TrainError
 from layerwise.experiments.growth.settings import DEFAULTS_BY_MODEL, FROM_RANDOM, FROM_TRAINED
 from layerwise.experiments.provenance import described
 from layerwise.results import Manifest
-from layerwise.results.model_name import model_name
+from layerwise.results.identity import model_name
 from layerwise.schedule import ModelCost
 from layerwise.stack import Stack
 from layerwise.train.processes import training_settings

@@ -10,7 +10,7 @@ from layerwise.checkpoint.card import CardTable
 from layerwise.errors import RunError
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
-from layerwise.results.model_name import model_name
+from layerwise.results.identity import model_name
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, EFFECT, GAP, SEARCH
 

@@ -27,7 +27,7 @@ from layerwise.measure.interventions.edge_pruning import LossEvaluation
 from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
-from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import FEWEST_UNITS
 from layerwise.stack import Stack, weight_hash
 
 FAMILY = "layer-weights"

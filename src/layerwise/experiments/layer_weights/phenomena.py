@@ -38,8 +38,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
 from layerwise.results.selection import Rows
-from layerwise.results.units import FEWEST_UNITS
-from layerwise.results.vocabulary import EDGE_PHENOMENA
+from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS
 from layerwise.stack import weight_hash
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
 

@@ -25,7 +25,7 @@ so that `ltg` has no weights at all and `elc` has them in both. Every arm is com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -42,8 +42,10 @@ from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
     ALL,
+    AMBIGUOUS,
     ATTRIBUTION,
     BACKBONE,
+    CONTROLS,
     LAYER_WEIGHTS,
     MASKED_LM,
     OUR_MSGS,
@@ -198,8 +200,8 @@ def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
     return {
         MASKED_LM: by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll")),
         PAIRS: by_arm(row for row in rows if (row.measure, row.task, row.metric) == (PAIRS, ALL, "accuracy")),
-        "control tasks": by_arm(_fine_tuned(rows, "control")),
-        "linguistic generalisation": by_arm(_fine_tuned(rows, "ambiguous")),
+        "control tasks": by_arm(_fine_tuned(rows, CONTROLS)),
+        "linguistic generalisation": by_arm(_fine_tuned(rows, AMBIGUOUS)),
         GLUE: by_arm(_on_glue(rows)),
         "linguistic attribution": by_arm(
             row for row in rows if (row.measure, row.metric, row.against) == (ATTRIBUTION, "preference", None)
@@ -227,12 +229,10 @@ def _numbers(difference: SeedDifference) -> tuple[float, float | None, float | N
     return difference.value, difference.low, difference.high, difference.p
 
 
-def _fine_tuned(rows: Iterable[Score], kind: str) -> list[Score]:
-    """The mean of each model's correlations over the tasks of a kind, as rows of one task."""
+def _fine_tuned(rows: Iterable[Score], tasks: Collection[str]) -> list[Score]:
+    """The mean of each model's correlations over these tasks, as rows of one task."""
     return _mean_over_tasks(
-        row
-        for row in rows
-        if (row.measure, row.metric, row.against) == (OUR_MSGS, "mcc", None) and row.task.startswith(kind)
+        row for row in rows if (row.measure, row.metric, row.against) == (OUR_MSGS, "mcc", None) and row.task in tasks
     )
 
 

@@ -29,7 +29,7 @@ from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, P
 from layerwise.experiments.provenance import in_words
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.results.checked_json import read, value_of
+from layerwise.results.checked import read, value_of
 from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import ATTRIBUTION, SHUFFLED, TOKENS

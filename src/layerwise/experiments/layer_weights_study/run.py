@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -206,15 +206,15 @@ class PreparedLayerWeightsStudy(Prepared):
         stored = run.store.scores(STUDY, metric="ratio")
         if not stored:
             reporter.log("timing a step of every arm, round by round")
-            stored = study.cost_rows(_timed(self.pretrainings))
+            stored = study.cost_rows(_timed(self.pretrainings, study.bias_arms(self.config.bias)))
             run.store.replace_scores(STUDY, stored)
         return Rows(stored).where(arm=LAYER_WEIGHTS, task="training step")[0].value
 
 
-def _timed(pretrainings: Pretrainings) -> dict[str, Overhead]:
+def _timed(pretrainings: Pretrainings, grid: Collection[str]) -> dict[str, Overhead]:
     device, tokenizer = pretrainings.device, pretrainings.tokenizer
     # The arms of a grid of biases cost what `elc` costs.
-    timed = [recipe for recipe in pretrainings.recipes if not recipe.arm.startswith(study.BIASED)]
+    timed = [recipe for recipe in pretrainings.recipes if recipe.arm in study.BIASES or recipe.arm not in grid]
     models = {recipe.arm: new_model(recipe, tokenizer).to(device) for recipe in timed}
     batch = study.batch(pretrainings.recipes[0], len(tokenizer))
     return overhead(models, {name: tensor.to(device) for name, tensor in batch.items()})

@@ -34,8 +34,7 @@ from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.models import ElcForMaskedLM
 from layerwise.plan import Edge
 from layerwise.results.rows import Score
-from layerwise.results.units import FEWEST_UNITS
-from layerwise.results.vocabulary import ALPHA, MASKED_LM, TRAINING
+from layerwise.results.vocabulary import ALPHA, FEWEST_UNITS, MASKED_LM, TRAINING
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
 from layerwise.train.pretrain.recipe import PretrainingRecipe

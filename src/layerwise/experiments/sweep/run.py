@@ -68,8 +68,7 @@ from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
 from layerwise.report.page.wording import counted
 from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Manifest, Run
-from layerwise.results.continuation import CONTINUATION, note_text, read_continuations
-from layerwise.results.rows import Loss, Score
+from layerwise.results.rows import CONTINUATION, Loss, Score, read_continuations
 from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
 from layerwise.stack import Stack
 from layerwise.stack.executors.partition import Partition
@@ -234,7 +233,7 @@ class SweepUnit(Unit[MeasureError | None]):
         reporter.log(f"texts: {counted(len(plans), 'plan')}, {counted(len(self.config.prompt), 'prompt')}")
         for each in continuations(self.stack, plans, self.config.prompt, self.config.new_tokens, finished=finished):
             known.append(each)
-            run.store.replace_notes(CONTINUATION, [note_text(one) for one in known])
+            run.store.replace_notes(CONTINUATION, [one.note().text for one in known])
 
     def _sweep(self, run: Run, reporter: Reporter) -> list[str]:
         """Measure the losses that are missing and everything that is computed from losses.

@@ -177,7 +177,17 @@ class StrategyScores:
         sizes = [{size for name, size in self.value if name == strategy} for strategy in strategies]
         return tuple(sorted(set.intersection(*sizes))) if sizes else ()
 
-    def row(self, claim: str, metric: str, statistic: Callable[[Scores], Numbers], task: str, level: float) -> Score:
+    def row(
+        self,
+        claim: str,
+        metric: str,
+        statistic: Callable[[Scores], Numbers],
+        task: str,
+        level: float,
+        *,
+        condition: str | None = None,
+        against: str | None = None,
+    ) -> Score:
         """One number made of the scores, as a row about `claim`, with its interval and what 80 of 100 would see."""
         value = float(statistic(self._reading(self.value)))
         drawn = np.asarray(statistic(self._reading(self.draws)), dtype=np.float64)
@@ -186,7 +196,7 @@ class StrategyScores:
         error = float(drawn.std(ddof=1) * np.sqrt(units / (units - 1)))
         documents = sum(self.scaled.documents.values())
         contrast = Contrast(value, min(low, value), max(high, value), error, level, units, documents, 0)
-        return replace(contrast.row(claim, metric, task), tokens=None)
+        return replace(contrast.row(claim, metric, task, condition=condition, against=against), tokens=None)
 
     @staticmethod
     def _reading(held: Mapping[tuple[str, int], Numbers]) -> Scores:

@@ -7,14 +7,17 @@ model as trained,
     fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2          of the scale, for each tenth of the depth affected
 
 so that a curve which drops at once and stays at chance falls faster than one that reaches chance at the last window.
-A row is of measure `contrast`; its subject is the claim, its task a benchmark or "all", and its metric says what was
-contrasted:
+A row is of measure `contrast`; its subject is the claim, its task a benchmark or "all", its `condition` the strategy,
+and its metric says what was contrasted:
 
-    benchmark_fall   STRATEGY, all    the fall; of task "all" the mean over the benchmarks
-    fragile          STRATEGY, all    log (fall on the benchmark / mean fall on the others), "all" of all strategies;
-                                      corrected over the benchmarks, and over the strategies where there are several
-    shallowest_on_benchmarks   HARSHER:MILDER   2 (a - b) / (|a| + |b|) of two falls, corrected over the pairs
-    order_by_benchmark         order_less, log_ratio   of task "reasoning | semantic", as in `contrasts.order`
+    benchmark_fall   slope            the fall; of task "all" the mean over the benchmarks
+    fragile          log_ratio        log (fall on the benchmark / mean fall on the others), without a `condition` of
+                                      all strategies; corrected over the benchmarks, and over the strategies where
+                                      there are several
+    shallowest_on_benchmarks   relative   2 (a - b) / (|a| + |b|) of two falls, the milder one in `against`, corrected
+                                      over the pairs
+    order_by_benchmark         order_less, log_ratio   of reasoning benchmarks against semantic ones, as in
+                                      `contrasts.order`
                                log_ratio      of one benchmark: log (what order costs / what absence costs), corrected
                                windows        how many were compared
     repeat_at_chance           middle_repeat, skip     mean score over the windows of half the depth and more
@@ -22,7 +25,7 @@ contrasted:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -35,6 +38,7 @@ from layerwise.measure.contrasts.strategies import relative
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.vocabulary import LOG_RATIO, RELATIVE, SLOPE
 
 FALL, FRAGILE, SHALLOWEST = "benchmark_fall", "fragile", "shallowest_on_benchmarks"
 ORDER, REPEAT = "order_by_benchmark", "repeat_at_chance"
@@ -92,9 +96,17 @@ def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
     """The fall of every strategy on every benchmark, and of its mean over them."""
     for strategy in _measured(scores):
         fall = partial(_fall, strategy=strategy, windows=scores.windows(strategy), depth=depth)
-        for at, name in enumerate(scores.scaled.names):
-            yield scores.row(FALL, strategy, lambda read, at=at, fall=fall: fall(read)[..., at], name, LEVEL)  # type: ignore[misc]
-        yield scores.row(FALL, strategy, lambda read, fall=fall: fall(read).mean(axis=-1), "all", LEVEL)  # type: ignore[misc]
+        of_each = {name: partial(_of_one, fall, at) for at, name in enumerate(scores.scaled.names)}
+        for task, statistic in {**of_each, "all": partial(_of_mean, fall)}.items():
+            yield scores.row(FALL, SLOPE, statistic, task, LEVEL, condition=strategy)
+
+
+def _of_one(fall: Callable[[Scores], Numbers], at: int, read: Scores) -> Numbers:
+    return np.asarray(fall(read)[..., at])
+
+
+def _of_mean(fall: Callable[[Scores], Numbers], read: Scores) -> Numbers:
+    return np.asarray(fall(read).mean(axis=-1))
 
 
 def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
@@ -108,11 +120,12 @@ def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
         others = np.delete(fall, at, axis=-1).mean(axis=-1)
         return np.asarray(np.log(np.maximum(fall[..., at], SMALLEST)) - np.log(np.maximum(others, SMALLEST)))
 
-    arms = {"all": strategies, **{each: (each,) for each in strategies}}
-    for metric, chosen in arms.items():
-        tests = len(names) * (1 if metric == "all" else len(strategies))
+    arms: dict[str | None, tuple[str, ...]] = {None: strategies, **{each: (each,) for each in strategies}}
+    for strategy, chosen in arms.items():
+        level = _corrected(len(names) * (1 if strategy is None else len(strategies)))
         for at, name in enumerate(names):
-            yield scores.row(FRAGILE, metric, partial(faster, chosen=chosen, at=at), name, _corrected(tests))
+            statistic = partial(faster, chosen=chosen, at=at)
+            yield scores.row(FRAGILE, LOG_RATIO, statistic, name, level, condition=strategy)
 
 
 def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
@@ -128,7 +141,8 @@ def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
     for harsher, milder in pairs:
         statistic = partial(apart, harsher=harsher, milder=milder)
-        yield scores.row(SHALLOWEST, f"{harsher}:{milder}", statistic, "all", _corrected(len(pairs)))
+        level = _corrected(len(pairs))
+        yield scores.row(SHALLOWEST, RELATIVE, statistic, "all", level, condition=harsher, against=milder)
 
 
 def order(scores: StrategyScores) -> Iterator[Score]:
@@ -141,9 +155,14 @@ def order(scores: StrategyScores) -> Iterator[Score]:
         for size in scores.windows(*MOVED, ABSENT)
         if all(scores.value[ABSENT, size][at] >= LEFT for at in compared)
     ]
-    task = " | ".join(" ".join(names[at] for at in kind) for kind in kinds) if all(kinds) else "all"
+    reasoning, semantic = kinds
+    task, against = (
+        (" and ".join(names[at] for at in reasoning), " and ".join(names[at] for at in semantic))
+        if all(kinds)
+        else ("all", None)
+    )
     if scores.windows(*MOVED, ABSENT):
-        yield Score("contrast", ORDER, task, "windows", float(len(windows)))
+        yield Score("contrast", ORDER, task, "windows", float(len(windows)), against=against)
     if len(windows) < FEWEST_WINDOWS:
         return
 
@@ -152,17 +171,14 @@ def order(scores: StrategyScores) -> Iterator[Score]:
         return np.asarray(np.log(np.maximum(moved, SMALLEST)) - np.log(np.maximum(absent, SMALLEST)))
 
     for at, name in enumerate(names):
-        yield scores.row(ORDER, "log_ratio", partial(ratio, at=[at]), name, _corrected(len(names)))
-    if all(kinds):
-        reasoning, semantic = kinds
-        yield scores.row(
-            ORDER,
-            "order_less",
-            lambda read: _kind(read, windows, reasoning)[0] - _kind(read, windows, semantic)[0],
-            task,
-            LEVEL,
+        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), name, _corrected(len(names)))
+    if against is not None:
+        statistics: tuple[tuple[str, Callable[[Scores], Numbers]], ...] = (
+            ("order_less", lambda read: _kind(read, windows, reasoning)[0] - _kind(read, windows, semantic)[0]),
+            (LOG_RATIO, lambda read: ratio(read, reasoning) - ratio(read, semantic)),
         )
-        yield scores.row(ORDER, "log_ratio", lambda read: ratio(read, reasoning) - ratio(read, semantic), task, LEVEL)
+        for metric, statistic in statistics:
+            yield scores.row(ORDER, metric, statistic, task, LEVEL, against=against)
 
 
 def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:

@@ -7,7 +7,8 @@ every strategy in equal parts,
     order_less     o of reasoning - o of text                                   what was published, with its interval
     log_ratio      log (o / a) of reasoning - log (o / a) of text               what is left of it beside absence
 
-Each task has documents of its own, and they are resampled by themselves; a kind is the mean of its tasks. Where an
+Each task has documents of its own, and they are resampled by themselves; a kind is the mean of its tasks. The tasks of
+reasoning are the `task` of a row, the texts are what it is `against`. Where an
 effect is not above zero there is no ratio: it is then drawn as small as may be, and the interval is as wide as that.
 """
 
@@ -22,6 +23,7 @@ from layerwise.measure.contrasts.contrast import Part, contrast
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import LOG_RATIO
 
 ORDER = "order_by_task"
 
@@ -56,13 +58,13 @@ def order_by_task(
     parts = [
         _orders(part_of(grid.of_task(task), baseline, plans), list(map(len, orders))) for task in (*reasoning, *text)
     ]
-    sizes, tasks = (len(reasoning), len(text)), f"{' '.join(reasoning)} | {' '.join(text)}"
+    sizes = len(reasoning), len(text)
+    task, against = (" and ".join(kind) for kind in (reasoning, text))
     less = contrast(parts, lambda effects: _less(effects, *sizes), seed=seed)
-    rows = [less.row(ORDER, "order_less", tasks)]
+    rows = [less.row(ORDER, "order_less", task, against=against)]
     if absent is not None:
-        rows.append(
-            contrast(parts, lambda effects: log_ratio(effects, *sizes), seed=seed).row(ORDER, "log_ratio", tasks)
-        )
+        ratio = contrast(parts, lambda effects: log_ratio(effects, *sizes), seed=seed)
+        rows.append(ratio.row(ORDER, LOG_RATIO, task, against=against))
     return rows
 
 

@@ -5,7 +5,8 @@ the same plan). Two costs a and b are compared by the *relative difference*
 
     d(a, b) = 2 (a - b) / (|a| + |b|)        in -2..2: 0.05 is five percent of the mean of both
 
-A row is of measure `contrast`; its subject is the claim, and its metric says what was contrasted:
+A row is of measure `contrast`; its subject is the claim, and its metric says what was contrasted. Where a strategy is
+one of several, it stands in `condition`, the milder one that it is held against in `against`, and layers in `amount`:
 
     all_needed     saved                 1 - (cost a layer in windows of up to a quarter of the depth) / (cost a layer
                                          in the widest)
@@ -17,12 +18,13 @@ A row is of measure `contrast`; its subject is the claim, and its metric says wh
     parallel       skip:parallel, parallel:reverse          d
     looping        parallel:looped_parallel, gain:looped_parallel     d; the gain is 3 in one pass
     loop_count     see `layerwise.measure.contrasts.loops`
-    graceful       STRATEGY_step_M       excess of the step of cost up to M layers over the best parabola, see
-                                         `layerwise.measure.stats.curve_steps`, of the greatest cost of the strategy
-                   skip-STRATEGY_M       what skipping costs more at M layers, of the greatest cost of skipping
-    shallowest     HARSHER:MILDER        d of two slopes of cost over the window, corrected over the pairs: random
-                                         order and looped parallel against every other strategy
-                   STRATEGY              the slope, nats per token for each layer affected
+    graceful       excess                of a strategy, excess of the step of cost up to so many layers over the best
+                                         parabola, see `layerwise.measure.stats.curve_steps`, of its greatest cost
+                   less                  of an order against skipping, what skipping costs more at so many layers, of
+                                         the greatest cost of skipping
+    shallowest     relative              of a strategy against random order or looped parallel, d of two slopes of cost
+                                         over the window, corrected over the pairs
+                   slope                 of a strategy, nats per token for each layer affected
     ranking        tau                   Kendall's tau of the measured with the published order of harm
                    HARSHER:MILDER        d of every pair in the published order, at 99 %
                    STRATEGY              mean cost, nats per token
@@ -30,8 +32,9 @@ A row is of measure `contrast`; its subject is the claim, and its metric says wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +46,7 @@ from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan
 from layerwise.plan.painters import PAINTERS_LOOPS, PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import EXCESS, LESS, RELATIVE, SLOPE
 
 RANKED_LEVEL = 0.99
 """The level of each of the 15 pairs of a ranking, of which some would be distinguished by chance at 95 %."""
@@ -62,11 +66,21 @@ MILDEST = ("random", "looped_parallel")
 
 STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
 
-PAIRED = {"ranking": RANKED_LEVEL, "shallowest": 1 - 0.05 / (len(MILDEST) * len(STEEPER))}
+PAIRED: Mapping[str, float] = {"ranking": RANKED_LEVEL, "shallowest": 1 - 0.05 / (len(MILDEST) * len(STEEPER))}
 """The claims that hold pairs of strategies against each other, and the level of each pair."""
 
-Named = dict[str, Statistic]
-"""The contrasts of one claim, by metric; none where the plans they need were not run."""
+
+class Of(NamedTuple):
+    """What one of several contrasts of a metric is of: a strategy, the milder one beside it, and a number of layers."""
+
+    metric: str
+    condition: str
+    against: str | None = None
+    amount: float | None = None
+
+
+Named = Mapping[Any, Statistic]
+"""The contrasts of one claim, by metric or by `Of`; none where the plans they need were not run."""
 
 
 def painters_contrasts(
@@ -94,13 +108,20 @@ def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None
         "graceful": graceful(strategies, depth),
     }
     chosen = tuple(claims or (*named, LOOP_COUNT))
-    wanted = {(claim, metric): named[claim][metric] for claim in chosen if claim in named for metric in named[claim]}
-    pairs = {key: wanted.pop(key) for key in list(wanted) if key[0] in PAIRED and ":" in key[1]}
+    wanted = {(claim, of): statistic for claim in chosen if claim in named for of, statistic in named[claim].items()}
+    pairs = {key: wanted.pop(key) for key in list(wanted) if key[0] in PAIRED and _is_pair(key[1])}
     results = strategies.contrasts(wanted)
     for claim, level in PAIRED.items():
         results |= strategies.contrasts({key: pairs[key] for key in pairs if key[0] == claim}, level=level)
-    scores = [contrast.row(claim, metric) for (claim, metric), contrast in results.items()]
+    scores = [
+        contrast.row(claim, **of._asdict()) if isinstance(of, Of) else contrast.row(claim, of)
+        for (claim, of), contrast in results.items()
+    ]
     return scores + (loop_count(strategies) if LOOP_COUNT in chosen else [])
+
+
+def _is_pair(of: str | Of) -> bool:
+    return of.metric == RELATIVE if isinstance(of, Of) else ":" in of
 
 
 def all_needed(strategies: Strategies, depth: int) -> Named:
@@ -183,8 +204,8 @@ def shallowest(strategies: Strategies) -> Named:
     windows = _windows(strategies, *PAINTERS_RANKING)
     if not windows:
         return {}
-    pairs = {f"{b}:{a}": _steeper(b, a, windows) for a in MILDEST for b in STEEPER}
-    return pairs | {name: _slope(name, windows) for name in PAINTERS_RANKING}
+    pairs = {Of(RELATIVE, b, a): _steeper(b, a, windows) for a in MILDEST for b in STEEPER}
+    return pairs | {Of(SLOPE, name): _slope(name, windows) for name in PAINTERS_RANKING}
 
 
 def graceful(strategies: Strategies, depth: int) -> Named:
@@ -195,11 +216,11 @@ def graceful(strategies: Strategies, depth: int) -> Named:
     # Reordering a single layer changes nothing, and skipping one does.
     starts = {**dict.fromkeys(ORDERS, sizes[0] % 2), "skip": 0}
     excess = {
-        f"{name}_step_{size}": _of_greatest(name, sizes, weights)
+        Of(EXCESS, name, amount=size): _of_greatest(name, sizes, weights)
         for name, start in starts.items()
         for size, weights in zip(sizes, excess_weights(sizes, start), strict=True)
     }
-    less = {f"skip-{order}_{size}": _below_absence(order, sizes, size) for order in ORDERS for size in sizes}
+    less = {Of(LESS, order, "skip", size): _below_absence(order, sizes, size) for order in ORDERS for size in sizes}
     return excess | less
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Loss
-from layerwise.results.units import FEWEST_UNITS, resampling_unit
+from layerwise.results.vocabulary import FEWEST_UNITS, resampling_unit
 
 __all__ = ["FEWEST_UNITS", "WHOLE", "Cell", "Grid", "Piece", "arrange", "complete", "resampling_unit"]
 

@@ -10,7 +10,7 @@ from layerwise.report.page.chapter import Chapter, Heading, folded, lead, note
 from layerwise.report.page.markup import Safe, element
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import counted, listed
-from layerwise.results.model_name import model_name
+from layerwise.results.identity import model_name
 
 BADGES: dict[Verdict, str] = {
     "supported": "resolved",

@@ -225,9 +225,9 @@ def contrast_rows(evidence: Evidence, claim: str, task: str = "all", **columns: 
     return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, subject=claim, task=task, **about)}
 
 
-def contrast_tasks(evidence: Evidence, claim: str, metric: str) -> dict[str, Score]:
+def contrast_tasks(evidence: Evidence, claim: str, metric: str, **columns: Any) -> dict[str, Score]:
     """The rows of one metric of a claim, by task."""
-    return {row.task: row for row in evidence.rows.where(measure=CONTRAST, metric=metric, subject=claim)}
+    return {row.task: row for row in evidence.rows.where(measure=CONTRAST, metric=metric, subject=claim, **columns)}
 
 
 def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], margin: float = ALIKE, **of: object) -> Several:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations, pairwise, product
 from math import exp, log
@@ -29,15 +28,14 @@ from layerwise.report.page.wording import counted, label, listed
 from layerwise.report.sweep.zones import MARGIN as BORDER
 from layerwise.report.sweep.zones import PlanZones, in_words, trained_zones
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import CONTRAST
+from layerwise.results.selection import PRESENT
+from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, RELATIVE, SLOPE
 
 PER_LAYER, CLEARER, ABRUPT, ON_SCALE = 0.1, 0.05, 0.25, 0.05
 FASTER = log(1.25)
 """A benchmark that falls less than a quarter faster, or slower, than the others falls as they do."""
 LOOP_COUNT = "loop_count"
 """The claim whose rows hold the best loop counts."""
-EVERY = "all"
-"""The metric of the contrasts that are taken over all strategies."""
 EXPECTED = "gsm8k"
 """How the names of the benchmark begin that is said to be fragile."""
 PUBLISHED_ZONES = 3
@@ -48,7 +46,7 @@ FEWEST_AS_PUBLISHED = 13
 FEWEST_REVERSED = 1 + len(PAIRS) - FEWEST_AS_PUBLISHED
 MILDEST = ("random", "looped_parallel")
 STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
-MILD_PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in product(MILDEST, STEEPER))
+MILD_PAIRS = {f"{harsher}:{milder}": (harsher, milder) for milder, harsher in product(MILDEST, STEEPER)}
 
 
 def cost(evidence: Evidence, strategy: str) -> str:
@@ -145,15 +143,16 @@ def graceful(evidence: Evidence) -> Facts | None:
 
     What is said of one step or window among all is widened for all of both orders (Bonferroni).
     """
-    rows = contrast_rows(evidence, "graceful")
+    rows = evidence.rows.where(measure=CONTRAST, subject="graceful", task="all")
 
-    def curve(prefix: str) -> dict[int, Score]:
-        return dict(sorted((_size(name), row) for name, row in rows.items() if name.startswith(prefix)))
+    def curve(metric: str, strategy: str) -> dict[int, Score]:
+        sizes = rows.where(metric=metric, condition=strategy).along("amount")
+        return {int(size): sizes[size] for size in sorted(sizes)}
 
-    steps = {name: curve(f"{name}_step_") for name in (*ORDERS, ABSENCE)}
+    steps = {name: curve(EXCESS, name) for name in (*ORDERS, ABSENCE)}
     if not all(steps.values()):
         return None
-    beside = {order: curve(f"{ABSENCE}-{order}_") for order in ORDERS}
+    beside = {order: curve(LESS, order) for order in ORDERS}
     normal = NormalDist()
     wider = normal.inv_cdf(1 - 0.025 / sum(len(steps[order]) for order in ORDERS)) / normal.inv_cdf(0.975)
     abrupt, worse, same, unsure = [], [], [], []
@@ -172,7 +171,7 @@ def graceful(evidence: Evidence) -> Facts | None:
     draws = ", and of random orders more draws" if "random" in unsure else ""
     unsure_of = listed([label(order) for order in unsure])
     return {
-        "tokens": on_tokens(rows.values()),
+        "tokens": on_tokens(rows),
         "greatest": listed(
             [
                 f"{Fact(steps[name][size]):+} under {label(name)} (up to {size} layers)"
@@ -189,13 +188,9 @@ def graceful(evidence: Evidence) -> Facts | None:
         **{name: _named(orders) for name, orders in (("abrupt", abrupt), ("worse", worse), ("same", same))},
         "sure": not unsure,
         "open": f"Intervals of {unsure_of} hold both answers: it takes more text{draws}."
-        if all(map(span, rows.values()))
+        if all(map(span, rows))
         else BARE,
     }
-
-
-def _size(metric: str) -> int:
-    return int(metric.rpartition("_")[2])
 
 
 def _abrupt_seen(steps: list[Score], wider: float) -> str:
@@ -210,9 +205,9 @@ def _named(orders: list[str]) -> str:
     return listed([label(order) for order in orders]).capitalize()
 
 
-def fragility(evidence: Evidence, strategy: str) -> dict[str, Score]:
+def fragility(evidence: Evidence, strategy: str | None = None) -> dict[str, Score]:
     """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
-    return contrast_tasks(evidence, "fragile", strategy)
+    return contrast_tasks(evidence, "fragile", LOG_RATIO, condition=strategy)
 
 
 def factor(score: Score) -> str:
@@ -242,14 +237,12 @@ def fragile(evidence: Evidence) -> Facts | None:
 
 def order_by_task(evidence: Evidence) -> Facts | None:
     """What a wrong order costs more on reasoning than on text, and the ratio to absence (a logarithm)."""
-    task = next(iter(evidence.rows.where(measure=CONTRAST, metric="order_less").axis("task")), "")
-    rows = contrast_rows(evidence, "order_by_task", task)
+    rows = _of_kinds(evidence, "order_by_task")
     if "order_less" not in rows or span(rows["order_less"]) is None:
         return None
-    reasoning, _, text = (listed(part.split()) for part in task.partition(" | "))
-    less, ratio = rows["order_less"], rows.get("log_ratio")
+    less, ratio = rows["order_less"], rows.get(LOG_RATIO)
     facts: dict[str, object] = {
-        "reasoning": reasoning, "text": text, "less": Fact(less, 0.0), "beside": "", "power": "",
+        "reasoning": less.task, "text": less.against, "less": Fact(less, 0.0), "beside": "", "power": "",
     }  # fmt: skip
     if ratio is not None and span(ratio) is not None:
         times = f"order costs {_factor(Fact(ratio))} times as much on reasoning as on text"
@@ -266,23 +259,24 @@ def order_by_task(evidence: Evidence) -> Facts | None:
 
 def order_by_benchmark(evidence: Evidence) -> Facts | None:
     """What other orders cost more of the scale on reasoning, and the ratio to absence (a logarithm)."""
-    task = next(
-        (task for task in evidence.rows.where(measure=CONTRAST, metric="windows").axis("task") if " | " in task), ""
-    )
-    rows = contrast_rows(evidence, "order_by_benchmark", task)
+    rows = _of_kinds(evidence, "order_by_benchmark")
     if "windows" not in rows:
         return None
-    reasoning, _, semantic = (listed(part.split()) for part in task.partition(" | "))
-    ratios = contrast_tasks(evidence, "order_by_benchmark", "log_ratio")
+    ratios = contrast_tasks(evidence, "order_by_benchmark", LOG_RATIO, against=None)
     return {
-        "reasoning": reasoning,
-        "semantic": semantic,
+        "reasoning": rows["windows"].task,
+        "semantic": rows["windows"].against,
         "windows": f"{rows['windows'].value:.0f} windows",
-        "benchmarks": listed([f"{name} {factor(score)}" for name, score in ratios.items() if " | " not in name]),
+        "benchmarks": listed([f"{name} {factor(score)}" for name, score in ratios.items()]),
         **{name: Fact(rows[metric], margin)
-           for name, metric, margin in (("less", "order_less", ON_SCALE), ("ratio", "log_ratio", FASTER))
+           for name, metric, margin in (("less", "order_less", ON_SCALE), ("ratio", LOG_RATIO, FASTER))
            if metric in rows},
     }  # fmt: skip
+
+
+def _of_kinds(evidence: Evidence, claim: str) -> dict[str, Score]:
+    """The contrasts of two kinds of tasks, of which one is the `task` and the other `against`, by metric."""
+    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, subject=claim, against=PRESENT)}
 
 
 def loop_count(evidence: Evidence) -> Facts | None:
@@ -326,27 +320,34 @@ def ranking(evidence: Evidence) -> Facts | None:
 
 def shallowest(evidence: Evidence) -> Facts | None:
     """The slopes of the losses, and the eight pairs of the two that are said to be the shallowest."""
-    rows = contrast_rows(evidence, "shallowest")
-    return _slopes(rows, rows, "+")
+    return _slopes(evidence, "shallowest", "shallowest", "+")
 
 
 def shallowest_on_benchmarks(evidence: Evidence) -> Facts | None:
     """The slopes of the benchmarks, and the same eight pairs."""
-    falls = contrast_rows(evidence, "benchmark_fall")
-    return _slopes(contrast_rows(evidence, "shallowest_on_benchmarks"), falls, "")
+    return _slopes(evidence, "shallowest_on_benchmarks", "benchmark_fall", "")
 
 
-def _slopes(rows: Mapping[str, Score], slopes: Mapping[str, Score], sign: str) -> Facts | None:
-    if not set(MILD_PAIRS) <= set(rows) or not set(PAINTERS_RANKING) <= set(slopes):
+def _slopes(evidence: Evidence, claim: str, of_slopes: str, sign: str) -> Facts | None:
+    """The facts of the pairs of one claim, and of the slopes that are rows of it or of another."""
+    whole = evidence.rows.where(measure=CONTRAST, task="all")
+    slopes = whole.where(subject=of_slopes, metric=SLOPE).along("condition")
+    compared = whole.where(subject=claim)
+    rows = {
+        name: row
+        for name, (harsher, milder) in MILD_PAIRS.items()
+        if (row := compared.one(metric=RELATIVE, condition=harsher, against=milder)) is not None
+    }
+    if len(rows) < len(MILD_PAIRS) or not set(PAINTERS_RANKING) <= set(slopes):
         return None
     pairs = facts_of(rows, MILD_PAIRS)
-    turned = [pair.partition(":")[::2] for pair in pairs.at("below")]
+    turned = [MILD_PAIRS[name] for name in pairs.at("below")]
     above = pairs.at("above")
     shown = [name for name in MILDEST if {f"{harsher}:{name}" for harsher in STEEPER} <= set(above)]
     least_first = sorted(PAINTERS_RANKING, key=lambda name: slopes[name].value)
     return {
         "chain": listed([f"{label(name)} {Fact(slopes[name]):{sign}}" for name in least_first]),
-        "tokens": on_tokens(rows.values()),
+        "tokens": on_tokens(compared),
         "pairs": pairs,
         "turned": listed([f"{label(harsher)} is shallower than {label(milder)}" for harsher, milder in turned]),
         "two_turned": len(turned) > 1,

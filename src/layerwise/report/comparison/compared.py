@@ -16,8 +16,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import GROUPS
 from layerwise.report.page.wording import listed
-from layerwise.results.identity import MEASURED
-from layerwise.results.model_name import model_name
+from layerwise.results.identity import MEASURED, model_name
 from layerwise.results.vocabulary import DIAGNOSED
 
 KINDS = {"sweep": "layerwise sweep", "diagnosis": "layerwise diagnose"}

@@ -38,7 +38,7 @@ from layerwise.report.comparison.compared import Compared
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
-from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import FEWEST_UNITS
 
 Standing = Literal["holds", "does not hold", "not resolvable"]
 HOLDS: tuple[Verdict, ...] = ("supported",)

@@ -20,8 +20,10 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
     ALL,
+    AMBIGUOUS,
     ATTRIBUTION,
     BACKBONE,
+    CONTROLS,
     CONVERGENCE,
     DATA_SHARE,
     INITIAL_BIAS,
@@ -165,7 +167,7 @@ def every_arm(data: ReportData) -> Table:
     body = []
     for arm in arms(data):
         own = tuned.where(arm=arm)
-        cells = [_mean_text([row for row in own if row.task.startswith(kind)]) for kind in ("control", "ambiguous")]
+        cells = [_mean_text(own.where(task=tasks)) for tasks in (CONTROLS, AMBIGUOUS)]
         if "-share-" in arm or not (arm in losses or any(cell != ABSENT for cell in cells)):
             continue
         other = f"as {MADE_FROM[arm]}" if arm in MADE_FROM else ABSENT

@@ -12,7 +12,7 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import present_groups
 from layerwise.report.page.plain_markdown import escaped
 from layerwise.report.page.wording import counted
-from layerwise.results.model_name import model_title
+from layerwise.results.identity import model_title
 
 
 def markdown(data: ReportData) -> str:

@@ -19,7 +19,7 @@ from layerwise.report.page.number_format import percent, tidy
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
 from layerwise.report.trained import arms
-from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import FEWEST_UNITS
 
 METHOD = (
     "Effects are paired differences to the untouched model on the same text, in nats per scored token.",

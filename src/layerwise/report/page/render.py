@@ -19,7 +19,7 @@ from layerwise.report.page.markup import Safe, element, embedded_json
 from layerwise.report.page.palette import ROLES, SERIES, swaps
 from layerwise.report.page.wiring import wiring
 from layerwise.report.sweep.chapters.gallery import details
-from layerwise.results.model_name import model_title
+from layerwise.results.identity import model_title
 from layerwise.results.run import write_whole
 
 POLICY = (

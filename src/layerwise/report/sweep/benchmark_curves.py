@@ -47,7 +47,7 @@ def benchmark_falls(evidence: Evidence, scores: BenchmarkScores) -> Table:
 
     Falls are of the scale, for each tenth of the depth that is affected.
     """
-    falls = {(row.metric, row.task): row for row in evidence.rows.where(measure=CONTRAST, subject="benchmark_fall")}
+    falls = {(row.condition, row.task): row for row in evidence.rows.where(measure=CONTRAST, subject="benchmark_fall")}
     strategies = [name for name in evidence.strategies if (name, ALL_TASKS) in falls]
     tasks = [*scores.metrics, *([ALL_TASKS] if falls else [])]
     head = ("benchmark", "chance", "as trained", *(f"fall, {label(name)}" for name in strategies))

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
-from layerwise.results.continuation import read_continuations
-from layerwise.results.rows import Continuation
+from layerwise.results.rows import Continuation, read_continuations
 
 LONGEST = 100  # characters of a text in the terminal
 

@@ -24,7 +24,7 @@ from layerwise.report.sweep.loops import loop_finding
 from layerwise.report.sweep.window import half_window, on_tasks, order_strategy, ranked
 from layerwise.report.sweep.zones import zones_finding
 from layerwise.results.rows import Score
-from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import FEWEST_UNITS
 
 ABSENCE = "skip"
 BARE = (

@@ -8,7 +8,7 @@ benchmarks, to fall faster than the others do on average, and not by less than a
 from __future__ import annotations
 
 from layerwise.report.claims.claim import Position, span
-from layerwise.report.claims.painters import EVERY, FASTER, factor, fragility
+from layerwise.report.claims.painters import FASTER, factor, fragility
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding, Number
 from layerwise.report.page.wording import label, listed
@@ -17,14 +17,14 @@ from layerwise.results.rows import Score
 QUESTION = "Which benchmark falls faster than the others?"
 
 
-def named(evidence: Evidence, strategy: str = EVERY) -> tuple[str, ...]:
+def named(evidence: Evidence, strategy: str | None = None) -> tuple[str, ...]:
     """The benchmarks that are shown to fall faster than the others, under a strategy or under all of them."""
     return tuple(name for name, score in fragility(evidence, strategy).items() if _position(score) == "above")
 
 
 def fragile_benchmark(evidence: Evidence) -> Finding | None:
     """The benchmark that falls faster than the others, if one does; nothing of a run with fewer than two."""
-    scores = fragility(evidence, EVERY)
+    scores = fragility(evidence)
     if len(scores) < 2:
         return None
     fallen = named(evidence)

@@ -40,11 +40,11 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
-from layerwise.results.units import FEWEST_UNITS
 from layerwise.results.vocabulary import (
     ACCOUNTING,
     EMBEDDING_PART,
     EPOCHS,
+    FEWEST_UNITS,
     HEAD_PART,
     HELD_OUT,
     LEARNING_RATE,

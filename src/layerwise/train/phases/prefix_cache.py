@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from layerwise.data.splits import Example, Examples
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
-from layerwise.results.checked_json import read
+from layerwise.results.checked import read
 from layerwise.results.run import write_whole
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import read_state, with_state

@@ -18,7 +18,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from layerwise.data.text.span_masking import MaskedSegments, Padding
 from layerwise.errors import RunError
-from layerwise.results.checked_json import read
+from layerwise.results.checked import read
 from layerwise.stack.placement import device_of
 from layerwise.train.checkpoint_dir import last_checkpoint
 from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase

@@ -9,7 +9,7 @@ from layerwise.report.comparison.compared import Compared, ComparedRun
 from layerwise.report.page.chapter import Chapter, Heading, Missing, lead
 from layerwise.report.page.markup import element
 from layerwise.report.page.table import Table
-from layerwise.results.units import FEWEST_UNITS
+from layerwise.results.vocabulary import FEWEST_UNITS
 
 HEADING = Heading("runs", "The runs, and how they are compared", "Runs")
 METHOD = (

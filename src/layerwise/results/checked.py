@@ -1,0 +1,200 @@
+"""JSON and tables as the frozen values they were written from: every field is there, of its type, and can be used.
+
+What a run folder holds was written by layerwise, and may have been edited, cut short or made by another program since.
+`read`, `value_of` and `row_of` therefore say what is wrong in a sentence before anything is made of it. Types and
+bounds are the annotations of the classes; `msgspec` compares, and `_explained` puts what it finds into words. JSON may
+hold less here than elsewhere: no number that is not finite, no integer beyond 64 bits, no text that is not Unicode.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from layerwise.bounded import Unreadable, named, parse_json, read_json
+from layerwise.errors import RunError
+from layerwise.results.rows import Loss, Note, PlanRecord, Score, row_name
+
+Value = TypeVar("Value")
+Row = TypeVar("Row", Loss, Score, PlanRecord, Note)
+
+DEEPEST = 32
+"""Levels of the deepest nesting that is read; a recipe with its schedule has 7."""
+
+_COLUMNS: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(item.name for item in fields(kind)) for kind in (Loss, Score, PlanRecord, Note)
+}
+_LONGEST = 40  # characters of a value in a refusal
+_RESTORE = "Restore it, or choose another folder."
+_WORDS = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",
+    "bytes": "raw bytes", "array": "a list", "object": "an object",
+}  # fmt: skip
+_BOUNDS = {">=": "at least", "<=": "at most"}
+_REFUSED = re.compile(r"(?P<why>.*?)(?: - at `(?P<key>key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
+_TYPE = re.compile(r"Expected `(\w+)((?: \| \w+)*)`, got `(\w+)`")
+_BOUND = re.compile(r"Expected `(\w+)(?: \| null)?` (>=|<=) (\S+)")
+
+
+def read(path: Path) -> Any:
+    """The JSON in the file at `path`.
+
+    Raises `RunError` for what is no file, for one that cannot be read or is too large, and for what is not JSON;
+    `FileNotFoundError` and `NotADirectoryError` are left to the caller, who knows what the file is for.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except OSError:
+        pass  # what else is wrong with it is said below
+    try:
+        return read_json(path)
+    except Unreadable as error:
+        raise RunError(f"{named(path)} {error}. {_RESTORE}") from error
+
+
+def parse(text: str, what: str) -> Any:
+    """The JSON `text`; `what` is what a refusal calls it. Raises `RunError` for what is not JSON."""
+    try:
+        return parse_json(text)
+    except Unreadable as error:
+        raise RunError(f"{what} {error}. {_RESTORE}") from error
+
+
+def value_of(kind: type[Value], content: object, what: str, *, whole: bool = False) -> Value:
+    """The frozen dataclass `kind` with the fields that `content` holds; `what` is what a refusal calls it.
+
+    Lists become tuples and objects become the classes that the annotations name. What has a default may be left out
+    unless `whole` is asked for. Raises `RunError` for what is no object, for fields that are missing or unknown, and
+    for the first one of another type.
+    """
+    if not isinstance(content, dict):
+        raise RunError(f"{what} is {_shown(content)} and not an object of fields. {_RESTORE}")
+    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    needed = {name for name, item in known.items() if whole or item.default is item.default_factory is MISSING}
+    missing, surplus = sorted(needed - set(content)), sorted(name[:_LONGEST] for name in set(content) - set(known))
+    if missing or surplus:
+        raise RunError(
+            f"{what} does not have the expected fields: missing {missing}, unknown {surplus[:5]}. {_RESTORE}"
+        )
+    try:
+        for name, value in content.items():
+            _check_usable(value, f"{name} in {what}")
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise RunError(f"{_explained(error, kind, content, f'in {what}')}. {_RESTORE}") from error
+    except Unreadable as error:
+        raise RunError(f"{error}. {_RESTORE}") from error
+
+
+def without_format(content: object, version: int, what: str, otherwise: str) -> object:
+    """What a file holds beside the version of its layout. Raises `RunError` for another version; `otherwise` is what to
+    do then, where no older layerwise is at hand.
+    """
+    if not isinstance(content, dict):
+        return content
+    recorded = content.get("format")
+    if recorded != version:
+        format_of = recorded if type(recorded) is int else "unknown"
+        raise RunError(
+            f"{what} has format {format_of}; this layerwise reads format {version}: read it with the version of "
+            f"layerwise that wrote it, or {otherwise}."
+        )
+    return {name: value for name, value in content.items() if name != "format"}
+
+
+def row_of(kind: type[Row], cells: Sequence[object]) -> Row:
+    """The row of `cells`, as a table holds them. Raises `ValueError` that says which cell cannot be what it is."""
+    content = dict(zip(_COLUMNS[kind], cells, strict=True))
+    try:
+        row = msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(_explained(error, kind, content, f"of {row_name(kind, content)}")) from error
+    if isinstance(row, Loss) and row.hits > row.tokens:
+        raise ValueError(f"{row_name(kind, content)} has {row.hits} hits among {row.tokens} tokens")
+    return row
+
+
+def _check_usable(value: object, where: str, depth: int = 1) -> None:
+    """Raise `Unreadable` for the first thing that no JSON of ours holds, wherever it stands in `value`."""
+    if depth > DEEPEST:
+        raise Unreadable(f"{where} is nested too deeply: write it flatter")
+    match value:
+        case dict():
+            for name, each in value.items():
+                _check_usable(name, where)
+                _check_usable(each, where, depth + 1)
+        case list():
+            for each in value:
+                _check_usable(each, where, depth + 1)
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError as error:
+                raise Unreadable(f"{where} is a text that is not Unicode") from error
+        case int() if not -(2**63) <= value < 2**63:
+            raise Unreadable(f"{where} is a number of more than 64 bits")
+        case float() if not math.isfinite(value):
+            raise Unreadable(f"{where} is not a finite number")
+
+
+def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, object], of: str) -> str:
+    """What `msgspec` refuses in `content`, as a clause: the path of the field, what it holds, and what belongs there.
+
+    `of` is what the field is a part of, with its preposition.
+    """
+    refused = _REFUSED.fullmatch(str(error))
+    assert refused is not None, "the path may be left out"
+    why, path = refused["why"], refused["path"] or ""
+    type_wrong, bound_wrong = _TYPE.fullmatch(why), _BOUND.fullmatch(why)
+    path, value = _at(content, path, type_wrong[3] if type_wrong else None)
+    where = f"{f'a name in {path}' if refused['key'] else path} {of}"
+    if type_wrong:
+        empty = " or nothing" if type_wrong[2] else ""
+        return f"{where} is {_shown(value)} where {_WORDS.get(type_wrong[1], type_wrong[1])}{empty} belongs"
+    if bound_wrong:
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"{where} is {value}, which is not a finite number"
+        bound = f"{_BOUNDS[bound_wrong[2]]} {bound_wrong[3]}"
+        return f"{where} is {_shown(value)} where {_WORDS[bound_wrong[1]]} of {bound} belongs"
+    if why.startswith("Invalid enum value"):
+        options = ", ".join(map(str, get_args(get_type_hints(kind).get(path, None))))
+        return f"{where} is {_shown(value)}, which is none of {options or 'its values'}"
+    if missing := re.fullmatch("Object missing required field `(.*)`", why):
+        return f"{where} does not have the expected fields: missing {[missing[1]]}"
+    return f"{where} cannot be used: {why[:1].lower()}{why[1:]}"
+
+
+def _at(content: Any, path: str, kind: str | None) -> tuple[str, object]:
+    """The path with its names in full, and what stands there. `msgspec` writes `[...]` for any name of an object of
+    names; what is meant is the first value of type `kind`.
+    """
+    names = []
+    for name, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
+        step = name or (int(index) if index != "..." else next(n for n, each in content.items() if _type(each) == kind))
+        names.append(f".{name}" if name else f"[{step if isinstance(step, int) else repr(step[:_LONGEST])}]")
+        content = content[step]
+    return "".join(names).removeprefix("."), content
+
+
+def _type(value: object) -> str:
+    """The type of a value, as `msgspec` calls it."""
+    name = type(value).__name__
+    return {"NoneType": "null", "list": "array", "dict": "object"}.get(name, name)
+
+
+def _shown(value: object) -> str:
+    """A value as a refusal shows it: itself where it is short, else what it is."""
+    words = _WORDS[_type(value)]
+    if isinstance(value, list | dict | bytes):
+        return words
+    shown = json.dumps(value)
+    return shown if len(shown) <= _LONGEST else f"{words} ({shown[: _LONGEST - 3]}...)"
