@@ -16,7 +16,6 @@ from layerwise.report.marks import Mark
 from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.table import Table
-from layerwise.report.page.wording import listed
 from layerwise.report.show import ABSENT
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -122,7 +121,7 @@ def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
             text += "; the rate is at the end of those tried, so it is not tuned"
         if len(batches) > 1 and row.other in (batches[0], batches[-1]):
             side = "smallest" if row.other == batches[0] else "largest"
-            text += f"; of the batches that were tried ({listed([str(each) for each in batches])}) it is the {side}"
+            text += f"; of the batches that were tried ({', '.join(map(str, batches))}) it is the {side}"
         yield f"{text}."
 
 
