@@ -149,7 +149,7 @@ def test_every_task_and_model_has_a_row() -> None:
     (table,) = (
         each
         for part in HEALING_KIND.sections[0].parts
-        if isinstance(part, Pivot) and part.title == "By task"
+        if isinstance(part, Pivot) and part.name == "by-task"
         for _, each in part.tables(data(rows()))
     )
     assert [(row[0], row[1]) for row in table.body] == [

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from layerwise.report.data import ReportData
-from layerwise.report.kind import Kind, Pivot, Says, Section
+from layerwise.report.finding import judged
+from layerwise.report.kind import Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Lines
-from layerwise.report.page.number_format import is_resolved
-from layerwise.report.show import ACCURACY, PERCENT
+from layerwise.report.show import ACCURACY, PERCENT, named
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import PROBING, RANDOM_TWIN, SHUFFLED
@@ -50,7 +50,7 @@ def findings(data: ReportData) -> Iterator[str]:
         own = run if arm is None else run.where(arm=arm)
         of = "" if arm is None else f" of {arm}"
         for task in own.where(metric="accuracy").axis("task"):
-            yield f"{_words(task)}{of}: {_best(own.where(task=task))}"
+            yield f"{named(FEATURES)(task)}{of}: {_best(own.where(task=task))}"
         yield from _sides(own, of)
 
 
@@ -63,7 +63,7 @@ def _best(rows: Rows) -> str:
     if not beyond:
         return f"{text}; there is no untrained twin beside it."
     gained = mean(beyond)
-    verdict = "" if is_resolved(gained, 0.05) else ", so that nothing shows that it takes training"
+    verdict = "" if judged(gained, 0.05) != "open" else ", so that nothing shows that it takes training"
     return f"{text}; {POINTS.text(gained)} beside the untrained twin's{verdict}."
 
 
@@ -71,7 +71,7 @@ def _sides(rows: Rows, of: str) -> Iterator[str]:
     """The states at which training gives linguistic features more than surface features, or less."""
     differences = [mean(each) for each in rows.where(metric="difference").by("layer").values()]
     for side, other, sign in (("linguistic", "surface", 1), ("surface", "linguistic", -1)):
-        states = [row for row in differences if is_resolved(row, 0.05) and sign * row.value > 0]
+        states = [row for row in differences if judged(row, 0.05) != "open" and sign * row.value > 0]
         if states:
             shown = ", ".join(str(row.layer) for row in states)
             most = max(states, key=lambda row: sign * row.value)
@@ -79,40 +79,28 @@ def _sides(rows: Rows, of: str) -> Iterator[str]:
                 f"Training{of} gives {side} features more than {other} ones at the states {shown}: "
                 f"{POINTS.text(most)} at state {most.layer} (linguistic less surface)."
             )
-    if differences and not any(is_resolved(row, 0.05) for row in differences):
+    if differences and all(judged(row, 0.05) == "open" for row in differences):
         yield f"At no state is it resolvable whether training{of} gives linguistic or surface features more."
-
-
-def _words(task: object) -> str:
-    return FEATURES.get(str(task), str(task))
-
-
-def _slots(names: Sequence[str]) -> Mapping[str, int]:
-    return {name: at % 8 for at, name in enumerate(names)}
 
 
 PROBING_KIND = Kind(
     name=PROBING,
     measures=(PROBING,),
-    answer=lambda data: next(iter(findings(data)), ""),
+    answer=opening(findings),
     sections=(
         Section(
             anchor=PROBING,
-            title="What is read from the hidden states",
-            short="Probes",
-            missing="No hidden state was probed: layerwise diagnose MODEL --parts probing does.",
             parts=(
                 Lines(
-                    name="probing", title="Right answers of a linear probe, by hidden state", derive=by_state,
-                    series="arm", slots=_slots, choices={"feature": "task"}, words=_words,
+                    name="states", derive=by_state, series="arm", choices={"feature": "task"}, words=named(FEATURES),
                     nulls=lambda name: NULLS.get(name, name), across="hidden state (0: before the first layer)",
-                    at="state {}", show=ACCURACY, height=400, named=True, note="states",
+                    at="state {}", show=ACCURACY, height=400, named=True,
                 ),
                 Says(findings),
                 Pivot(
-                    title="By state", derive=by_state, rows={"feature": "task", "side": "part", "arm": "arm"},
+                    name="by-state", derive=by_state, rows={"feature": "task", "side": "part", "arm": "arm"},
                     across="layer", show=PERCENT.but(unit="", bounds=False, decimals=0),
-                    where={"against": None}, words=_words, terminal=False, folded=True,
+                    where={"against": None}, words=named(FEATURES), terminal=False, folded=True,
                 ),
             ),
         ),
