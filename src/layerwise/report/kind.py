@@ -39,6 +39,7 @@ class Says:
 
     Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
     behind their title on the page. `note` is small print under them; `small` sentences are small print themselves.
+    Without `markdown` they are no part of the Markdown.
     """
 
     facts: Facts
@@ -46,6 +47,7 @@ class Says:
     terminal: bool = True
     folded: bool = False
     small: bool = False
+    markdown: bool = True
     note: str = ""
     name: str = ""
 
@@ -178,14 +180,16 @@ class Beside:
 
 
 @dataclass(frozen=True, slots=True)
-class Plans:
+class SweptPlans:
     """The plans of a sweep, on the page alone: a few as pictures, all as tiles that open, or all as a table to sort."""
 
     look: Literal["examples", "gallery", "table"]
+    name: str = ""
+    title: str = ""
     note: str = ""
 
 
-Part = Mark | Beside | Says | Pivot | Tabled | Plans
+Part = Mark | Beside | Says | Pivot | Tabled | SweptPlans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +239,7 @@ class Section:
         return _titled(part, self.prose, self.anchor)
 
 
-Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled)
+Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | SweptPlans)
 
 
 def _titled(part: Named, source: str, anchor: str) -> Named:

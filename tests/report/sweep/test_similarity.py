@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.similarity import Contrasts, Matrix, Zone, clearest_zone, contrast_bounds, matrix
+from layerwise.report.derived.similarity import Matrix, Runs, Zone, matrix
 from layerwise.results.rows import Score
 from report import synthetic
 
@@ -32,23 +32,23 @@ def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
     plain, without = (matrix(synthetic.run(12), name) for name in ("cosine", "cosine_no_sink"))
     assert plain is not None
     assert without is not None
-    zone = clearest_zone(plain)
+    zone = Runs(plain).clearest()
     assert zone is not None
     assert (zone.first, zone.last) == (3, 10)
-    assert Contrasts(without).of(3, 10) < 0.4 * zone.contrast
+    assert Runs(without).contrast(3, 10) < 0.4 * zone.contrast
 
 
 def test_too_few_states_have_no_zone() -> None:
-    assert clearest_zone(((1.0, 0.5), (0.5, 1.0))) is None
+    assert Runs(((1.0, 0.5), (0.5, 1.0))).clearest() is None
 
 
 def test_a_zone_leaves_something_out_besides_the_embedding() -> None:
     alike = tuple(tuple(1.0 if min(i, j) > 0 else 0.0 for j in range(6)) for i in range(6))
-    found = clearest_zone(alike)
+    found = Runs(alike).clearest()
     assert found is not None
     assert found.last - found.first < 4
     assert found.contrast == 0.0
-    assert Contrasts(alike).of(1, 5) == 0.0
+    assert Runs(alike).contrast(1, 5) == 0.0
 
 
 def by_definition(values: Matrix) -> Zone | None:
@@ -76,14 +76,16 @@ def test_the_clearest_zone_is_that_of_the_definition_to_the_last_bit(size: int) 
         values = tuple(
             tuple(None if random.random() < 0.1 else random.choice(levels) for _ in range(size)) for _ in range(size)
         )
-        assert clearest_zone(values) == by_definition(values)
+        assert Runs(values).clearest() == by_definition(values)
 
 
 def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
     values = ((1, 0, 0, 0), (0, 1, 0.9, 0), (0, 0.9, 1, 0), (0, 0, 0, 1))
-    lows, highs = (
-        tuple(tuple(value + half if i != j else 1 for j, value in enumerate(line)) for i, line in enumerate(values))
-        for half in (-0.1, 0.1)
+    bounded = tuple(
+        Score.of("similarity", "cosine", values[i][j], values[i][j] - 0.1, values[i][j] + 0.1, layer=i, other=j)
+        for i in range(4)
+        for j in range(i, 4)
     )
-    assert contrast_bounds(lows, highs, 1, 2) == pytest.approx((0.7, 1.1))
-    assert contrast_bounds(((None,) * 4,) * 4, highs, 1, 2) is None
+    assert Runs.bounds(ReportData({}, (), bounded), "cosine", 1, 2) == pytest.approx((0.7, 1.1))
+    bare = rows(*((i, j, float(values[i][j])) for i in range(4) for j in range(i, 4)))
+    assert Runs.bounds(bare, "cosine", 1, 2) is None

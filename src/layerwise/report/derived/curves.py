@@ -38,10 +38,10 @@ def averaged(records: Iterable[PlanRecord], score_of: Callable[[str], Score | No
             grouped[record.family, record.strategy][record.affected].append(replace(score, plan=record.plan))
     for (family, strategy), by_size in grouped.items():
         for affected, scores in sorted(by_size.items()):
-            place: dict[str, Any] = {"part": family, "condition": strategy, "amount": float(affected)}
+            of_size: dict[str, Any] = {"part": family, "condition": strategy, "amount": float(affected)}
             if len(scores) > 1:
-                yield from (replace(score, seed=draw, **place) for draw, score in enumerate(scores))
-            yield replace(_mean(scores), **place)
+                yield from (replace(score, seed=draw, **of_size) for draw, score in enumerate(scores))
+            yield replace(_mean(scores), **of_size)
 
 
 def _mean(scores: list[Score]) -> Score:

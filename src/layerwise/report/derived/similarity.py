@@ -59,8 +59,8 @@ def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | No
     return tuple(tuple(values.get((row, column)) for column in range(size)) for row in range(size))
 
 
-class Contrasts:
-    """The mean similarity inside any run of states, and of the run with all others, the embedding left out.
+class Runs:
+    """Runs of neighbouring states: their mean similarity inside and with all others, the embedding left out.
 
     Every float is a whole number of the smallest unit among them, so that sums over blocks are differences of sums
     from the corner that round nothing: n states take n^2 steps for all of their runs.
@@ -68,27 +68,31 @@ class Contrasts:
 
     def __init__(self, values: Matrix) -> None:
         self.size = len(values)
-        known = [[row != column and value is not None for column, value in enumerate(line)]
-                 for row, line in enumerate(values)]  # fmt: skip
-        self.unit = max((value.as_integer_ratio()[1] for line in values for value in map(float, filter(None, line))),
-                        default=1)  # fmt: skip
-        whole = [[_units(value, self.unit) if kept else 0 for value, kept in zip(line, mask, strict=True)]
-                 for line, mask in zip(values, known, strict=True)]  # fmt: skip
-        self.sums, self.counts = (_from_corner(each) for each in (whole, known))
+        known = np.array([[value is not None for value in line] for line in values]) & ~np.eye(self.size, dtype=bool)
+        ratios = [[float(value or 0.0).as_integer_ratio() for value in line] for line in values]
+        self.unit = max((below for line in ratios for _, below in line), default=1)
+        whole = np.array([[above * (self.unit // below) for above, below in line] for line in ratios], dtype=object)
+        self.sums, self.counts = (
+            np.pad(each.astype(object).cumsum(0).cumsum(1), ((1, 0), (1, 0))) for each in (whole * known, known)
+        )
 
     def means(self, first: int, last: int) -> tuple[float, float] | None:
         """Inside the run first..last, and with the states outside; `None` where no pair of either is known."""
-        inside, outside = (first, last + 1, first, last + 1), (first, last + 1, 1, self.size)
-        alike, pairs = _block(self.sums, *inside), _block(self.counts, *inside)
-        whole, known = _block(self.sums, *outside), _block(self.counts, *outside)
+
+        def block(sums: np.ndarray, left: int, right: int) -> int:
+            rows = sums[last + 1] - sums[first]
+            return int(rows[right] - rows[left])
+
+        alike, pairs = (block(each, first, last + 1) for each in (self.sums, self.counts))
+        whole, known = (block(each, 1, self.size) for each in (self.sums, self.counts))
         if not pairs or known == pairs:
             return None
         return alike / self.unit / pairs, (whole - alike) / self.unit / (known - pairs)
 
-    def of(self, first: int, last: int) -> float:
+    def contrast(self, first: int, last: int) -> float:
         """How much more alike the states of a run are than the run and the others; 0 where there is nothing to compare.
 
-        >>> Contrasts(((1, 0, 0, 0), (0, 1, 0.9, 0.5), (0, 0.9, 1, 0.5), (0, 0.5, 0.5, 1))).of(1, 2)
+        >>> Runs(((1, 0, 0, 0), (0, 1, 0.9, 0.5), (0, 0.9, 1, 0.5), (0, 0.5, 0.5, 1))).contrast(1, 2)
         0.4
         """
         means = self.means(first, last)
@@ -98,37 +102,19 @@ class Contrasts:
         """The run of at least three hidden states with the greatest contrast, of those that leave a state out besides
         the embedding."""
         runs = [
-            Zone(first, last, self.of(first, last))
+            Zone(first, last, self.contrast(first, last))
             for first in range(1, self.size)
             for last in range(first + SMALLEST_ZONE - 1, self.size)
             if last - first < self.size - 2
         ]
         return max(runs, key=lambda zone: zone.contrast, default=None)
 
+    @classmethod
+    def bounds(cls, data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
+        """Bounds of the contrast of a run: the least similarity inside against the greatest outside, and the reverse.
 
-def contrast_bounds(lows: Matrix, highs: Matrix, first: int, last: int) -> tuple[float, float] | None:
-    """Bounds of the contrast of a run: the least similarity inside against the greatest outside, and the reverse.
-
-    They hold whatever the errors of two pairs have to do with each other. `None` where no pair has an interval.
-    """
-    least, most = (Contrasts(values).means(first, last) for values in (lows, highs))
-    return (least[0] - most[1], most[0] - least[1]) if least and most else None
-
-
-def clearest_zone(values: Matrix) -> Zone | None:
-    """The clearest run of hidden states; `None` of fewer than five."""
-    return Contrasts(values).clearest()
-
-
-def _units(value: float | None, unit: int) -> int:
-    numerator, denominator = float(value or 0.0).as_integer_ratio()
-    return numerator * (unit // denominator)
-
-
-def _from_corner(values: object) -> np.ndarray:
-    """Sums of whole numbers of any size over every block that begins in the corner."""
-    return np.pad(np.array(values, dtype=object).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
-
-
-def _block(sums: np.ndarray, top: int, bottom: int, left: int, right: int) -> int:
-    return int(sums[bottom][right] - sums[top][right] - sums[bottom][left] + sums[top][left])
+        They hold whatever the errors of two pairs have to do with each other. `None` where no pair has an interval.
+        """
+        lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
+        least, most = (cls(values).means(first, last) if values else None for values in (lows, highs))
+        return (least[0] - most[1], most[0] - least[1]) if least and most else None

@@ -13,7 +13,7 @@ from layerwise.plan import Plan
 from layerwise.report.data import ReportData
 from layerwise.report.page.number_format import probability
 from layerwise.report.page.wording import listed
-from layerwise.report.show import NUMBER
+from layerwise.report.show import SIGNED
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import STATES, ZONES
@@ -93,7 +93,7 @@ class PlanZones:
     @property
     def borders_in_words(self) -> str:
         """What the borders are worth, in units of cosine; without any a dash."""
-        return listed([NUMBER.but(signed=True).text(score) for score in self.contrasts]) or "–"
+        return listed([SIGNED.text(score) for score in self.contrasts]) or "–"
 
 
 def plan_zones(data: ReportData) -> tuple[PlanZones, ...]:

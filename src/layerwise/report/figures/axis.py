@@ -18,12 +18,14 @@ Rows = Mapping[Any, Score]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Scores along an axis. `slot` is its colour; `hollow` holds the positions drawn as open markers."""
+    """Scores along an axis. `slot` is its colour; `hollow` holds the positions drawn as open markers;
+    `draws` are positions and values of single draws, faint dots behind the line."""
 
     name: str
     rows: Rows
     slot: int
     hollow: frozenset[float] = frozenset()
+    draws: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 from layerwise.report.figures.axis import Band, Line, Rows
 from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
@@ -25,6 +25,7 @@ QUARTERS = {
 }  # fmt: skip
 """An axis of shares from nothing to all, with air for the markers at either end."""
 Describe = Callable[[str, float, Score], str]
+Scale = Literal["counts", "sizes", "percent"]
 
 
 def lined(
@@ -37,30 +38,35 @@ def lined(
     height: int = 340,
     span: tuple[float, float] | None = None,
     reach: tuple[float, float] | None = None,
-    sizes: bool = False,
-    percent: bool = False,
+    scale: Scale = "counts",
     reference: float | None = None,
     legend: bool = False,
-    behind: Sequence[Trace] = (),
 ) -> Figure:
     """Each line with its interval as a ribbon, each null as a grey band; `tell` writes the hover text of a point.
 
     `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
-    vertical axis, for figures that stand side by side, and `reach` the horizontal one; `sizes` says that positions are
-    sizes of a change, on a logarithmic axis, and not counts, `percent` that they are shares of a whole; `reference` is
-    a dotted level line. The nulls are named above the figure, with `legend` the lines too. What is `behind` them is
-    drawn as it is.
+    vertical axis, for figures that stand side by side, and `reach` the horizontal one; `scale` says that positions are
+    sizes of a change, on a logarithmic axis, or in percent of a whole, and not counts; `reference` is
+    a dotted level line. The nulls are named above the figure, with `legend` the lines too.
     """
     small = height < SMALL
     xs = {x for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for x in rows}
     crowded = len(xs) > (MOST_TICKS // 2 if small else MOST_TICKS)
-    step = QUARTERS if percent else size_axis(xs, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
+    step = (
+        QUARTERS
+        if scale == "percent"
+        else size_axis(xs, MOST_SIZES)
+        if scale == "sizes"
+        else {}
+        if crowded
+        else {"dtick": 1}
+    )
     named = legend or (bool(bands) and not small)
-    right = 24 if percent else 8 if small else 12  # room for the last of the ticks
+    right = 24 if scale == "percent" else 8 if small else 12  # room for the last of the ticks
     nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
     return framed(
         height,
-        [*nulls, *behind, *(trace for line in lines for trace in line_traces(line, describe, legend))],
+        [*nulls, *(trace for line in lines for trace in line_traces(line, describe, legend))],
         x={"title": "" if small else across, "showgrid": False, "range": reach, **step},
         y={"title": "" if small else upwards, "range": span},
         shapes=[] if reference is None else [level_line(reference, **REFERENCE)],
@@ -133,7 +139,12 @@ def line_traces(line: Line, describe: Describe, named: bool = False) -> list[Tra
         name=escape(line.name),
         showlegend=named,
     )
-    return [*area(line.rows, ribbon, line.name), drawn]
+    dots = {"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}}
+    draws = [
+        scatter(x=[x for x, _ in line.draws], y=[value for _, value in line.draws], mode="markers", marker=dots,
+                legendgroup=line.name, name=escape(line.name), showlegend=False)
+    ] if line.draws else []  # fmt: skip
+    return [*area(line.rows, ribbon, line.name), *draws, drawn]
 
 
 def _null(band: Band, index: int) -> list[Trace]:

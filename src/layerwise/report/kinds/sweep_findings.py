@@ -8,7 +8,7 @@ nothing is concluded, and the answer says why.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from layerwise.report.claims.claim import Position, span
@@ -19,23 +19,22 @@ from layerwise.report.derived.changes import single
 from layerwise.report.derived.contrast import Losses, by_document, contrast, independent
 from layerwise.report.derived.curves import at_half, order_strategy
 from layerwise.report.derived.loops import by_window, over_windows
-from layerwise.report.derived.similarity import Contrasts, Zone, contrast_bounds, matrix
+from layerwise.report.derived.similarity import Runs, matrix
+from layerwise.report.derived.swept import ABSENCE, ranked
 from layerwise.report.derived.zones import trained_zones
-from layerwise.report.finding import Finding, Number, State
+from layerwise.report.finding import Finding, State, settled
 from layerwise.report.page.number_format import between, is_resolved, percent, tidy
 from layerwise.report.page.wording import counted, label, listed
-from layerwise.report.show import NUMBER
+from layerwise.report.show import SIGNED
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CONTRAST, FEWEST_UNITS, LOG_RATIO
 
-ABSENCE = "skip"
 BARE = (
     f"Nothing is concluded: these rows carry no intervals, which take {FEWEST_UNITS} documents or windows on which all"
     " plans were measured."
 )
 SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that is left without the sink token
-SIGNED = NUMBER.but(signed=True)
 
 
 def findings(data: ReportData) -> tuple[Finding, ...]:
@@ -49,13 +48,9 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
     return tuple(finding for finding in answers if finding is not None)
 
 
-def ranked(rows: Rows, task: str | None) -> list[Score]:
-    """Every strategy at the window of half the depth on a task, from least to most harmful."""
-    return sorted(rows.where(task=task, seed=None), key=lambda row: row.value)
-
-
-def _shown(row: Score) -> Number:
-    return Number(SIGNED.text(row))
+def _finding(question: str, answer: str, known: bool | None) -> Finding:
+    """The answer, as firm as its intervals are; without any nothing is concluded."""
+    return Finding(question, BARE if known is None else answer, settled(known))
 
 
 def _clear(row: Score) -> bool:
@@ -73,20 +68,18 @@ def _layers(data: ReportData) -> Finding | None:
     rows = [row for row in single(data).where(task=data.tasks[:1]) if math.isfinite(row.value)]
     if len(rows) < 2:
         return None
-    question = "Which layer matters most, and which least?"
-    if not _bounded(rows):
-        return Finding(question, (BARE,), "described")
     most, least = max(rows, key=lambda row: row.value), min(rows, key=lambda row: abs(row.value))
     helped = [row for row in rows if is_resolved(row, data.level) and row.value < 0]
     whole = len(rows) == data.depth
     few = "" if whole else f"Not resolvable: {len(rows)} of {counted(data.depth, 'layer')} were left out. Of these "
-    pieces = [
-        f"{few}{'layer' if few else 'Layer'} {most.layer}: dropping it costs ", _shown(most),
-        f" nats per token; layer {least.layer} moves the loss least, ", _shown(least), ". ", _silence(rows, data.level),
-    ]  # fmt: skip
+    answer = (
+        f"{few}{'layer' if few else 'Layer'} {most.layer}: dropping it costs {SIGNED.text(most)} nats per token; layer"
+        f" {least.layer} moves the loss least, {SIGNED.text(least)}. {_silence(rows, data.level)}"
+    )
     if helped:
-        pieces.append(f" Dropping layer {_named(helped)} lowers the loss.")
-    return Finding(question, tuple(pieces), "resolved" if whole and is_resolved(most, data.level) else "unresolved")
+        answer += f" Dropping layer {_named(helped)} lowers the loss."
+    known = (whole and is_resolved(most, data.level)) if _bounded(rows) else None
+    return _finding("Which layer matters most, and which least?", answer, known)
 
 
 def _named(rows: Iterable[Score]) -> str:
@@ -98,27 +91,21 @@ def _silence(rows: Sequence[Score], level: float) -> str:
     correction over layers an effect that their own interval shows.
     """
     silent = [row for row in rows if not is_resolved(row, level)]
+    layers = counted(len(rows), "layer")
     if not silent:
-        return f"All {counted(len(rows), 'layer')} are distinguished from zero after correction."
+        return f"All {layers} are distinguished from zero after correction."
     clear, within = [row for row in silent if _clear(row)], [row for row in silent if not _clear(row)]
     limits = [row.mde for row in within if row.mde is not None]
-    sentences = []
-    if clear:
-        sentences.append(
-            f"For {_of_all(clear, len(rows))} the interval leaves out zero, and the correction over"
-            f" {counted(len(rows), 'layer')} leaves none: the documents or windows are too few."
-        )
-    if within:
-        above = f" above {tidy(max(limits))} nats" if limits else ""
-        sentences.append(f"For {_of_all(within, len(rows))} no effect is detectable{above}.")
-    return " ".join(sentences)
-
-
-def _of_all(rows: Sequence[Score], total: int) -> str:
-    """Some of the layers that were left out, by number, or that they are all of them."""
-    if len(rows) == total:
-        return f"all {counted(total, 'layer')}"
-    return f"{len(rows)} of {counted(total, 'layer')} ({_named(rows)})"
+    above = f" above {tidy(max(limits))} nats" if limits else ""
+    lost = f"the correction over {layers} leaves none: the documents or windows are too few."
+    sentences = {
+        f"the interval leaves out zero, and {lost}": clear, f"no effect is detectable{above}.": within,
+    }  # fmt: skip
+    return " ".join(
+        f"For {f'all {layers}' if len(of) == len(rows) else f'{len(of)} of {layers} ({_named(of)})'} {words}"
+        for words, of in sentences.items()
+        if of
+    )
 
 
 def _ranking(data: ReportData, rows: Rows, losses: Losses) -> Finding | None:
@@ -127,21 +114,17 @@ def _ranking(data: ReportData, rows: Rows, losses: Losses) -> Finding | None:
     order = ranked(main, next(iter(data.tasks), None))
     if len(order) < 2:
         return None
-    question = "Which change hurts least?"
-    if not _bounded(order):
-        return Finding(question, (BARE,), "described")
     own = [main.where(condition=row.condition) for row in order]
     steps = [contrast(harsher, milder, losses, data.level) for milder, harsher in pairwise(own)]
     apart = [step is not None and _clear(step) for step in steps]
     least, *others = (label(str(row.condition)) for row in order)
     chain = least + "".join(f" {'<' if clear else '≈'} {name}" for clear, name in zip(apart, others, strict=True))
     answer = (
-        f"With {order[0].amount:g} of {data.depth} layers affected, {least} costs least, ", _shown(order[0]),
-        f" nats per token, and {others[-1]} most, ", _shown(order[-1]),
-        f". In order of harm: {chain}. {sum(apart)} of {counted(len(steps), 'step')} are distinguished (<); where they"
-        " are not (≈), the order is not resolvable.",
-    )  # fmt: skip
-    return Finding(question, answer, "resolved" if any(apart) else "unresolved")
+        f"With {order[0].amount:g} of {data.depth} layers affected, {least} costs least, {SIGNED.text(order[0])} nats"
+        f" per token, and {others[-1]} most, {SIGNED.text(order[-1])}. In order of harm: {chain}. {sum(apart)} of"
+        f" {counted(len(steps), 'step')} are distinguished (<); where they are not (≈), the order is not resolvable."
+    )
+    return _finding("Which change hurts least?", answer, any(apart) if _bounded(order) else None)
 
 
 def _on_tasks(data: ReportData, rows: Rows, strategy: str) -> dict[str, Rows]:
@@ -153,22 +136,20 @@ def _on_tasks(data: ReportData, rows: Rows, strategy: str) -> dict[str, Rows]:
 def _order_by_task(data: ReportData, rows: Rows, strategy: str | None) -> Finding | None:
     """Does order matter more for some tasks? The two that differ most, corrected for the choice."""
     tasks = _on_tasks(data, rows, strategy) if strategy else {}
-    means = [mean for own in tasks.values() if (mean := own.one(seed=None)) is not None]
+    means = sorted((row for own in tasks.values() for row in own.where(seed=None)), key=lambda row: row.value)
     if len(means) < 2 or strategy is None:
         return None
-    least, most = min(means, key=lambda row: row.value), max(means, key=lambda row: row.value)
+    least, most = means[0], max(means, key=lambda row: row.value)
     pairs = math.comb(len(means), 2)
     gap = independent(most, least, pairs=pairs, level=data.level)
-    question = "Does order matter more for some tasks than for others?"
-    if gap is None:
-        return Finding(question, (BARE,), "described")
     corrected = f" (corrected for picking the extreme pair of {pairs})." if pairs > 1 else "."
     answer = (
-        f"{'Yes' if _clear(gap) else 'Not resolvable'}. With {most.amount:g} layers under {label(strategy)},"
-        f" {most.task} loses ", _shown(most), f" nats per token and {least.task} ", _shown(least),
-        "; they differ by ", _shown(gap), corrected,
-    )  # fmt: skip
-    return Finding(question, answer, "resolved" if _clear(gap) else "unresolved")
+        f"{'Yes' if gap and _clear(gap) else 'Not resolvable'}. With {most.amount:g} layers under {label(strategy)},"
+        f" {most.task} loses {SIGNED.text(most)} nats per token and {least.task} {SIGNED.text(least)}; they differ by"
+        f" {SIGNED.text(gap)}{corrected}"
+    )
+    question = "Does order matter more for some tasks than for others?"
+    return _finding(question, answer, None if gap is None else _clear(gap))
 
 
 def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None, losses: Losses) -> Finding | None:
@@ -183,62 +164,57 @@ def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None, losses
     if not judged:
         return None
     groups = {
-        "costs more on ": {task: gap for task, gap in judged.items() if _clear(gap) and gap.value > 0.0},
-        "costs less on ": {task: gap for task, gap in judged.items() if _clear(gap) and gap.value < 0.0},
-        "makes no resolvable difference on ": {task: gap for task, gap in judged.items() if not _clear(gap)},
+        "costs more on": [task for task, gap in judged.items() if _clear(gap) and gap.value > 0.0],
+        "costs less on": [task for task, gap in judged.items() if _clear(gap) and gap.value < 0.0],
+        "makes no resolvable difference on": [task for task, gap in judged.items() if not _clear(gap)],
     }
-    affected = next(iter(rows)).amount
-    pieces: list[str] = [f"Running {affected:g} layers under {label(strategy)} instead of skipping them "]
-    for words, members in groups.items():
-        if members:
-            pieces += ["" if len(pieces) == 1 else "; it ", words, *_spread(members, len(judged))]
+    spread = "; it ".join(f"{words} {_spread(judged, tasks)}" for words, tasks in groups.items() if tasks)
     paired = all(gap.documents is not None for gap in judged.values())
-    how = "compared document by document" if paired else "joined as if unpaired"
-    pieces.append(f" nats per token. Intervals are {how} and corrected over the tasks.")
-    resolved = any(_clear(gap) for gap in judged.values())
-    return Finding("Is a wrong order worse than no layers?", tuple(pieces), "resolved" if resolved else "unresolved")
+    answer = (
+        f"Running {rows[0].amount:g} layers under {label(strategy)} instead of skipping them {spread} nats per token."
+        f" Intervals are {'compared document by document' if paired else 'joined as if unpaired'} and corrected over"
+        " the tasks."
+    )
+    return _finding("Is a wrong order worse than no layers?", answer, any(map(_clear, judged.values())))
 
 
-def _spread(gaps: Mapping[str, Score], total: int) -> Iterator[str]:
+def _spread(gaps: dict[str, Score], tasks: list[str]) -> str:
     """Each task with its difference; of more than two, how many they are and the two ends."""
-    shown = list(gaps)
-    if len(gaps) > 2:
-        shown = [pick(gaps, key=lambda task: gaps[task].value) for pick in (min, max)]
-        yield f"{'all ' if len(gaps) == total else ''}{len(gaps)} tasks, from "
-    between_tasks = " to " if len(gaps) > 2 else " and "
-    for at, task in enumerate(shown):
-        yield from ([between_tasks] if at else [])
-        yield from (f"{task} ", _shown(gaps[task]))
+    shown = {task: f"{task} {SIGNED.text(gaps[task])}" for task in tasks}
+    if len(tasks) <= 2:
+        return " and ".join(shown.values())
+    first, last = (shown[pick(tasks, key=lambda task: gaps[task].value)] for pick in (min, max))
+    return f"{'all ' if len(tasks) == len(gaps) else ''}{len(tasks)} tasks, from {first} to {last}"
 
 
-def fragility(data: ReportData, strategy: str | None = None) -> dict[str, Fact]:
+def fragile(data: ReportData, strategy: str | None = None) -> dict[str, Fact]:
     """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
-    rows = data.rows.where(measure=CONTRAST, metric=LOG_RATIO, condition=strategy, subject="fragile")
+    rows = data.rows.where(measure=CONTRAST, metric=LOG_RATIO, subject="fragile", condition=strategy)
     return {row.task: Fact(row, FASTER) for row in rows}
 
 
-def fragile(data: ReportData, strategy: str | None = None) -> list[str]:
+def faster(facts: dict[str, Fact]) -> list[str]:
     """The benchmarks that are shown to fall faster than the others do on average, and not by less than a quarter."""
-    return [name for name, fact in fragility(data, strategy).items() if fact.position == "above"]
+    return [name for name, fact in facts.items() if fact.position == "above"]
 
 
 def _fragile(data: ReportData) -> Finding | None:
     """On the scale from chance to the model as trained, whose score falls faster with every layer affected?"""
-    facts = fragility(data)
+    facts = fragile(data)
     if len(facts) < 2:
         return None
-    fallen, alike = fragile(data), {fact.position for fact in facts.values()} == {"within"}
-    found = f"{listed(fallen)}. " if fallen else "Not resolvable. "
-    pieces = ["None: each falls as the others do, within a quarter. " if alike else found]
-    pieces.append("Over all windows and strategies, in times the mean fall of the others: ")
-    for at, (name, fact) in enumerate(facts.items()):
-        pieces += [", " if at else "", f"{name} ", Number(f"{fact:factor}")]
-    under = {strategy: fragile(data, strategy) for strategy in data.strategies}
+    fallen, alike = faster(facts), {fact.position for fact in facts.values()} == {"within"}
+    begins = f"{listed(fallen)}. " if fallen else "Not resolvable. "
+    under = {strategy: faster(fragile(data, strategy)) for strategy in data.strategies}
     phrases = [f"{label(strategy)} ({listed(names)})" for strategy, names in under.items() if names]
     alone = f" Under one strategy alone, corrected over them as well: {listed(phrases)}." if phrases else ""
-    pieces.append(f" (corrected over {len(facts)} benchmarks).{alone}")
-    state: State = "resolved" if fallen or alike else "unresolved"
-    return Finding("Which benchmark falls faster than the others?", tuple(pieces), state)
+    answer = (
+        f"{'None: each falls as the others do, within a quarter. ' if alike else begins}Over all windows and"
+        f" strategies, in times the mean fall of the others:"
+        f" {', '.join(f'{name} {fact:factor}' for name, fact in facts.items())} (corrected over {len(facts)}"
+        f" benchmarks).{alone}"
+    )
+    return _finding("Which benchmark falls faster than the others?", answer, bool(fallen) or alike)
 
 
 def _loops(data: ReportData) -> Finding | None:
@@ -248,13 +224,13 @@ def _loops(data: ReportData) -> Finding | None:
         return None
     bounds = span(relative)
     position: Position = "open" if bounds is None else bounds.position(ALIKE)
-    windows = counted(len(by_window(data, "gain-loops")), "window")
     answer = (
-        f"{_LOOPS[position]} Over {windows}, on the half of the text that did not choose them, the best gain in one"
-        " pass costs ", _shown(nats), " nats per token more than the best number of loops, ", _shown(relative),
-        f" {OF_COSTS}. A layer more in parallel takes ", _shown(slope), " loops more.",
-    )  # fmt: skip
-    state: State = "described" if bounds is None else "unresolved" if position == "open" else "resolved"
+        f"{_LOOPS[position]} Over {counted(len(by_window(data, 'gain-loops')), 'window')}, on the half of the text that"
+        f" did not choose them, the best gain in one pass costs {SIGNED.text(nats)} nats per token more than the best"
+        f" number of loops, {SIGNED.text(relative)} {OF_COSTS}. A layer more in parallel takes {SIGNED.text(slope)}"
+        " loops more."
+    )
+    state = settled(None if bounds is None else position != "open")
     return Finding("Is a loop of parallel layers more than a gain?", answer, state)
 
 
@@ -269,19 +245,17 @@ def _zones(data: ReportData) -> Finding | None:
     own = trained_zones(data)
     if own is None:
         return None
-    question = "Into how many zones does the depth fall?"
-    by_margin = f" {own.by_margin}" if own.by_margin else ""
-    if len(own.ranges) == 1:
-        why = by_margin or " No border is clearer than a walk gives."
-        answer = (f"One: hidden states 1–{own.states} are less alike the farther apart they are.{why}",)
-        return Finding(question, answer, "unresolved")
-    pieces = (
-        f"{counted(len(own.ranges), 'zone')}: states {own.in_words}. At equal distance the states across"
-        f" the {'border' if len(own.contrasts) == 1 else 'borders'} are",
-        " less alike than those inside by ", Number(own.borders_in_words), f" of cosine.{by_margin}",
-    )  # fmt: skip
-    clear = all(score.low is not None and score.low > 0.0 for score in own.contrasts)
-    return Finding(question, pieces, "resolved" if clear else "unresolved")
+    one = len(own.ranges) == 1
+    why = own.by_margin or ("No border is clearer than a walk gives." if one else "")
+    answer = (
+        f"One: hidden states 1–{own.states} are less alike the farther apart they are. {why}"
+        if one
+        else f"{counted(len(own.ranges), 'zone')}: states {own.in_words}. At equal distance the states across the"
+        f" {'border' if len(own.contrasts) == 1 else 'borders'} are less alike than those inside by"
+        f" {own.borders_in_words} of cosine. {why}"
+    )
+    clear = not one and all(score.low is not None and score.low > 0.0 for score in own.contrasts)
+    return Finding("Into how many zones does the depth fall?", answer.rstrip(), settled(clear))
 
 
 def _sink(data: ReportData) -> Finding | None:
@@ -289,43 +263,34 @@ def _sink(data: ReportData) -> Finding | None:
 
     A zone that is no clearer than the same run of states is between tokens of different documents is no finding.
     """
-    with_sink, without, null = (matrix(data, name) for name in ("cosine", "cosine_no_sink", "cosine_null"))
-    zone = Contrasts(with_sink).clearest() if with_sink else None
+    names = ("cosine", "cosine_no_sink", "cosine_null")
+    with_sink, without, null = (Runs(values) if (values := matrix(data, name)) else None for name in names)
+    zone = with_sink.clearest() if with_sink else None
     if zone is None or without is None or zone.contrast <= 0.0:
         return None
-    question = "Do the similarity zones survive without the sink token?"
-    whole_bounds, left_bounds = (_contrast_bounds(data, name, zone) for name in ("cosine", "cosine_no_sink"))
+    question, run = "Do the similarity zones survive without the sink token?", (zone.first, zone.last)
+    whole_bounds, left_bounds = (Runs.bounds(data, name, *run) for name in names[:2])
     if whole_bounds is None or left_bounds is None:
-        return Finding(question, (BARE,), "described")
-    left = Contrasts(without).of(zone.first, zone.last)
-    apart = Contrasts(null).of(zone.first, zone.last) if null else 0.0
+        return Finding(question, BARE, "described")
+    left, apart = without.contrast(*run), null.contrast(*run) if null else 0.0
     if whole_bounds[0] <= apart:
         return None
-    share = left / zone.contrast
-    state, words = _survival(share, whole_bounds, left_bounds)
-    beside = ("; between tokens of different documents it is ", Number(tidy(apart))) if null else ()
+    state, words = _survival(left / zone.contrast, whole_bounds, left_bounds)
+    beside = f"; between tokens of different documents it is {tidy(apart)}" if null else ""
     answer = (
-        f"{words}. Of hidden states 1–{len(without) - 1} the run {zone.first}–{zone.last} is the clearest zone; its"
-        " cosine contrast with the others is ", Number(between(zone.contrast, *whole_bounds)),
-        " with the sink token and ", Number(between(left, *left_bounds)), " without, ", Number(percent(share)),
-        " of it", *beside,
-        ". The sink token is one, mostly the first, whose state is huge and the same in all layers.",
-    )  # fmt: skip
+        f"{words}. Of hidden states 1–{without.size - 1} the run {zone.first}–{zone.last} is the clearest zone; its"
+        f" cosine contrast with the others is {between(zone.contrast, *whole_bounds)} with the sink token and"
+        f" {between(left, *left_bounds)} without, {percent(left / zone.contrast)} of it{beside}. The sink token is one,"
+        " mostly the first, whose state is huge and the same in all layers."
+    )
     return Finding(question, answer, state)
-
-
-def _contrast_bounds(data: ReportData, metric: str, zone: Zone) -> tuple[float, float] | None:
-    lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
-    return contrast_bounds(lows, highs, zone.first, zone.last) if lows and highs else None
 
 
 def _survival(share: float, whole: tuple[float, float], left: tuple[float, float]) -> tuple[State, str]:
     """What becomes of a zone that keeps this share of its contrast; resolved when both ends of the share agree."""
     words = _survives(share)
-    if whole[0] <= 0.0:
-        return "unresolved", "Not resolvable"
-    ends = {_survives(left[0] / whole[1]), _survives(left[1] / whole[0])}
-    return ("resolved", words) if ends == {words} else ("unresolved", "Not resolvable")
+    known = whole[0] > 0.0 and {_survives(left[0] / whole[1]), _survives(left[1] / whole[0])} == {words}
+    return settled(known), words if known else "Not resolvable"
 
 
 def _survives(share: float) -> str:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from html import escape
 
 from layerwise.report.data import ReportData
 from layerwise.report.figures.axis import Band, Line
-from layerwise.report.figures.figure import Figure, Trace, scatter
-from layerwise.report.figures.frame import series_style
+from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.lines import common_span, hover_text, lined
 from layerwise.report.marks.mark import Mark
-from layerwise.report.page.palette import faded
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.selection import Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +40,14 @@ class Lines(Mark):
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The lines of the rows; with `each`, or a choice of metric, on the vertical range of all of them."""
         own = rows if self.nulls is None else rows.where(against=None)
-        draws = own.where(**{self.faint: PRESENT}) if self.faint else Rows()
-        own = own.where(**{self.faint: None}) if self.faint else own
         groups = own.by(self.series) if self.series else {"": own}
         lines = [
             Line(
-                self.words(name) if name else self.title, self._positions(group), slots.get(str(name), 0),
+                self.words(name) if name else self.title,
+                self._positions(group.where(**{self.faint: None}) if self.faint else group), slots.get(str(name), 0),
                 frozenset(getattr(row, self.x) for row in group if self.hollow(row)),
+                tuple((getattr(row, self.x), self.show.shown(row).value) for row in group
+                      if self.faint and getattr(row, self.faint) is not None),
             )
             for name, group in groups.items()
         ]  # fmt: skip
@@ -62,21 +60,10 @@ class Lines(Mark):
         span = self.show.span or (common_span([self._scaled(all_rows)]) if shared else None)
         return lined(
             lines, bands, across=self.across, upwards=self.show.axis, height=self.height or 340, span=span,
-            describe=hover_text(self.at, self.show.axis, data.level, nats=self.nats), sizes=self.sizes,
-            percent=self.percent, reach=self.reach, reference=self.show.reference, legend=self.named,
-            behind=self._draws(draws, slots),
+            describe=hover_text(self.at, self.show.axis, data.level, nats=self.nats),
+            scale="sizes" if self.sizes else "percent" if self.percent else "counts", reach=self.reach,
+            reference=self.show.reference, legend=self.named,
         )  # fmt: skip
-
-    def _draws(self, rows: Rows, slots: Mapping[str, int]) -> list[Trace]:
-        """Single draws as faint dots, in the colour of their line."""
-        return [
-            scatter(
-                x=[getattr(row, self.x) for row in own], y=[self.show.shown(row).value for row in own], mode="markers",
-                marker={"color": faded(series_style(slots.get(str(name), 0))[0], 0.4), "size": 4.5},
-                legendgroup=self.words(name), name=escape(self.words(name)), showlegend=False,
-            )
-            for name, own in (rows.by(self.series) if self.series else {}).items()
-        ]  # fmt: skip
 
     def _positions(self, rows: Rows) -> dict[float, Score]:
         return {at: self.show.shown(row) for row in rows if (at := getattr(row, self.x)) is not None}

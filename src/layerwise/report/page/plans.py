@@ -19,12 +19,11 @@ from layerwise.report.page.markup import Safe, element, measured
 from layerwise.report.page.number_format import is_resolved, probability, tidy, verdict
 from layerwise.report.page.wiring import wiring
 from layerwise.report.page.wording import counted, label
-from layerwise.report.show import NUMBER
+from layerwise.report.show import SIGNED
 from layerwise.results.rows import PlanRecord, Score
 
 SHOWN = 36  # tiles of one strategy before the rest is folded away
 GLYPH_WIDTH, GLYPH_HEIGHT = 110, 14
-SIGNED = NUMBER.but(signed=True)
 
 
 def examples(data: ReportData) -> Iterator[Safe]:

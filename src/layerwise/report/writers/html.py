@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
-from layerwise.report.kind import Beside, Kind, Part, Pivot, Plans, Says, Section, Tabled
+from layerwise.report.kind import Beside, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
 from layerwise.report.marks.mark import Mark, followed
 from layerwise.report.page import plans
 from layerwise.report.page.answers import answers
@@ -51,7 +51,7 @@ class _Writer:
                 self._tables(part)
             case Beside():
                 self._beside(part.marks)
-            case Plans():
+            case SweptPlans():
                 written = list(getattr(plans, part.look)(self.data))
                 self.body += [*written, *(self._note(part.note) if written else ())]
             case Mark():

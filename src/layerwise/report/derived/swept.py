@@ -1,0 +1,184 @@
+"""What the pictures of a sweep show: its curves, prices, benchmarks, similarities and states, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from statistics import median
+
+from layerwise.plan import Plan
+from layerwise.report.data import ReportData
+from layerwise.report.derived.curves import PUBLISHED, at_half, averaged, curves, levels, order_strategy
+from layerwise.report.derived.loops import by_window
+from layerwise.report.derived.similarity import matrix, mirrored
+from layerwise.report.derived.zones import PlanZones, plan_zones
+from layerwise.report.page.wording import label
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import PlanRecord, Score, main_metric
+from layerwise.results.selection import Rows
+
+CURVED = (vocab.DELTA, vocab.EXACT, "token_accuracy")
+UNSEEN, TRAINED, LEAST, ABSENCE = (
+    "below the minimum detectable effect",
+    "as trained",
+    "least loss at that price",
+    "skip",
+)
+PRICES: Mapping[str, Callable[[PlanRecord], int]] = {
+    "layer evaluations": lambda record: record.evaluations, "sequential stages": lambda record: record.stages,
+}  # fmt: skip
+MIDDLES = ("mean", "median")
+"""What is taken over the benchmarks; the paper draws the median, which hides the one that collapsed."""
+SIMILARITIES = ("cosine", "cosine_no_sink", "cka", "cosine_flattened")
+SINK = "Difference: what the sink adds"
+MOST_MAPS = 8
+"""The plans whose states are drawn."""
+
+
+def trained(data: ReportData) -> str:
+    """The plan of the model as trained."""
+    return str(Plan.identity(data.depth)) if data.depth else ""
+
+
+def ranked(rows: Rows, task: str | None) -> list[Score]:
+    """Every strategy at the window of half the depth on a task, from least to most harmful."""
+    return sorted(rows.where(task=task, seed=None), key=lambda row: row.value)
+
+
+def ranking(data: ReportData) -> Iterator[Score]:
+    """Every strategy at the window of half the depth on every task."""
+    for task in data.tasks:
+        yield from ranked(at_half(data), task)
+
+
+def degradation(data: ReportData) -> Iterator[Score]:
+    """The curves of every family, `measure` saying of what, beside the smallest detectable effects and the model as
+    trained."""
+    for metric in CURVED:
+        rows = Rows(replace(row, measure=metric) for row in curves(data, metric))
+        yield from rows
+        for own in (of for by_task in rows.by("task").values() for of in by_task.by("part").values()):
+            whole = data.effect(trained(data), own[0].task, metric)
+            if metric != vocab.DELTA and whole is not None:
+                yield from levels(own, {TRAINED: whole.value})
+            for size in own.where(seed=None).by("amount").values() if metric == vocab.DELTA else ():
+                edge = median(known) if (known := [row.mde for row in size if row.mde is not None]) else None
+                yield from levels(size, {UNSEEN: (-edge, edge)} if edge is not None else {})
+
+
+def priced(data: ReportData) -> Iterator[Score]:
+    """The price and the effect of every plan, then of those that lose least at their price or below."""
+    for task in data.tasks:
+        effects = [
+            replace(score, plan=plan, condition=record.strategy)
+            for plan, record in data.records.items()
+            if (score := data.effect(plan, task)) is not None
+        ]
+        for name, price in PRICES.items():
+            prices = {row.plan: float(price(data.records[str(row.plan)])) for row in effects}
+            front: list[Score] = []
+            for row in sorted(effects, key=lambda row: (prices[row.plan], row.value)):
+                if not front or row.value < front[-1].value:
+                    front.append(replace(row, condition=LEAST))
+            for row in (*effects, *front):
+                yield replace(row, part=name)
+                yield replace(row, part=name, metric="price", value=prices[row.plan], low=None, high=None)
+
+
+def benchmark_metrics(data: ReportData) -> dict[str, str]:
+    """The metric that each benchmark is judged by."""
+    scaled = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED).by("task").items()
+    return {task: main for task, own in scaled if task != vocab.ALL and (main := main_metric(own.axis("metric")))}
+
+
+def benchmark_curves(data: ReportData) -> Iterator[Score]:
+    """Benchmarks on the scale from chance, 0, to the model as trained, 1: what is taken over all, and each by its
+    metric, the `arm` saying which; of strategies with several sizes."""
+    rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
+    shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}
+    shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in benchmark_metrics(data).items()}
+    records = [record for record in data.swept if record.family == PUBLISHED]
+    for (task, metric), title in shown.items():
+        of = rows.where(task=task, metric=metric).along("plan")
+        drawn = [own for own in Rows(averaged(records, of.get)).by("condition").values() if len(own.axis("amount")) > 1]
+        if drawn:
+            named = Rows(replace(row, arm=title) for own in drawn for row in own)
+            yield from (*named, *levels(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))
+
+
+def falls(data: ReportData) -> Iterator[Score]:
+    """Of every benchmark what guessing and the model as trained score, and how fast each strategy lets it fall."""
+    rows = data.rows.where(measure=vocab.BENCHMARK)
+    for task, metric in benchmark_metrics(data).items():
+        whole = rows.where(plan=trained(data), task=task, metric=metric, condition=None)
+        yield from (replace(row, metric=TRAINED) for row in whole)
+        yield from (
+            replace(row, metric=vocab.CHANCE, low=None, high=None, condition=None)
+            for row in rows.where(task=task, against=vocab.CHANCE)
+        )
+    for strategy in data.strategies:
+        of = data.rows.where(measure=vocab.CONTRAST, subject="benchmark_fall", condition=strategy)
+        yield from (replace(row, condition=f"fall, {label(strategy)}") for row in of if of.where(task=vocab.ALL))
+
+
+def against(data: ReportData) -> Iterator[Score]:
+    """The best gain minus the best number of loops, window by window."""
+    for size, row in by_window(data, "gain-loops").items():
+        yield replace(row, condition=f"{size:g} layers")
+
+
+def alike(data: ReportData) -> Iterator[Score]:
+    """The similarities of all pairs of states in both orders, and what the sink token adds to the cosine."""
+    measured = tuple(metric for metric in SIMILARITIES if matrix(data, metric))
+    both = Rows(mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured)))
+    yield from both
+    without = {(row.layer, row.other): row.value for row in both.where(metric="cosine_no_sink")}
+    for row in both.where(metric="cosine"):
+        less = without.get((row.layer, row.other))
+        if less is not None:
+            yield replace(row, metric=SINK, value=row.value - less, low=None, high=None)
+
+
+def zoned(data: ReportData) -> list[PlanZones]:
+    """The plans whose states were compared."""
+    return [each for each in plan_zones(data) if each.states]
+
+
+def states(data: ReportData) -> Iterator[Score]:
+    """The cosines and variances of the states under the first plans, each plan by its name, and their zones."""
+    for each in zoned(data)[:MOST_MAPS]:
+        own, record = data.rows.where(measure=vocab.STATES, plan=each.plan), data.records.get(each.plan)
+        strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
+        name = "As trained" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
+        same = [Score.of(vocab.STATES, "cosine", 1.0, layer=at, other=at) for at in range(1, each.states + 1)]
+        for row in (*mirrored(own.where(metric="cosine")), *same, *own.where(metric="variance")):
+            yield replace(row, condition=name)
+        for first, last in each.ranges if len(each.ranges) > 1 else ():
+            yield Score.of(vocab.ZONES, "zone", 0.0, layer=first, other=last, condition=name)
+
+
+def called(data: ReportData, plan: str) -> str:
+    """What a plan is called in a table: as trained, its strategy, or nothing where somebody wrote it."""
+    record = data.records.get(plan)
+    if record is None or record.strategy == "given":
+        return ""
+    return TRAINED if record.family == "identity" else label(record.strategy)
+
+
+def task_rows(data: ReportData) -> Iterator[Score]:
+    """Of every task how much was measured, what the model as trained scores, and every strategy at half the depth."""
+    for task in data.tasks:
+        scores = [score for plan in data.records if (score := data.effect(plan, task)) is not None]
+        for counts in ("documents", "tokens"):
+            known = [count for score in scores if (count := getattr(score, counts)) is not None]
+            yield from [Score.of(vocab.EFFECT, counts, float(max(known)), task=task)] if known else []
+        whole = [data.effect(trained(data), task, metric) for metric in (vocab.NLL, vocab.EXACT)]
+        yield from (replace(row, low=None, high=None) for row in whole if row is not None)
+    yield from ranking(data)
+
+
+def orders(data: ReportData) -> Iterator[Score]:
+    """What absence and another order of the same layers cost, task by task."""
+    strategy = order_strategy(data)
+    for name in dict.fromkeys((ABSENCE, strategy, "reverse")) if strategy else ():
+        yield from at_half(data).where(task=data.named_tasks, seed=None, condition=name)
