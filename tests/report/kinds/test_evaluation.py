@@ -12,7 +12,6 @@ from layerwise.experiments.summary import summary
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import leave_one_out
 from layerwise.report import ReportData, markdown, render
-from layerwise.report.evidence import Evidence
 from layerwise.report.kinds import evaluation as page
 from layerwise.report.kinds.evaluation import PLANS, Taught
 from layerwise.report.page.groups import written
@@ -75,10 +74,10 @@ def test_the_main_metric_is_none_from_chance_in_whichever_order_rows_are_stored(
 
 
 def test_a_curve_a_strategy_by_the_layers_affected(own: Taught) -> None:
-    curves = {curve.strategy: curve for curve in own.curves("painters", ("all", "mean", NORMALISED))}
+    curves = own.curves(("all", "mean", NORMALISED)).where(part="painters", seed=None).by("condition")
     assert set(curves) == set(page.strategies(planted(), ("painters",)))
-    assert all([point.affected for point in curve.points] == [1, 3, 5, 7] for curve in curves.values())
-    assert [point.value for point in curves["skip"].points] == pytest.approx([1.0, 0.9, 0.8, 0.7])
+    assert all([row.amount for row in rows] == [1, 3, 5, 7] for rows in curves.values())
+    assert [row.value for row in curves["skip"]] == pytest.approx([1.0, 0.9, 0.8, 0.7])
 
 
 def test_the_strategies_are_ranked_at_half_the_depth_and_the_best_plan_can_be_copied() -> None:
@@ -106,7 +105,7 @@ def test_the_page_has_one_section_of_plans_and_no_sweep() -> None:
     data = planted()
     second = (replace(row, arm="elc") for row in data.scores)
     data = replace(data, scores=(*data.scores, *second))
-    chapters = {chapter.anchor: chapter for chapter in written(Evidence.of(data))}
+    chapters = {chapter.anchor: chapter for chapter in written(data)}
     assert list(chapters) == [PLANS, "glue", "provenance"]
     main, *small = chapters[PLANS].pictures
     assert [choice.question for choice in main.choices] == ["Arm", "Family", "Score"]
@@ -128,13 +127,13 @@ def test_plans_of_one_size_have_a_curve_too() -> None:
         for at, each in enumerate(members)
     ]
     data = ReportData({"depth": 8}, records, tuple(rows))
-    (curve,) = next(Taught.every(data)).curves("leave_one_out", ("rte", "accuracy", None))
-    assert len(curve.points[0].records) == 8
+    rows = next(Taught.every(data)).curves(("rte", "accuracy", None))
+    assert len(rows.axis("plan")) == 8
     assert "rte" in render(data)
 
 
 def test_a_run_without_plans_has_no_such_section() -> None:
     data = replace(planted(), plans=(), notes=(), scores=tuple(row for row in planted().scores if row.plan is None))
     assert not list(Taught.every(data))
-    assert PLANS not in {chapter.anchor for chapter in written(Evidence.of(data))}
+    assert PLANS not in {chapter.anchor for chapter in written(data)}
     assert page.EVALUATION.answer(data).startswith("GLUE, ")
