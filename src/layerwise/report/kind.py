@@ -255,6 +255,11 @@ def nothing(data: ReportData) -> Iterable[str]:
     return ()
 
 
+def noted(*measures: str) -> Facts:
+    """What these measures had to leave out, in the section that their notes belong to."""
+    return lambda data: (note.text for note in data.notes if note.measure in measures)
+
+
 def in_text(statement: Finding | str) -> str:
     """A finding as a question with its answer, or a sentence as it is."""
     return f"{statement.question} {statement.text}" if isinstance(statement, Finding) else statement

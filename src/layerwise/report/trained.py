@@ -8,8 +8,10 @@ from statistics import fmean
 
 from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
+from layerwise.report.kind import Column
 from layerwise.report.page.group import arm_tiles
-from layerwise.report.show import Show
+from layerwise.report.page.number_format import large
+from layerwise.report.show import ABSENT, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
@@ -33,6 +35,8 @@ SUITES = {PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BL
 """Suites of minimal pairs: the better of two sentences must be the likelier. Others are files of a user."""
 TASKS = {GLUE: "GLUE", MSGS: "MSGS", OUR_MSGS: "Mixed signals of our own"}
 """Suites that models are fine-tuned on."""
+RATIO = "ratio"
+"""What a ratio stands against in a table of costs."""
 LOSS = Show(axis="nats per masked token", decimals=3)
 THREE = Show(decimals=3, bounds=False)
 
@@ -83,6 +87,28 @@ def over_seeds(own: Sequence[Score]) -> Score:
     if whole.seed is None or len(own) == 1:
         return replace(whole, seed=None)
     return replace(whole, seed=None, value=fmean(row.value for row in own), low=None, high=None, p=None)
+
+
+def with_ratios(rows: Iterable[Score], base: Mapping[str, Score]) -> Iterator[Score]:
+    """The rows, and of each whose metric has a `base`, but for the base itself, its ratio to that."""
+    for row in rows:
+        yield row
+        other = base.get(row.metric)
+        if other is not None and other is not row and other.value > 0.0:
+            yield Score.of(row.measure, row.metric, row.value / other.value, arm=row.arm, part=row.part, against=RATIO)
+
+
+def cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[float], str]) -> tuple[Column, ...]:
+    """A column for each cost, of its heading and its scale, in brackets the ratio where there is one."""
+
+    def text(metric: str, scale: float) -> Callable[[Rows], str]:
+        def cell(rows: Rows) -> str:
+            own, beside = (rows.value(metric=metric, against=against) for against in (None, RATIO))
+            return ABSENT if own is None else large(scale * own) + ("" if beside is None else f" [{ratio(beside)}]")
+
+        return cell
+
+    return tuple(Column(head, text=text(metric, scale)) for metric, (head, scale) in costs.items())
 
 
 def with_seeds(rows: Rows) -> Iterator[Score]:

@@ -123,12 +123,13 @@ def test_spikes_are_counted_over_the_trainings_that_were_judged() -> None:
 
 
 def test_costs_are_multiples_of_the_backbone(data: ReportData) -> None:
-    costs = page.cost_table(data)
-    step = costs.head.index("step (s)")
-    assert [row[step] for row in costs.body[:2]] == ["0.450", "0.481 [×1.07]"]
+    head, *lines = table(page.PRETRAINING, data, "costs")
+    step = head.index("step (s)")
+    assert [line[step] for line in lines[:2]] == ["0.450", "0.481 [×1.07]"]
     assert table(page.PRETRAINING, data, "numbers")[2][:3] == ("elc", "3", "4.089 [4.080, 4.098]")
     alone = of(*Rows(data.scores).where(measure=TRAINING, arm="elc"), loss(4.0, "elc"))
-    assert page.cost_table(alone).body[0][step] == "0.481", "without a backbone there is nothing to compare with"
+    found = table(page.PRETRAINING, alone, "costs")[1]
+    assert found[step] == "0.481", "without a backbone there is nothing to compare with"
 
 
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:

@@ -11,9 +11,10 @@ from layerwise.report.derived import growth
 from layerwise.report.derived.growth_findings import budget_shares
 from layerwise.report.derived.training_cost import loss_by_cost
 from layerwise.report.kind import Column
-from layerwise.report.page.number_format import fixed, large
+from layerwise.report.page.number_format import fixed
 from layerwise.report.page.table import Table
 from layerwise.report.show import ABSENT, PERCENT
+from layerwise.report.trained import cost_columns, with_ratios
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -156,29 +157,15 @@ def epochs_of(end: Callable[..., float], words: str) -> tuple[Column, Column]:
 
 
 def costs(data: ReportData) -> Iterator[Score]:
-    """What each training took, the mean over seeds, its FLOPs also as a `share` of uniform's."""
-    budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.Training(vocab.UNIFORM_TRAINING))
+    """What each training took, the mean over seeds, its FLOPs also as a share of uniform's."""
+    budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.UNIFORM)
     for training in growth.trainings(data):
-        for metric in COSTS:
-            row = growth.of_training(data, vocab.TRAINING, metric, training)
-            if row is not None:
-                yield replace(row, part=training.name)
-            if row is not None and metric == vocab.FLOPS and budget is not None and budget.value > 0.0:
-                yield Score.of(vocab.TRAINING, "share", row.value / budget.value, part=training.name)
+        spent = (growth.of_training(data, vocab.TRAINING, metric, training) for metric in COSTS)
+        named = (replace(row, part=training.name) for row in spent if row is not None)
+        yield from with_ratios(named, {} if budget is None else {vocab.FLOPS: budget})
 
 
-def _cost(metric: str) -> Column:
-    head, scale = COSTS[metric]
-
-    def text(rows: Rows) -> str:
-        value, share = rows.value(metric=metric), rows.value(metric="share")
-        of_uniform = f" [{fixed(100.0 * share, 1)} %]" if metric == vocab.FLOPS and share is not None else ""
-        return ABSENT if value is None else f"{large(scale * value)}{of_uniform}"
-
-    return Column(head, text=text)
-
-
-COST_COLUMNS = tuple(map(_cost, COSTS))
+COST_COLUMNS = cost_columns(COSTS, lambda share: f"{fixed(100.0 * share, 1)} %")
 
 
 def phase_table(data: ReportData) -> Table:

@@ -11,7 +11,7 @@ from layerwise.plan.member import GIVEN
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import averaged, distinct, half_depth, levels
 from layerwise.report.finding import Finding, settled
-from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, in_text
+from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, in_text, noted
 from layerwise.report.kinds.pretraining import RIGHT, suite_findings
 from layerwise.report.marks import Dots, Lines
 from layerwise.report.page.number_format import percent, tidy
@@ -80,11 +80,6 @@ def _by(name: str, condition: str) -> Pivot:
         name=name, derive=accuracies, rows={condition: "task"}, columns=(Column("pairs", text=counted),), across="arm",
         show=RIGHT, split="measure", words=suite_name, folded=True, terminal=False,
     )  # fmt: skip
-
-
-def notes_of(names: Sequence[str], data: ReportData) -> Iterator[str]:
-    """The notes of suites, which stand where their section does."""
-    return (each.text for each in data.notes if each.measure in names)
 
 
 def task_metrics(data: ReportData) -> list[tuple[str, str, str]]:
@@ -338,15 +333,6 @@ def _answer(data: ReportData) -> str:
     return ""
 
 
-def _suite_notes(data: ReportData) -> Iterator[str]:
-    return notes_of([suite for suite in suites(data) if suite != "pairs"], data)
-
-
-def _task_notes(data: ReportData) -> Iterator[str]:
-    yield from _remarks(data)
-    yield from notes_of([suite for suite in FINE_TUNED if suite != "glue"], data)
-
-
 EVALUATION = Kind(
     name="evaluation",
     measures=FINE_TUNED,
@@ -367,7 +353,7 @@ EVALUATION = Kind(
                 Tabled(name="suites", table=suite_table, folded=True, terminal=False),
                 _by("phenomena", PHENOMENON),
                 _by("paradigms", PARADIGM),
-                Says(_suite_notes, terminal=False),
+                Says(noted(*(suite for suite in suites(data) if suite != "pairs")), terminal=False),
             ),
         ),
         Section(
@@ -381,7 +367,8 @@ EVALUATION = Kind(
                     columns=(Column("chance", show=THREE, where={"against": CHANCE}),), split="measure",
                     words=suite_name, folded=True, terminal=False,
                 ),
-                Says(_task_notes, terminal=False),
+                Says(_remarks, terminal=False),
+                Says(noted(*(suite for suite in FINE_TUNED if suite != "glue")), terminal=False),
             ),
         ),
     ),

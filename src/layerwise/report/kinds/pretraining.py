@@ -26,11 +26,13 @@ from layerwise.report.trained import (
     THREE,
     arms,
     by_arm,
+    cost_columns,
     reference,
     seeds,
     suite_name,
     suites,
     tiles,
+    with_ratios,
     with_seeds,
 )
 from layerwise.results import vocabulary as vocab
@@ -280,23 +282,11 @@ def _every_reader(data: ReportData) -> Iterator[Score]:
         yield from readers(row for row in own if row.layer is not None or row.part is not None)
 
 
-def cost_table(data: ReportData) -> Table:
-    """A line an arm: what its training and its use took, the mean over seeds, and in brackets as a multiple of the
-    backbone where that was trained."""
+def costs(data: ReportData) -> Iterator[Score]:
+    """What the training and the use of each arm took, the mean over seeds, and that as a multiple of the backbone."""
     rows = by_arm(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), amount=None))
-    measured = [metric for metric in COSTS if rows.where(metric=metric)]
-    base = rows.where(arm=reference(data))
-    body = []
-    for arm in rows.axis("arm"):
-        cells = []
-        for metric in measured:
-            row, backbone = rows.one(arm=arm, metric=metric), base.one(metric=metric) if base else None
-            text = ABSENT if row is None else tidy(COSTS[metric][1] * row.value)
-            if row is not None and backbone is not None and backbone.value > 0 and metric != "tokens":
-                text += "" if arm == backbone.arm else f" [×{fixed(row.value / backbone.value, 2)}]"
-            cells.append(text)
-        body.append((arm, *cells))
-    return Table(("arm", *(COSTS[metric][0] for metric in measured)), tuple(body))
+    base = rows.where(arm=reference(data)).along("metric") if reference(data) else {}
+    yield from with_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
 
 
 def cost_notes(data: ReportData) -> Iterator[str]:
@@ -381,8 +371,10 @@ PRETRAINING = Kind(
         ),
         TRAINING_SECTION,
         Section(
-            anchor="costs", needs={"measure": vocab.TRAINING, "metric": tuple(COSTS)},
-            parts=(Tabled(name="costs", table=cost_table, terminal=False), Says(cost_notes, terminal=False)),
+            anchor="costs", needs={"measure": vocab.TRAINING, "metric": tuple(COSTS)}, parts=(Pivot(
+                name="costs", derive=costs, rows={"arm": "arm"}, terminal=False,
+                columns=cost_columns(COSTS, lambda ratio: f"×{fixed(ratio, 2)}"),
+            ), Says(cost_notes, terminal=False)),
         ),
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from layerwise.report.marks import Dots, Lines
 from layerwise.report.page.group import incomplete
 from layerwise.report.page.table import Table, Tone
 from layerwise.report.page.wording import counted
-from layerwise.report.show import ABSENT, ACCURACY, Show, named
+from layerwise.report.show import ABSENT, ACCURACY, COUNT, Show, named
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -63,25 +63,12 @@ def _matrix(data: ReportData) -> Table:
     return Table(("arm", *(each.name for each in matrix.conditions)), tuple(body), tones=tones)
 
 
-def _every_number(data: ReportData) -> Table:
-    """A row for each arm and condition: the run's own quantity, top-1, top-5, and the difference to the baseline."""
-    matrix, lead, (metric, difference) = outcome.survival(data), outcome.quantity(data), outcome.above(data)
-    columns = {
-        lead.name: (lead.metric, lead.show, None), "accuracy": ("accuracy", ACCURACY, None),
-        "top-5 accuracy": ("accuracy_top5", ACCURACY, None),
-        f"{difference.axis} above the baseline": (metric, difference, vocab.BASELINE),
-    }  # fmt: skip
-    rows = data.rows.where(measure=vocab.ROBUSTNESS, seed=None)
-    shown = {head: each for head, each in columns.items() if rows.where(metric=each[0], against=each[2], arm=PRESENT)}
-    body = tuple(
-        (arm, each.name, *(
-            show.text(data.rows.one(**each.where, arm=arm, seed=None, metric=name, against=against))
-            for name, show, against in shown.values()
-        ))
-        for arm, cells in matrix.cells.items()
-        for each in cells
-    )  # fmt: skip
-    return Table(("arm", "condition", *shown), body, numeric_from=2)
+def _measured(data: ReportData) -> Iterator[Score]:
+    """The rows of each arm under each condition, which is named as in the matrix."""
+    for arm, cells in outcome.survival(data).cells.items():
+        for each in cells:
+            rows = data.rows.where(**each.where, arm=arm, seed=None)
+            yield from (replace(row, condition=each.name, part=None) for row in rows)
 
 
 def _survival(data: ReportData) -> Iterator[Part]:
@@ -100,7 +87,15 @@ def _survival(data: ReportData) -> Iterator[Part]:
     title = f"Who survives what: {lead.show.axis}{chance}"
     yield Tabled(title=title, table=_matrix, terminal=False, note="survival")
     yield Says(outcome.fates, terminal=False)
-    yield Tabled(name="every-number", table=_every_number, folded=True, terminal=False)
+    yield Pivot(
+        name="every-number", derive=_measured, rows={"arm": "arm", "condition": "condition"}, folded=True,
+        terminal=False, columns=(
+            *([] if lead.metric == "accuracy" else [Column(lead.name, lead.metric, lead.show, {"against": None})]),
+            Column("accuracy", "accuracy", ACCURACY, {"against": None}),
+            Column("top-5 accuracy", "accuracy_top5", ACCURACY, {"against": None}),
+            Column(f"{difference.axis} above the baseline", metric, difference, {"against": vocab.BASELINE}),
+        ),
+    )  # fmt: skip
     yield Pivot(
         title=f"{lead.show.axis}{chance}{compared if gaps else ''}", derive=_compared, rows={"arm": "arm"}, page=False,
         columns=(in_order, shuffled, replace(against, head=ABOVE)),
@@ -163,24 +158,25 @@ def _orders(data: ReportData) -> Iterator[Part]:
         name="order", derive=_compared, rows={"arm": "arm"}, terminal=False,
         columns=(in_order, shuffled, before, against, *spreads, *published),
     )  # fmt: skip
-    yield Tabled(name="draws-that-changed-nothing", table=_identity, folded=True, terminal=False)
+    yield Pivot(
+        name="draws-that-changed-nothing", derive=_unchanged, rows={"arm": "arm", "condition": "part"}, folded=True,
+        terminal=False, columns=(
+            Column("draws", "draws", COUNT), Column("of them in order", "identical", COUNT),
+            Column(lead.name, lead.metric, lead.show),
+        ),
+    )  # fmt: skip
 
 
 def _published(rows: Rows, at: int) -> str:
     return PUBLISHED.get(str(rows[0].arm), (ABSENT, ABSENT))[at]
 
 
-def _identity(data: ReportData) -> Table:
+def _unchanged(data: ReportData) -> Iterator[Score]:
     """Random draws that happened to change nothing, which no other number of the report holds."""
-    lead, rows = outcome.quantity(data), outcome.of_arms(data, measure=vocab.IDENTITY)
-    body = []
+    rows = outcome.of_arms(data, measure=vocab.IDENTITY)
     for same in rows.where(metric="identical"):
         alike = {column: getattr(same, column) for column in ("arm", "condition", *outcome.EVERY_LAYER)}
-        drawn, result = (rows.one(metric=metric, **alike) for metric in ("draws", lead.metric))
-        if same.value:
-            total = ABSENT if drawn is None else f"{drawn.value:,.0f}"
-            body.append((str(same.arm), _condition(same), total, f"{same.value:,.0f}", lead.show.text(result)))
-    return Table(("arm", "condition", "draws", "of them in order", lead.name), tuple(body), numeric_from=2)
+        yield from (replace(row, part=_condition(same)) for row in rows.where(**alike) if same.value)
 
 
 def _condition(row: Score) -> str:

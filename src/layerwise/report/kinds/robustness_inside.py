@@ -12,7 +12,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.derived import robustness as outcome
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.scatter import layout_scatter
-from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
+from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section, noted
 from layerwise.report.marks import Dots, Heat, Lines, Mark
 from layerwise.report.page.wording import counted
 from layerwise.report.show import ABSENT, ACCURACY, Show, named, p_value
@@ -198,7 +198,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
             Column("are of the same layer", "same_layer", ACCURACY),
         ),
     )  # fmt: skip
-    yield Says(_left_out, terminal=False)
+    yield Says(noted(*SOURCES), terminal=False)
 
 
 def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
@@ -262,10 +262,6 @@ def _laid_out(data: ReportData) -> str:
         "distances across the picture, and between arms, mean nothing. Violet is the first layer or position, yellow "
         "the last. Colours that part say that layers answer differently at each position."
     )
-
-
-def _left_out(data: ReportData) -> Iterator[str]:
-    yield from (note.text for note in data.notes if note.measure in SOURCES)
 
 
 INSIDE_SECTION = Section(anchor="inside", needs={"measure": SOURCES}, parts=_inside)

@@ -84,15 +84,11 @@ def tiles(data: ReportData) -> Iterator[tuple[str, str]]:
         yield f"{most:,}", "seeds"
 
 
-def _trainings(data: ReportData) -> Table:
-    """A row a training: what it took."""
-    rows = by_arm(data.rows.where(measure=TRAINING, amount=None, metric=tuple(FACTS)))
-    values: dict[str, dict[str, str]] = {}
-    for row in rows:
-        if row.seed is not None:
-            values.setdefault(model_name(row), {})[row.metric] = tidy(row.value)
-    body = ((name, *(of.get(fact, ABSENT) for fact in FACTS)) for name, of in values.items() if "steps" in of)
-    return Table(("training", *FACTS.values()), tuple(body))
+def _facts(data: ReportData) -> Rows:
+    """What each training that has ended took, its name as the part."""
+    rows = by_arm(data.rows.where(measure=TRAINING, amount=None, seed=PRESENT, metric=tuple(FACTS)))
+    trained = Rows(replace(row, part=model_name(row)) for row in rows)
+    return trained.where(part=trained.where(metric="steps").axis("part"))
 
 
 def arm_losses(data: ReportData) -> Table:
@@ -143,7 +139,10 @@ PARTS: tuple[Part, ...] = (
         rows={"arm": "arm", "batch": "other", "learning rate": "amount"},
         columns=(Column("validation loss", "validation_nll"),),
     ),
-    Tabled(name="every-training", table=_trainings, folded=True, terminal=False),
+    Pivot(
+        name="every-training", derive=_facts, rows={"training": "part"}, folded=True, terminal=False,
+        columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
+    ),
 )  # fmt: skip
 SELECTED = Says(
     lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False,
