@@ -39,6 +39,7 @@ class Says:
 
     Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
     behind their title on the page. `note` is small print under them; `small` sentences are small print themselves.
+    Without `markdown` they are no part of the Markdown.
     """
 
     facts: Facts
@@ -46,6 +47,7 @@ class Says:
     terminal: bool = True
     folded: bool = False
     small: bool = False
+    markdown: bool = True
     note: str = ""
     name: str = ""
 

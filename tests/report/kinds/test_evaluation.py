@@ -35,13 +35,6 @@ def own() -> Taught:
     return only
 
 
-def test_every_paradigm_has_a_line_with_its_pairs() -> None:
-    head, first, *rest = tables(page.EVALUATION, pretrained.run(), "Every paradigm")["Every paradigm, BLiMP"]
-    assert head == ("paradigm", "pairs", "ltg", "elc", "zero", "denseformer")
-    assert first[:2] == ("anaphor_agreement_1", "1,000")
-    assert len(rest) == 23
-
-
 def test_suites_say_how_many_words_are_known() -> None:
     rows = [
         Score.of("blimp", metric, value, arm="a", seed=seed, documents=10)
@@ -87,18 +80,6 @@ def test_a_curve_a_strategy_by_the_layers_affected(own: Taught) -> None:
     assert [row.value for row in curves["skip"]] == pytest.approx([1.0, 0.9, 0.8, 0.7])
 
 
-def test_the_table_has_the_model_as_trained_the_given_plans_and_every_strategy() -> None:
-    lines = page.plan_table(planted(), "glue", "bert")
-    assert lines.head[:4] == ("plan", "layers affected", "plans", "cola, mcc")
-    assert lines.head[-1] == "normalised median"
-    by_name = {row[:2]: row for row in lines.body}
-    assert by_name["as trained", "0"][3] == "0.500 [0.490, 0.510]"
-    assert by_name["as trained", "0"][-1] == "1.000"
-    assert ("0-3 3-7", "–") in by_name
-    assert by_name["random order", "5"][2] == "2"
-    assert by_name["skip", "5"][-2].startswith("0.800 ")
-
-
 def test_the_strategies_are_ranked_at_half_the_depth_and_the_best_plan_can_be_copied() -> None:
     (finding,) = page.plan_findings(planted())
     assert finding.question == "What is left of normalised mean of bert fine-tuned with 3 of 8 layers affected?"
@@ -134,13 +115,6 @@ def test_the_page_has_one_section_of_plans_and_no_sweep() -> None:
     assert "1 plan of x left out." in html
     assert "have no effect yet" not in html
     assert "## GLUE under plans, elc" in markdown(data)
-
-
-def test_a_run_that_was_stopped_draws_what_there_is() -> None:
-    kept = tuple(row for row in planted().scores if row.task == "cola" and not row.condition and row.plan != "0 7")
-    data = replace(planted(), scores=kept)
-    assert "What the models can be taught under a plan" in render(data)
-    assert next(Taught.every(data)).columns == (("cola", "mcc", None),)
 
 
 def test_plans_of_one_size_have_a_curve_too() -> None:

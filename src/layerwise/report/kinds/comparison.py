@@ -186,18 +186,18 @@ def _curves(data: ReportData) -> Iterator[Part]:
         shows.setdefault(quantity_name(row), DIFFERENCE if row.metric == DELTA else share)
     first, show = next(iter(shows.items()))
     yield Lines(
-        name="curves", title="Curves", derive=curves, series="arm", x="amount", each="condition", words=str,
+        name="curves", derive=curves, series="arm", x="amount", each="condition", words=str,
         choices={"Measure": "metric"}, legend="Models", height=250, percent=True, rooted=True, bent=True,
-        at="{:.0f} % of the depth", note="curves",
+        at="{:.0f} % of the depth",
         by_choice={name: {"show": each, "nats": each is DIFFERENCE} for name, each in shows.items()},
     )  # fmt: skip
     yield Pivot(
-        title=f"At half of the depth: {first}", rows={"strategy": "condition"}, across="arm", note="half",
+        name="half", title=f"At half of the depth: {first}", rows={"strategy": "condition"}, across="arm",
         derive=lambda data: (replace(row, condition=strategy_title(row)) for row in at_half(data)),
         cell=lambda row: f"{show.text(row)} at {row.amount:.0f} %",
     )  # fmt: skip
     yield Pivot(
-        derive=coincidences, split="task", rows={"strategy": "condition", "models": "arm"}, badges=SAME, note="same",
+        name="same", derive=coincidences, split="task", rows={"strategy": "condition", "models": "arm"}, badges=SAME,
         columns=(
             Column("curves", text=lambda rows: rows[0].metric),
             Column("greatest difference", text=_where_paired(DIFFERENCE.text)),
@@ -255,13 +255,13 @@ def _share(row: Score) -> str:
 
 def _similarity(data: ReportData) -> Iterator[Part]:
     yield Heat(
-        name="similarity", title="Similarity of hidden states", derive=similarities, each="arm", words=str,
-        choices={"Similarity": "condition"}, across="state", down="state", square=True, framed=ZONE, note="maps",
+        name="similarity", derive=similarities, each="arm", words=str,
+        choices={"Similarity": "condition"}, across="state", down="state", square=True, framed=ZONE,
         least=min(0.0, *(row.value for row in similarities(data))), most=1.0, height=330,
     )  # fmt: skip
     yield Pivot(
-        title="The clearest zones", derive=clearest, rows={"model": "arm", "similarity": "condition"}, across="metric",
-        cell=_share, terminal=False, note="clearest",
+        name="clearest", derive=clearest, rows={"model": "arm", "similarity": "condition"}, across="metric",
+        cell=_share, terminal=False,
     )  # fmt: skip
     yield _absent(similarities, "Similarity was not measured in {}.")
 
@@ -312,65 +312,47 @@ COMPARISON = Kind(
     tiles=_tiles,
     sections=(
         Section(
-            anchor="models", title="The models", short="Models", missing="No run was given.", needs={"measure": MODEL},
-            parts=(
+            anchor="models", needs={"measure": MODEL}, parts=(
                 Pivot(
                     where={"measure": MODEL}, rows={"model": "arm", "run": "condition", "text": "part"},
                     columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
                 ),
                 Says(differences, terminal=False, small=True),
-                Says(missing, title="Not measured in every run", terminal=False),
+                Says(missing, name="unlike", terminal=False),
             ),
         ),
         Section(
-            anchor="claims", title="What became of the claims, model by model", short="Claims",
-            needs=lambda data: bool(claims(data)),
-            missing="No published claim can be decided from the rows of these runs.",
-            parts=(
+            anchor="claims", needs=lambda data: bool(claims(data)), parts=(
                 Pivot(
-                    derive=verdicts, split="part", rows={"claim": "condition"}, across="arm", cell=_verdict, words=str,
-                    badges=VERDICTS, note="verdicts",
+                    name="verdicts", derive=verdicts, split="part", rows={"claim": "condition"}, across="arm",
+                    cell=_verdict, badges=VERDICTS,
                 ),
                 Says(unmeasured, terminal=False, small=True),
-                Tabled(title="Numbers of these claims, model by model", table=_numbers, folded=True, terminal=False),
-                Says(rules, title="What was published, and the rules", folded=True, terminal=False, note="method"),
+                Tabled(name="numbers", table=_numbers, folded=True, terminal=False),
+                Says(rules, name="rules", folded=True, terminal=False, markdown=False),
             ),
         ),
+        Section(anchor="curves", needs=CURVES, parts=_curves),
         Section(
-            anchor="curves", title="How quality falls with the depth affected", short="Curves", parts=_curves,
-            needs=CURVES, missing="No strategy was measured at two sizes in any of the runs (family painters).",
-        ),
-        Section(
-            anchor="layers", title="What each layer is worth, by relative depth", short="Layers",
-            needs={"measure": LAYER},
-            missing="No single layer was left out in any of the runs (family leave_one_out).",
-            parts=(
+            anchor="layers", needs={"measure": LAYER}, parts=(
                 Lines(
-                    name="layers", title="What each layer is worth", derive=layers, series="arm", x="amount", words=str,
-                    each="part", choices={"Task": "task"}, apart=("task",), legend="Models", percent=True, height=380,
+                    name="layers", derive=layers, series="arm", x="amount", words=str, each="part",
+                    choices={"Task": "task"}, apart=("task",), legend="Models", percent=True, height=380,
                     across="relative depth of the layer", at="at {:.0f} % of the depth", show=DIFFERENCE, nats=True,
-                    rooted=True, bent=True, note="layers",
+                    rooted=True, bent=True,
                 ),
                 _absent(layers, "No single layer was changed in {}."),
             ),
         ),
+        Section(anchor="similarity", needs=lambda data: any(similarities(data)), parts=_similarity),
         Section(
-            anchor="similarity", title="How alike hidden states are", short="Similarity", parts=_similarity,
-            needs=lambda data: any(similarities(data)),
-            missing="The similarity of hidden states was measured in none of the runs.",
-        ),
-        Section(
-            anchor="zones", title="Zones of the depth, by relative depth", short="Zones",
-            needs=lambda data: any(zones(data)),
-            missing="The depth was not divided into zones in any of the runs: it takes 10 layers and more.",
-            parts=(
+            anchor="zones", needs=lambda data: any(zones(data)), parts=(
                 Bars(
-                    name="zones", title="Zones over relative depth", derive=zones, x="arm", series="part", words=str,
-                    sideways=True, slots=lambda parts: {part: PARTS[part] for part in parts}, at="{}",
+                    name="zones", derive=zones, x="arm", series="part", words=str, sideways=True, slots=PARTS, at="{}",
                     show=Show(axis="relative depth (%)", span=(0.0, 100.0)),
                     text=lambda row: f"{row.part}, layers {row.layer} to {row.other}",
                 ),
-                Tabled(title="The zones of the depth", table=_partition, note="zones"),
+                Tabled(name="divided", table=_partition),
                 _absent(zones, "Not divided, for want of 10 layers or of states: {}."),
                 Says(zone_claims, terminal=False, small=True),
             ),

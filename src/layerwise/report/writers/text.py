@@ -14,7 +14,7 @@ def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
     """The findings as lists and the tables under their titles, a list or a table at a time."""
     for section in (each.of(kind) for each in kind.sections):
         for part in section.parts_of(data):
-            if isinstance(part, Says):
+            if isinstance(part, Says) and part.markdown:
                 yield _listed(part, data)
             elif isinstance(part, Pivot | Tabled):
                 for title, table in part.tables(data):
