@@ -19,7 +19,7 @@ def markdown(data: ReportData) -> str:
     """The claims, and then what each kind of run that this one is has to say, in the order of the page."""
     kinds = present_kinds(data)
     written = [text for kind in kinds for text in markdown_parts(kind, data)]
-    sections = (_title(data), _claims(Evidence.of(data)), *(written or [kinds[0].sections[0].missing]))
+    sections = (_title(data), _claims(Evidence.of(data)), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
