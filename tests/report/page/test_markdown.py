@@ -10,7 +10,7 @@ import pytest
 
 from layerwise.experiments.summary import summary
 from layerwise.report import KINDS as EVERY_KIND
-from layerwise.report import ReportData, markdown
+from layerwise.report import ReportData, markdown, side_by_side
 from layerwise.report.writers import markdown_parts
 from report import diagnosed, grown, pretrained, robust, synthetic
 from tools.golden.outputs import stored
@@ -32,6 +32,7 @@ KINDS: dict[str, Callable[[], ReportData]] = {
     "speculation": lambda: stored("speculation-planted"),
     "frontier": lambda: stored("frontier-planted"),
     "timing": lambda: stored("timing-planted"),
+    "comparison": lambda: side_by_side([(name, stored(name)) for name in ("sweep", "sweep-planted")]),
 }
 """A run of every kind that the page knows."""
 
