@@ -11,11 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, PlanError, TrainError
-from layerwise.experiments.growth.budget import (
+from layerwise.experiments.growth.arms import (
     check_epochs,
     check_initial_weights,
     cost_in_uniform_steps,
-    recipe_of,
     steps_within,
 )
 from layerwise.experiments.growth.config import UNIFORM
@@ -57,7 +56,7 @@ from layerwise.train.phases.metrics import (
     seconds_of_steps,
     step_pace,
 )
-from layerwise.train.recipe import Settings
+from layerwise.train.recipe import GrowthVariant, Settings, grown, grown_from_json
 from layerwise.train.training import Base
 from tier import by_tier
 from train.tiny_models import tiny_llama, tiny_text
@@ -223,11 +222,11 @@ def test_both_sides_are_swept_whatever_arms_there_are() -> None:
     assert swept([UNIFORM, "ramp"]) == (UNIFORM, "ramp")
 
 
-def test_a_recipe_is_called_as_its_arm_and_says_whether_weights_are_drawn_anew() -> None:
-    recipe = recipe_of("mine", preset("freezing", DEPTH), Settings(), 40, COST, from_scratch=True)
-    assert (recipe.arm, recipe.from_scratch, recipe.variant.NAME) == ("mine", True, "growth")
-    assert recipe.growth is not None
-    assert recipe.growth.steps == 40
+def test_a_recipe_is_read_from_its_plain_values() -> None:
+    """As a worker does, which does not know what decided the schedule."""
+    grows = GrowthVariant(preset("freezing", DEPTH), 40, COST)
+    recipe = replace(grown(Settings(compiled=True), grows, "mine"), from_scratch=True)
+    assert grown_from_json(recipe.to_json()) == recipe
 
 
 # -- what is refused
