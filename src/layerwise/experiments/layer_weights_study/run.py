@@ -20,10 +20,15 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.engines.work import Work, WorkCost
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights_study import arms as study
-from layerwise.experiments.layer_weights_study.bias import bias_rows
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
-from layerwise.experiments.layer_weights_study.convergence import study_convergence, study_tuning_convergence
-from layerwise.experiments.layer_weights_study.shares import share_recipes, share_rows, shared_text
+from layerwise.experiments.layer_weights_study.rows import (
+    bias_rows,
+    cost_rows,
+    difference_rows,
+    share_rows,
+    study_convergence,
+    study_tuning_convergence,
+)
 from layerwise.experiments.layer_weights_study.tunings import PART, REWIRED, StudyTuning, tune, tuning_sets
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
@@ -124,7 +129,7 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     models = [row for name in measures for row in session.store.scores(name)]
     return Completed([
         *costs,
-        *study.difference_rows(models),
+        *difference_rows(models),
         *bias_rows(models, study.bias_arms(config.bias)),
         *share_rows(models),
         *study_convergence(session.store.scores(TRAINING), config.target_loss),
@@ -148,8 +153,8 @@ def _of_shares(
     _, division = divided_documents(config, config.seed, corpus)
     for share in shares:
         reporter.log(f"encoding {share:g} of the training text")
-        text = shared_text(own.text, division.parts, own.tokenizer, share, config.seed)
-        recipes = share_recipes(own.recipes, share)
+        text = study.shared_text(own.text, division.parts, own.tokenizer, share, config.seed)
+        recipes = study.share_recipes(own.recipes, share)
         recipes[0].phases([len(cut(text.train, length)) for length in recipes[0].lengths])
         yield replace(own, recipes=recipes, text=text)
 
@@ -180,4 +185,4 @@ def _costs(pretrainings: Pretrainings) -> list[Score]:
     timed = [recipe for recipe in pretrainings.recipes if not recipe.arm.startswith(study.BIASED)]
     models = {recipe.arm: new_model(recipe, tokenizer).to(device) for recipe in timed}
     batch = study.batch(pretrainings.recipes[0], len(tokenizer))
-    return study.cost_rows(overhead(models, {name: tensor.to(device) for name, tensor in batch.items()}))
+    return cost_rows(overhead(models, {name: tensor.to(device) for name, tensor in batch.items()}))

@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from layerwise.experiments.layer_weights_study.arms import difference_rows
+from layerwise.experiments.layer_weights_study.rows import difference_rows
 from layerwise.results.rows import Score
 from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share, tells
 
