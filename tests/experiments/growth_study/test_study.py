@@ -122,12 +122,9 @@ STUDY = ("train", "growth-study", "--batch-size", "4", "--max-length", "16", "--
 
 
 @pytest.mark.nightly
-def test_a_study_answers_with_its_controls_and_goes_on_where_it_was(
-    config: Path, texts: Path, tmp_path: Path, planted: None
-) -> None:
+def test_a_study_answers_with_its_controls(config: Path, texts: Path, tmp_path: Path, planted: None) -> None:
     folder = tmp_path / "study"
-    command = (*STUDY, "--steps", "100", "--model", config, "--text", texts, "--run", folder)
-    ended = layerwise(*command)
+    ended = layerwise(*STUDY, "--steps", "100", "--model", config, "--text", texts, "--run", folder)
     assert ended.code == 0, ended.err
     assert (
         "8 arms (uniform, published, importance, permuted, reversed, random, stacking, ramp), 2 seeds each" in ended.err
@@ -141,21 +138,6 @@ def test_a_study_answers_with_its_controls_and_goes_on_where_it_was(
     _check_budgets(folder)
     assert any("not counted as a cost of the schedule importance" in note for note in notes)
     assert read_schedule(folder / "importance.yaml").phases[-1].trains == (1, 2, 3)
-
-    # Killed in the middle of a training: one model is gone, and what remains of it is a claim without a checkpoint.
-    lost = folder / "ramp" / "seed-1"
-    for path in sorted((lost / "model").iterdir()):
-        path.unlink()
-    times = {path: path.stat().st_mtime_ns for path in folder.glob(f"**/model/{FILE}")}
-    again = layerwise(*command)
-    assert again.code == 0, again.err
-    assert next(line for line in again.err.splitlines() if "steps in" in line).startswith("ramp/1: ")
-    assert {path: path.stat().st_mtime_ns for path in times} == times
-    with Run.open(folder) as run:
-        unchanged = ("rates", "schedule", "held_out")
-        assert [row for row in run.store.scores() if row.measure in unchanged] == [
-            row for row in rows if row.measure in unchanged
-        ]
 
 
 def _check_rows(rows: list[Score]) -> None:
