@@ -23,6 +23,8 @@ from layerwise.data.text.documents import Document
 from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
+from layerwise.experiments.layer_weights_study.arms import ATTRIBUTED
+from layerwise.experiments.layer_weights_study.arms import arms as study_arms
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.pretraining.config import ElcPretraining
 from layerwise.experiments.rehearsal.config import Rehearsal
@@ -75,6 +77,11 @@ PLANTED: Mapping[str, Any] = {
     "experiments.layer_weights_study.run:FINE_TUNING": FineTuningConfig(epochs=1, batch_size=16, length=16),
     "experiments.layer_weights_study.arms:SIZES": Sizes(16, 8, 8),
     "experiments.layer_weights_study.arms:PAIRS_EACH": 1,
+    "experiments.layer_weights_study.arms:SEGMENTS": 40,
+    "experiments.layer_weights_study.arms:TASKS": (ATTRIBUTED,),
+    "experiments.layer_weights_study.arms:arms": lambda *given, **changes: tuple(
+        recipe for recipe in study_arms(*given, **changes) if recipe.arm in ("ltg", "elc", "elc-frozen")
+    ),
     "experiments.pretraining.run:PAIRS": 1,
     "experiments.pretraining.run:SEGMENTS": 40,
 }
@@ -223,8 +230,8 @@ def _growth(run: Path) -> None:
 
 
 def _growth_study(run: Path) -> None:
-    arms, rates = ("published", "importance", "permuted"), (1e-3,)
-    perform(GrowthStudy(arms=arms, learning_rates=rates, steps=20, seeds=2, **_phased(run)))
+    arms, rates = ("importance", "permuted"), (1e-3,)
+    perform(GrowthStudy(arms=arms, learning_rates=rates, steps=12, seeds=2, **_phased(run)))
 
 
 def _layer_weights(run: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from layerwise.errors import TrainError
@@ -208,12 +208,3 @@ def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
 def grown(settings: Settings, growth: GrowthVariant, arm: str | None = None) -> Recipe:
     """In order, in the phases of a schedule; called by the schedule's name if not by another."""
     return Recipe(arm or growth.schedule.name, settings, variant=growth)
-
-
-def grown_from_json(content: Mapping[str, Any]) -> Recipe:
-    """The recipe of a growth schedule that `Recipe.to_json` wrote."""
-    options, settings = content["options"], content["settings"]
-    cost = ModelCost(**{**options["cost"], "layers": tuple(options["cost"]["layers"])})
-    variant = GrowthVariant(GrowthSchedule.from_json(options["schedule"]), options["steps"], cost)
-    recipe = grown(Settings(**{**settings, "betas": tuple(settings["betas"])}), variant, content["arm"])
-    return replace(recipe, from_scratch=content["from_scratch"], ranks=content["ranks"])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError, TrainError
+from layerwise.experiments.engines.trainings import grown_from_json
 from layerwise.experiments.growth.arms import (
     check_epochs,
     check_initial_weights,
@@ -36,11 +37,10 @@ from layerwise.experiments.growth_study.arms import (
     ordered_arms,
     permutation,
     rate_of,
-    swept,
 )
 from layerwise.schedule import GrowthSchedule, ModelCost, preset, steps_for
 from layerwise.schedule.allocation import Importance, allocate
-from layerwise.train.recipe import GrowthVariant, Settings, grown, grown_from_json
+from layerwise.train.recipe import GrowthVariant, Settings, grown
 from tier import by_tier
 
 DEPTH = 12
@@ -197,11 +197,6 @@ def test_phased_arms_take_the_phased_rate_and_lengths_of_uniform_take_uniforms()
 )
 def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float], further: float | None) -> None:
     assert beyond(losses) == further
-
-
-def test_both_sides_are_swept_whatever_arms_there_are() -> None:
-    assert swept(ARMS) == (UNIFORM, PUBLISHED, IMPORTANCE)
-    assert swept([UNIFORM, "ramp"]) == (UNIFORM, "ramp")
 
 
 def test_a_recipe_is_read_from_its_plain_values() -> None:

@@ -29,7 +29,8 @@ def test_a_file_is_the_command_and_a_dry_run_makes_no_folder(
         model=str(config), text=texts, arms=("ramp",), learning_rates=(0.001, 0.004), sweep_seeds=2, steps=8,
         batch_size=4, max_length=16, evals=1, device="cpu",
     )  # fmt: skip
-    assert read_experiment(_written(tmp_path / "growth.yaml", to_yaml(study))) == study
+    (tmp_path / "growth.yaml").write_text(to_yaml(study))
+    assert read_experiment(tmp_path / "growth.yaml") == study
     shown = layerwise("run", tmp_path / "growth.yaml", "--dry-run")
     command = ("train", "growth-study", "--model", config, "--text", texts, "--arms", "ramp",
                "--learning-rates", "1e-3,4e-3", "--set", "sweep_seeds=2", *SHORT, "--dry-run")  # fmt: skip
@@ -64,11 +65,6 @@ def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, t
         (row.arm, row.amount) for row in result.rows if row.measure == "epochs"
     }
     assert "What it costs to reach uniform" in (tmp_path / "run" / "report.html").read_text()
-
-
-def _written(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
 
 
 # -- what it refuses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,9 +18,10 @@ from layerwise.experiments.trainings import training_progress
 from layerwise.measure.workers import Plain
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
-from layerwise.train.recipe import Recipe, grown_from_json
+from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.training import Base, train, trainer_of, training_config
 from layerwise.train.trial_steps import training_times
 
@@ -119,6 +120,15 @@ class TrainingsUnit(Unit[list[TrainingRecord]]):
             self.base, self.splits, training.recipe, training.seed, folder / training.folder,
             progress=training_progress(reporter, training.label), arguments=self.arguments,
         )  # fmt: skip
+
+
+def grown_from_json(content: Mapping[str, Any]) -> Recipe:
+    """The recipe of a growth schedule that `Recipe.to_json` wrote."""
+    options, settings = content["options"], content["settings"]
+    cost = ModelCost(**{**options["cost"], "layers": tuple(options["cost"]["layers"])})
+    variant = GrowthVariant(GrowthSchedule.from_json(options["schedule"]), options["steps"], cost)
+    recipe = grown(Settings(**{**settings, "betas": tuple(settings["betas"])}), variant, content["arm"])
+    return replace(recipe, from_scratch=content["from_scratch"], ranks=content["ranks"])
 
 
 def steps_behind(folders: Sequence[Path]) -> list[int]:

@@ -149,8 +149,8 @@ def lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple
 def swept(arms: Iterable[str]) -> tuple[str, ...]:
     """The arms with a sweep of their own: uniform, and of the phased side those in `PHASED`, or else the first other.
 
-    >>> swept(["uniform", "published", "ramp"]), swept(["uniform", "stacking", "ramp"])
-    (('uniform', 'published'), ('uniform', 'stacking'))
+    >>> swept(ARMS), swept(["uniform", "published", "ramp"]), swept(["uniform", "stacking", "ramp"])
+    (('uniform', 'published', 'importance'), ('uniform', 'published'), ('uniform', 'stacking'))
     """
     others = [arm for arm in arms if arm != UNIFORM]
     return (UNIFORM, *([arm for arm in others if arm in PHASED] or others[:1]))
