@@ -1,6 +1,6 @@
 """What is computed at once: rows that are kept as a whole, and measurements that keep what they finish themselves.
 
-`Expected` says what units will take that are not known before others have ended.
+`ExpectedWork` says what units will take that are not known before others have ended.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MeasureUnit(Unit[T], Generic[T]):
 
 
 @dataclass(frozen=True)
-class Expected(Unit[None]):
+class ExpectedWork(Unit[None]):
     """Work that is certain to come, whatever the units are that do it: `left(folder)` gives what is left of it."""
 
     left: Callable[[Path], Iterator[Work]]

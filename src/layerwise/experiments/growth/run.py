@@ -7,7 +7,7 @@ from pathlib import Path
 
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.engines.call import Expected
+from layerwise.experiments.engines.call import ExpectedWork
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.engines.trainings import TrainingsUnit
 from layerwise.experiments.experiment import Inputs
@@ -61,8 +61,8 @@ def growth(config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> Steps:
         task.manifest(config.seed), lambda: _says(config, task, schedule, budget, arms.of(None)),
         recipe=task.shared_recipe(budget=budget, match=config.match),
         ahead=(
-            Expected(lambda folder: task.held_out_works(len(unit(folder).due(folder)))),
-            Expected(lambda folder: unit(folder).works(folder, None)),
+            ExpectedWork(lambda folder: task.held_out_works(len(unit(folder).due(folder)))),
+            ExpectedWork(lambda folder: unit(folder).works(folder, None)),
         ),
         refuse=lambda folder: check_arms(task, arms.of(folder), config.max_epochs, folder), discard=discard_trainings,
         pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),

@@ -18,7 +18,7 @@ from typing import Any
 
 from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
 from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.engines.call import Expected, MeasureUnit
+from layerwise.experiments.engines.call import ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth.arms import GrowthArm, cost_in_uniform_steps
@@ -66,7 +66,7 @@ def growth_study(config: GrowthStudy, reporter: Reporter, inputs: Inputs) -> Ste
             learning_rates=design.rates, budget=design.budget, warmups=design.warmups, shorter=config.shorter,
             max_epochs=config.max_epochs, seed=config.seed, sweep_seeds=config.sweep_seeds,
         ),
-        ahead=(Expected(design.left),), discard=discard_study,
+        ahead=(ExpectedWork(design.left),), discard=discard_study,
         pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),
     )  # fmt: skip
     return (yield from _Study(design, session).steps())
