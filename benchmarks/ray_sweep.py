@@ -33,10 +33,11 @@ import transformers
 import layerwise
 from layerwise.experiments.cluster.shared import OPENS, shared_by
 from layerwise.experiments.cluster.workers import as_workers_compute
+from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.experiments.sweep.run import PreparedSweep
+from layerwise.experiments.sweep.run import SweepUnit
 from layerwise.measure.interventions.sweep import partition_of, sweep
 from layerwise.measure.workers import Spread
 from layerwise.results import Run
@@ -66,11 +67,11 @@ def random_stack(kind: str, **settings: Any) -> Stack:
     return load(transformers.AutoModelForCausalLM.from_config(config).eval(), tokenizer=tokenizer)
 
 
-def prepared(stack: Stack, **options: Any) -> tuple[Sweep, PreparedSweep, Inputs]:
+def prepared(stack: Stack, **options: Any) -> tuple[Sweep, SweepUnit, Inputs]:
     """A sweep of an opened model on the demo's text."""
     config = Sweep(model=stack.source.name, similarity=False, ray="local", workers=2, **options)
-    inputs = Inputs(stack, layerwise.demo_corpus())
-    return config, config.prepare(Silent(), inputs), inputs
+    corpus = layerwise.demo_corpus()
+    return config, SweepUnit(config, stack, corpus), Inputs(stack, corpus)
 
 
 def in_order(rows: Sequence[Loss]) -> list[Loss]:
@@ -101,7 +102,7 @@ def speed(options: argparse.Namespace) -> None:
     start = time.perf_counter()
     with RayWorkers("local", 2) as workers:
         print(f"Ray started in {time.perf_counter() - start:.1f} s")
-        spread = Spread(workers, OPENS, shared_by(config, ready, inputs))
+        spread = Spread(workers, OPENS, shared_by(config, Outline(ready.manifest, ready.says), inputs))
 
         def whole() -> list[Loss]:
             return sweep(stack, ready.plans, ready.text)
@@ -143,7 +144,7 @@ def bits(options: argparse.Namespace) -> None:
                 stack, families=("leave_one_out", "swap_adjacent"), plan=("0 (1|2)*2 3",), tokens=2_000,
                 batch_tokens=512,
             )  # fmt: skip
-            spread = Spread(workers, OPENS, shared_by(config, ready, inputs))
+            spread = Spread(workers, OPENS, shared_by(config, Outline(ready.manifest, ready.says), inputs))
             one = in_order(sweep(stack, ready.plans, ready.text))
             two = in_order(sweep(stack, ready.plans, ready.text, spread=spread))
             threads = torch.get_num_threads()
@@ -186,7 +187,7 @@ def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def killed_workers(ready: PreparedSweep, spread: Spread, folder: Path, count: int, chance: random.Random) -> None:
+def killed_workers(ready: SweepUnit, spread: Spread, folder: Path, count: int, chance: random.Random) -> None:
     """One sweep into a run, during which `count` workers are killed at once, when a random share is stored."""
     victims: list[int] = []
     with Run.create(folder, ready.manifest) as run:
@@ -204,7 +205,7 @@ def killed_workers(ready: PreparedSweep, spread: Spread, folder: Path, count: in
         assert len(victims) == count
 
 
-def killed_driver(config: Sweep, ready: PreparedSweep, folder: Path, address: str, chance: random.Random) -> str:
+def killed_driver(config: Sweep, ready: SweepUnit, folder: Path, address: str, chance: random.Random) -> str:
     """A sweep by a process of its own, killed at a random moment; then gone on with by one process, here."""
     command = [
         sys.executable, "-m", "layerwise", "sweep", config.model, "--no-similarity", "--run", str(folder),
@@ -258,7 +259,8 @@ def kills(options: argparse.Namespace) -> None:
         model="demo", families=("leave_one_out", "swap_adjacent"), tokens=options.tokens, batch_tokens=256,
         similarity=False, ray="local", workers=2,
     )  # fmt: skip
-    ready, inputs, chance = config.prepare(Silent(), Inputs()), Inputs(), random.Random(0)
+    ready = SweepUnit(config, config.open_model(Silent()), config.corpus(config.model))
+    inputs, chance = Inputs(), random.Random(0)
     connection = Connection("local", 6)
     wanted = in_order(sweep(ready.stack, ready.plans, ready.text))
     with tempfile.TemporaryDirectory() as name:
@@ -266,7 +268,7 @@ def kills(options: argparse.Namespace) -> None:
             if options.only and options.only not in what:
                 continue
             with RayWorkers("local", workers) as some:
-                spread = Spread(some, OPENS, shared_by(config, ready, inputs))
+                spread = Spread(some, OPENS, shared_by(config, Outline(ready.manifest, ready.says), inputs))
                 sweep(ready.stack, ready.plans[:1], ready.text, spread=spread)
                 equal = 0
                 for number in range(options.times):

@@ -16,10 +16,16 @@ import layerwise
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from conftest import tiny_llama
-from experiments.growth.tiny_inputs import save_documents
+from experiments.growth.tiny_inputs import save_config, save_documents
+from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
+from layerwise.experiments.growth.config import GrowthTraining
+from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
+from layerwise.experiments.layer_weights_study.arms import ATTRIBUTED
+from layerwise.experiments.layer_weights_study.arms import arms as study_arms
+from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.pretraining.config import ElcPretraining
 from layerwise.experiments.rehearsal.config import Rehearsal
 from layerwise.experiments.reporter import Silent
@@ -28,10 +34,12 @@ from layerwise.experiments.runner import perform
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
 from layerwise.results import Run
+from layerwise.schedule.allocation import Importance
 from layerwise.search.drafts import DraftTimes
 from layerwise.search.prices import PriceTable
 from layerwise.search.routing.router_time import RouterTime
 from layerwise.stack import Stack, load
+from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 SILENT: Mapping[str, Any] = {"reporter": Silent()}
@@ -61,10 +69,23 @@ PLANTED: Mapping[str, Any] = {
     "experiments.speculation.run:draft_times": _draft_times,
     "experiments.routing.run:router_time": lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9),
     "search.timing:measured": _layer_times,
+    "train.monitoring.pace:Pace.notes": lambda self, args, state: {"step_seconds": 1.0, "peak_bytes": 1.0},
+    "measure.cost.overhead:_timed": lambda work: 1.0,
+    "experiments.growth_study.importance:measured_importance": lambda *_, **__: [
+        Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2)
+    ],
+    "experiments.layer_weights_study.run:FINE_TUNING": FineTuningConfig(epochs=1, batch_size=16, length=16),
+    "experiments.layer_weights_study.arms:SIZES": Sizes(16, 8, 8),
+    "experiments.layer_weights_study.arms:PAIRS_EACH": 1,
+    "experiments.layer_weights_study.arms:SEGMENTS": 40,
+    "experiments.layer_weights_study.arms:TASKS": (ATTRIBUTED,),
+    "experiments.layer_weights_study.arms:arms": lambda *given, **changes: tuple(
+        recipe for recipe in study_arms(*given, **changes) if recipe.arm in ("ltg", "elc", "elc-frozen")
+    ),
     "experiments.pretraining.run:PAIRS": 1,
     "experiments.pretraining.run:SEGMENTS": 40,
 }
-"""What a machine takes, as a function of what is done; and how much of what is asked of every pretrained model."""
+"""What a machine takes, as a function of what is done; what layers are worth; how much pretrained models are asked."""
 
 
 def plant(setattr: Callable[[Any, str, Any], None] = setattr) -> None:
@@ -180,12 +201,37 @@ def _evaluation(run: Path) -> None:
     layerwise.evaluate(stack(), suite=("pairs",), limit=2, run=run, **SILENT)
 
 
-def _pretraining(run: Path) -> None:
+def _texts(run: Path) -> Path:
     texts = run.parent / "texts"
     if not texts.exists():
         texts.mkdir()
         save_documents(texts)
-    perform(ElcPretraining(text=texts, steps=3, batch_size=8, evals=1, variants=("elc",), device="cpu", run=run))
+    return texts
+
+
+def _pretraining(run: Path) -> None:
+    perform(ElcPretraining(text=_texts(run), steps=3, batch_size=8, evals=1, variants=("elc",), device="cpu", run=run))
+
+
+def _elc_study(run: Path) -> None:
+    perform(LayerWeightsStudy(text=_texts(run), steps=1, batch_size=8, evals=1, seeds=1, device="cpu", run=run))
+
+
+def _phased(run: Path) -> dict[str, Any]:
+    model = run.parent / "config"
+    return {
+        "model": str(model if model.exists() else save_config(model)), "text": _texts(run), "batch_size": 4,
+        "max_length": 16, "evals": 1, "device": "cpu", "run": run,
+    }  # fmt: skip
+
+
+def _growth(run: Path) -> None:
+    perform(GrowthTraining(schedule="stacking", steps=6, seeds=2, **_phased(run)))
+
+
+def _growth_study(run: Path) -> None:
+    arms, rates = ("importance", "permuted"), (1e-3,)
+    perform(GrowthStudy(arms=arms, learning_rates=rates, steps=12, seeds=2, **_phased(run)))
 
 
 def _layer_weights(run: Path) -> None:
@@ -201,7 +247,8 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "search route": _routing, "heal": _healing, "robustness rehearse": _rehearsal, "train robust": _robust_training,
     "robustness": _robustness, "robustness merge": _merging, "sweep": _sweep,
     "diagnose": _diagnosis, "evaluate": _evaluation,
-    "train elc": _pretraining, "diagnose layer-weights": _layer_weights,
+    "train elc": _pretraining, "train elc-study": _elc_study, "train growth": _growth,
+    "train growth-study": _growth_study, "diagnose layer-weights": _layer_weights,
 }  # fmt: skip
 """By verb."""
 

@@ -170,7 +170,7 @@ def test_a_study_of_growth(tmp_path: Path, neighbours: type[Neighbours]) -> None
     one, two = (untimed(rows(folder)[1]) for folder in (alone, spread))
     assert one == two
     assert {row.measure for row in one} >= {"growth", "rates"}
-    assert len({piece["arm"] for piece in neighbours.carried_out}) >= 4
+    assert len({piece["training"] for piece in neighbours.carried_out}) >= 4
 
 
 def untimed(scores: list[Score]) -> list[Score]:

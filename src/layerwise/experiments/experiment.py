@@ -8,21 +8,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from layerwise.errors import OptionError
-from layerwise.experiments.engines.prepared import steps_of
 from layerwise.experiments.engines.steps import Steps
-from layerwise.experiments.engines.work import Work
 from layerwise.experiments.option import check_options, given_flag, given_options, holds, needed, options_of
 from layerwise.experiments.options.run import RunOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.measure.workers import Emit, Plain, Spread
-from layerwise.results import Manifest, Run
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus
@@ -131,71 +126,10 @@ class Experiment(RunOptions, Configuration):
     reporter and the inputs, and gives `Steps`. As a text it needs no import of what needs torch.
     """
 
-    RUNS: ClassVar[str] = ""
+    RUNS: ClassVar[str]
 
     def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
         """The experiment as steps, the first of which opens the model and the data."""
-        if not self.RUNS:
-            return steps_of(self.prepare(reporter, inputs))
         module, _, name = self.RUNS.partition(":")
         steps: Steps = getattr(import_module(f"{__package__}.{module}"), name)(self, reporter, inputs)
         return steps
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> Prepared:
-        """Open the model and the data of an experiment that is not written as steps."""
-        raise NotImplementedError(f"{type(self).__name__} names its steps in RUNS")
-
-
-class Prepared(ABC):
-    """An experiment that is ready to run: its model and data are open, and its cost is known.
-
-    `manifest` is its provenance. `recipe` holds plain values that name the run folder beside the manifest. `folder` is
-    the folder of an existing run that the rows belong to, if there is one. `spread` says which workers carry out its
-    pieces: this process, unless the options name a cluster.
-    """
-
-    manifest: Manifest
-    recipe: object = None
-    folder: Path | None = None
-    spread: Spread = Spread()
-
-    @abstractmethod
-    def describe(self) -> Iterator[str]:
-        """What will be computed from what, and what it costs, in sentences."""
-
-    def check(self, folder: Path) -> None:  # noqa: B027  (most experiments need none)
-        """Refuse what lies in the way in `folder`, before anything is computed. Raises a `LayerwiseError`."""
-
-    def discard(self, folder: Path) -> None:  # noqa: B027  (most experiments need none)
-        """Remove what `--overwrite` removes beside the rows of the run: models, checkpoints, caches."""
-
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """The kinds of work that are left to do, each of which can measure a piece of itself; none if that is short.
-
-        `run` holds the rows that are stored, if there is one in `folder`. Work whose price tells that another cannot be
-        measured comes before it (`Work.least`).
-        """
-        return iter(())
-
-    def train(self, folder: Path, reporter: Reporter) -> None:  # noqa: B027  (most experiments need none)
-        """Train what is not trained yet into `folder`. Under torchrun every process takes part."""
-
-    def carry_out(self, piece: Plain, emit: Emit) -> Plain:
-        """In a worker: one piece of the work, as `train` and `measure` hand them out."""
-        raise NotImplementedError(f"{type(self).__name__} hands out no pieces")
-
-    def models_of(self, folder: Path) -> Mapping[str, Path]:
-        """The folders of the models that `train` and `measure` leave in the run `folder`, by arm and seed."""
-        return {}
-
-    def is_empty(self, run: Run) -> bool:
-        """Whether `run` has no row that a report could show."""
-        return not run.store.scores()
-
-    @abstractmethod
-    def measure(self, run: Run, reporter: Reporter) -> None:
-        """Compute the rows that are missing in `run` and store them; the first process alone does."""
-
-    def results(self, run: Run) -> Sequence[str]:
-        """Tables that stand before the summary on a terminal."""
-        return ()

@@ -141,7 +141,7 @@ def _complete(
         finished.store(run.store)
         if finished.refusal is not None and outline.is_empty(run):
             raise finished.refusal
-    if finished.refusal is None and is_alone() and config.RUNS and outline.lasts and outline.folder is None:
+    if finished.refusal is None and is_alone() and outline.lasts and outline.folder is None:
         write_whole(session.folder / COMPLETE, _completed(config, outline))
     return finished.refusal
 

@@ -1,4 +1,4 @@
-"""Every experiment that is written as steps goes on after any kill to the rows of a run that nothing disturbed."""
+"""Every experiment goes on after any kill to the rows of a run that nothing disturbed."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ def sessions(run: Path, copy: Path) -> dict[tuple[object, ...], int]:
 LOSSES = "SELECT document, window, plan, session FROM losses"
 
 
-def test_every_experiment_that_is_written_as_steps_is_tried() -> None:
-    """Of the experiments those that name their steps; the others are prepared as objects."""
+def test_every_experiment_is_tried() -> None:
     verbs = [verb for group in CATALOGUE.values() for verb in group]
     assert {verb for verb in verbs if getattr(configuration(verb), "RUNS", "")} == set(KINDS)
 

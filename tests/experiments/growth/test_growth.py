@@ -116,23 +116,6 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
 
 
 @pytest.mark.slow
-def test_the_same_command_computes_nothing_again(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
-    folder, _ = grown
-    times = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
-    with Run.open(folder) as run:
-        before = run.store.scores("held_out")
-    ended = layerwise(
-        "train", "growth", "--model", config, "--text", texts, "--schedule", "stacking", "--seeds", "2",
-        "--run", folder, *SHORT[:1], "60", *SHORT[2:],
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    assert "steps in" not in ended.err
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")} == times
-    with Run.open(folder) as run:
-        assert run.store.scores("held_out") == before
-
-
-@pytest.mark.slow
 def test_other_steps_are_another_training_unless_it_is_begun_anew(config: Path, texts: Path, tmp_path: Path) -> None:
     once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "uniform", "--run", tmp_path / "run")
     assert layerwise(*once, *SHORT).code == 0

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layerwise.errors import MeasureError, PlanError, TrainError
-from layerwise.experiments.growth.budget import (
+from layerwise.errors import PlanError, TrainError
+from layerwise.experiments.engines.trainings import grown_from_json
+from layerwise.experiments.growth.arms import (
     check_epochs,
     check_initial_weights,
     cost_in_uniform_steps,
-    recipe_of,
     steps_within,
 )
 from layerwise.experiments.growth.config import UNIFORM
@@ -38,29 +37,11 @@ from layerwise.experiments.growth_study.arms import (
     ordered_arms,
     permutation,
     rate_of,
-    swept,
 )
-from layerwise.results.rows import Score
-from layerwise.results.training_record import LogEntry, TrainingRecord
-from layerwise.schedule import GrowthSchedule, ModelCost, Phase, preset, steps_for
+from layerwise.schedule import GrowthSchedule, ModelCost, preset, steps_for
 from layerwise.schedule.allocation import Importance, allocate
-from layerwise.train.phases import step_time
-from layerwise.train.phases.metrics import (
-    accounting_rows,
-    arm_rows,
-    best_rate,
-    last_validation,
-    phase_paces,
-    point,
-    rate_rows,
-    schedule_rows,
-    seconds_of_steps,
-    step_pace,
-)
-from layerwise.train.recipe import Settings
-from layerwise.train.training import Base
+from layerwise.train.recipe import GrowthVariant, Settings, grown
 from tier import by_tier
-from train.tiny_models import tiny_llama, tiny_text
 
 DEPTH = 12
 COST = ModelCost((1.0,) * DEPTH, embedding=0.0, head=2.0)
@@ -218,16 +199,11 @@ def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float],
     assert beyond(losses) == further
 
 
-def test_both_sides_are_swept_whatever_arms_there_are() -> None:
-    assert swept(ARMS) == (UNIFORM, PUBLISHED, IMPORTANCE)
-    assert swept([UNIFORM, "ramp"]) == (UNIFORM, "ramp")
-
-
-def test_a_recipe_is_called_as_its_arm_and_says_whether_weights_are_drawn_anew() -> None:
-    recipe = recipe_of("mine", preset("freezing", DEPTH), Settings(), 40, COST, from_scratch=True)
-    assert (recipe.arm, recipe.from_scratch, recipe.variant.NAME) == ("mine", True, "growth")
-    assert recipe.growth is not None
-    assert recipe.growth.steps == 40
+def test_a_recipe_is_read_from_its_plain_values() -> None:
+    """As a worker does, which does not know what decided the schedule."""
+    grows = GrowthVariant(preset("freezing", DEPTH), 40, COST)
+    recipe = replace(grown(Settings(compiled=True), grows, "mine"), from_scratch=True)
+    assert grown_from_json(recipe.to_json()) == recipe
 
 
 # -- what is refused
@@ -267,141 +243,3 @@ def test_layers_do_not_grow_in_over_trained_ones() -> None:
     check_initial_weights(preset(PUBLISHED, DEPTH), pretrained=True)
     with pytest.raises(PlanError, match=r"in stacking layers grow in \(phase shallow\).*--from-scratch"):
         check_initial_weights(preset(STACKING, DEPTH), pretrained=True)
-
-
-# -- rows
-
-HALVES = GrowthSchedule(
-    "halves", 2, (Phase("top", 0.25, (1,), embedding=False, head=False), Phase("all", 0.75, (0, 1)))
-)
-HALVED = ModelCost((1.0, 1.0), embedding=0.0, head=1.0)
-
-
-def test_schedules_are_told_part_by_part_as_shares_of_their_full_cost() -> None:
-    rows = {
-        (row.condition, row.amount, row.part if row.layer is None else row.layer): row.value
-        for row in schedule_rows("halves", HALVES, steps=8)
-    }
-    third, two = pytest.approx(1 / 3), pytest.approx(2 / 3)
-    assert rows == {
-        ("top", 2, 0): third, ("top", 2, 1): 1.0, ("top", 2, "embedding"): third, ("top", 2, "head"): two,
-        ("all", 8, 0): 1.0, ("all", 8, 1): 1.0, ("all", 8, "embedding"): 1.0, ("all", 8, "head"): 1.0,
-    }  # fmt: skip
-
-
-def test_steps_are_accounted_for_against_uniforms() -> None:
-    rows = accounting_rows("halves", HALVES, 8, HALVED, {"top": 0.5}, uniform=0.8)
-    assert {(row.condition, row.amount, row.metric): row.value for row in rows} == {
-        ("top", 2, "predicted"): pytest.approx((1 + 3 + 2) / 9),
-        ("top", 2, "measured"): 0.5 / 0.8,
-        ("all", 8, "predicted"): 1.0,
-    }
-
-
-def pedigree(seed: int = 0, history: tuple[LogEntry, ...] = (), **figures: float) -> TrainingRecord:
-    return TrainingRecord(
-        "halves", seed, "base", "data", "text", {}, steps=8, epochs=1.0, examples=64, seconds=9.0, best_step=8,
-        history=history, figures=figures,
-    )  # fmt: skip
-
-
-def test_seconds_are_those_of_steps_by_their_median_over_trainings() -> None:
-    timed: list[dict[str, float]] = [
-        {"step_seconds top": 0.4, "step_seconds": 1.0},
-        {"step_seconds top": 0.6, "step_seconds all": 1.0, "step_seconds": 3.0},
-        {"step_seconds top": 9.0, "step_seconds": 2.0},
-    ]
-    trainings = [pedigree(seed, **figures) for seed, figures in enumerate(timed)]
-    paces = phase_paces(trainings, HALVES)
-    assert paces == {"top": 0.6, "all": 1.0}
-    assert step_pace(trainings) == 2.0
-    assert step_pace([pedigree()]) is None
-    assert seconds_of_steps(HALVES, 8, paces, otherwise=7.0) == pytest.approx(2 * 0.6 + 6 * 1.0)
-    assert seconds_of_steps(HALVES, 8, {}, otherwise=7.0) == pytest.approx(56.0)
-
-
-def test_a_point_is_what_was_cost_in_uniform_steps() -> None:
-    found = point(pedigree(tokens=512.0, flops=9e9), 3.5, seconds=7.2)
-    assert (found.loss, found.costs) == (3.5, {"tokens": 512.0, "flops": 9e9, "seconds": 7.2})
-
-
-def test_the_sweep_is_told_with_the_rate_that_was_chosen() -> None:
-    rows = {
-        (row.condition, row.amount, row.metric): row for row in rate_rows("uniform", {2e-3: (4.1, 3.9), 1e-3: (4.5,)})
-    }
-    assert {key: row.value for key, row in rows.items()} == {
-        ("learning_rate", 1e-3, "nll"): 4.5, ("learning_rate", 2e-3, "nll"): 4.0,
-        ("learning_rate", 2e-3, "chosen"): 1.0,
-    }  # fmt: skip
-    assert rows["learning_rate", 1e-3, "nll"].low is None, "one seed has no interval"
-    assert rows["learning_rate", 2e-3, "nll"].low < 3.9
-    assert best_rate({2e-3: 4.0, 1e-3: 4.0}) == 1e-3
-
-
-def test_a_rate_is_judged_by_the_validation_at_the_end() -> None:
-    history = (LogEntry(4, "validation", 5.0), LogEntry(8, "validation", 4.5), LogEntry(8, "train", 1.0))
-    assert last_validation(pedigree(history=history)) == 4.5
-    with pytest.raises(MeasureError, match="halves/0 was never validated"):
-        last_validation(pedigree())
-
-
-def test_arms_are_told_by_the_mean_over_their_seeds() -> None:
-    def row(arm: str, seed: int, value: float) -> Score:
-        return Score.of(
-            "held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed
-        )  # fmt: skip
-
-    rows = [row("a", 0, 1.0), row("b", 0, 5.0), row("a", 1, 3.0)]
-    mean, single = arm_rows([*rows, Score.of("held_out", "nll", 9.0, arm="a")])
-    assert (mean.arm, mean.seed, mean.value, mean.documents) == ("a", None, 2.0, 5)
-    assert mean.low == pytest.approx(2 - (12.7062**2 + 1) ** 0.5, abs=1e-3)  # over two seeds, and over documents
-    assert (single.arm, single.value, single.low) == ("b", 5.0, 4.0)
-
-
-# -- steps that are timed
-
-
-def test_phases_are_timed_against_uniform_within_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine is twice as slow in every other round; the phase takes 0.7 of a uniform step in all of them."""
-    schedule = GrowthSchedule("two", 3, (Phase("top", 0.5, (2,), embedding=False), Phase("all", 0.5, (0, 1, 2))))
-
-    def seconds(self: Any, grows: Any, step: int, number: int) -> float:
-        return (0.7 if grows.step_schedule.phase(step).name == "top" else 1.0) * (1 + number % 2)
-
-    monkeypatch.setattr(step_time._TimedTraining, "seconds", seconds)
-    assert _slowness(schedule) == pytest.approx((0.7, 1.0))
-
-
-def test_timing_runs_every_phase_and_changes_no_weight() -> None:
-    schedule = replace(preset("published", 3), phases=preset("published", 3).phases)
-    opened: list[Any] = []
-
-    def opener() -> Any:
-        from layerwise.stack import load
-
-        opened.append(load(tiny_llama()))
-        return opened[-1]
-
-    found = _slowness(schedule, Base(opener, "x"))
-    assert len(found) == len(schedule.phases)
-    assert min(found) > 0
-    fresh = tiny_llama().state_dict()
-    assert all(weight.equal(fresh[name]) for name, weight in opened[0].model.state_dict().items())
-
-
-def test_states_on_disk_cannot_be_timed_by_a_few_steps() -> None:
-    schedule = GrowthSchedule(
-        "kept", 3, (Phase("all", 0.5, (0, 1, 2)), Phase("top", 0.5, (2,), embedding=False, cached=True))
-    )
-    with pytest.raises(TrainError, match="give --match flops or --match tokens"):
-        _slowness(schedule)
-
-
-def _slowness(schedule: GrowthSchedule, base: Base | None = None) -> tuple[float, ...]:
-    from layerwise.stack import load
-
-    cost = ModelCost((1.0,) * 3, embedding=0.0, head=1.0)
-    chosen = base or Base(lambda: load(tiny_llama()), "x")
-    return step_time.relative_step_times(
-        chosen, tiny_text(), schedule, 40, cost, Settings(batch_size=8, gradient_accumulation_steps=2)
-    )

@@ -10,13 +10,13 @@ import pytest
 
 from cli.command import layerwise, refused
 from data.glue_files import write
+from experiments.outlines import outline_of
 from layerwise.data.suites import generated_pairs
 from layerwise.data.suites.generated_msgs import Sizes
-from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.layer_weights_study import arms
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
-from layerwise.experiments.layer_weights_study.run import REWIRED
+from layerwise.experiments.layer_weights_study.tunings import REWIRED
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_elc_study
 from layerwise.results import Run
@@ -143,8 +143,8 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
 def test_overwrite_discards_the_models_that_were_made_from_others(texts: Path, tmp_path: Path) -> None:
     """A copy with layer weights of a model that is discarded is not one of the model that takes its place."""
     config = LayerWeightsStudy(text=texts, steps=2, batch_size=8, device="cpu")
-    prepared = config.prepare(Silent(), Inputs())
+    outline = outline_of(config)
     for folder in (tmp_path / REWIRED / "ltg-0", tmp_path / "ltg" / "seed-0"):
         folder.mkdir(parents=True)
-    prepared.discard(tmp_path)
+    outline.discard(tmp_path)
     assert not list(tmp_path.glob("*/*"))

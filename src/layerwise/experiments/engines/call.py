@@ -1,12 +1,18 @@
-"""What is computed at once: rows that are kept as a whole, and measurements that keep what they finish themselves."""
+"""What is computed at once: rows that are kept as a whole, and measurements that keep what they finish themselves.
+
+`ExpectedWork` says what units will take that are not known before others have ended.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from layerwise.experiments.engines.steps import Unit, UnitSession
+from layerwise.experiments.engines.work import Work
+from layerwise.results import Run
 from layerwise.results.rows import Score
 
 T = TypeVar("T")
@@ -50,3 +56,17 @@ class MeasureUnit(Unit[T], Generic[T]):
     def carry_out(self, session: UnitSession) -> T:
         """Measure what is missing."""
         return self.measure(session)
+
+
+@dataclass(frozen=True)
+class ExpectedWork(Unit[None]):
+    """Work that is certain to come, whatever the units are that do it: `left(folder)` gives what is left of it."""
+
+    left: Callable[[Path], Iterator[Work]]
+
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """What is left."""
+        return self.left(folder)
+
+    def carry_out(self, session: UnitSession) -> None:
+        """Nothing: other units do the work."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,9 +18,10 @@ from layerwise.experiments.trainings import training_progress
 from layerwise.measure.workers import Plain
 from layerwise.results import Run
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
-from layerwise.train.recipe import Recipe
+from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.training import Base, train, trainer_of, training_config
 from layerwise.train.trial_steps import training_times
 
@@ -44,6 +45,18 @@ class RecipeTraining:
     def of(cls, recipe: Recipe, seed: int) -> RecipeTraining:
         """The training of an arm, in `RUN/ARM/seed-N`."""
         return cls(recipe, seed, f"{recipe.arm}/seed-{seed}", f"{recipe.arm}/{seed}")
+
+    def plain(self, run: Path) -> Plain:
+        """As plain values, in the run folder `run`."""
+        return {
+            "part": "training", "training": self.folder, "folder": str(run.absolute()), "seed": self.seed,
+            "label": self.label, "recipe": self.recipe.to_json(),
+        }  # fmt: skip
+
+    @classmethod
+    def grown(cls, piece: Plain) -> RecipeTraining:
+        """What `plain` describes, where it is a training in phases."""
+        return cls(grown_from_json(piece["recipe"]), piece["seed"], piece["training"], piece["label"])
 
 
 @dataclass(frozen=True)
@@ -72,18 +85,25 @@ class TrainingsUnit(Unit[list[TrainingRecord]]):
 
     def carry_out(self, session: UnitSession) -> list[TrainingRecord]:
         """Train what is missing; raises what `train` does, and `RunError` where a worker's model is not seen here."""
-        due, folder = self.due(session.folder), str(session.folder.absolute())
-        pieces = [{"part": "training", "training": each.folder, "folder": folder} for each in due]
+        self.refuse(session.folder)
+        due = self.due(session.folder)
+        pieces = [each.plain(session.folder) for each in due]
         for number in carried_out(session.spread, pieces, self.carry_out_piece, session.reporter):
             refuse_unseen(due[number].label, session.spread, due[number] not in self.due(session.folder))
         return [self._train(each, session.folder, session.reporter) for each in self.trainings]
 
     def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:
-        """Carry out one training, which `carry_out` made a piece of."""
-        training = next(each for each in self.trainings if each.folder == piece["training"])
+        """Carry out one training, which `carry_out` made a piece of.
+
+        A worker may be handed one in phases that is not among those it knows of, since others decided its schedule.
+        """
+        known = {each.folder: each for each in self.trainings}
+        training = known.get(piece["training"]) or RecipeTraining.grown(piece)
         record = self._train(training, Path(piece["folder"]), reporter)
         losses = [entry.loss for entry in record.history if entry.kind == "validation"]
         least = f", least validation loss {min(losses):.3f} at step {record.best_step:,}" if losses else ""
+        if training.recipe.growth is not None:  # its last weights are kept
+            least = f", validation loss {losses[-1]:.3f}" if losses else ""
         steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
         reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{least}")
 
@@ -100,6 +120,15 @@ class TrainingsUnit(Unit[list[TrainingRecord]]):
             self.base, self.splits, training.recipe, training.seed, folder / training.folder,
             progress=training_progress(reporter, training.label), arguments=self.arguments,
         )  # fmt: skip
+
+
+def grown_from_json(content: Mapping[str, Any]) -> Recipe:
+    """The recipe of a growth schedule that `Recipe.to_json` wrote."""
+    options, settings = content["options"], content["settings"]
+    cost = ModelCost(**{**options["cost"], "layers": tuple(options["cost"]["layers"])})
+    variant = GrowthVariant(GrowthSchedule.from_json(options["schedule"]), options["steps"], cost)
+    recipe = grown(Settings(**{**settings, "betas": tuple(settings["betas"])}), variant, content["arm"])
+    return replace(recipe, from_scratch=content["from_scratch"], ranks=content["ranks"])
 
 
 def steps_behind(folders: Sequence[Path]) -> list[int]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from layerwise.experiments.experiment import Alternatives, Experiment, Inputs
+from layerwise.experiments.experiment import Alternatives, Experiment
 from layerwise.experiments.growth.schedule_source import ScheduleSource, schedule_source
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import CorpusOptions
@@ -18,10 +18,6 @@ from layerwise.experiments.options.training import (
     seeds_option,
     steps_option,
 )
-from layerwise.experiments.reporter import Reporter
-
-if TYPE_CHECKING:
-    from layerwise.experiments.growth.run import PreparedGrowth
 
 UNIFORM = "uniform"
 """The schedule in which everything learns all the time."""
@@ -68,6 +64,7 @@ class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
     """
 
     VERB: ClassVar = "train growth"
+    RUNS: ClassVar = "growth.run:growth"
     EXAMPLES: ClassVar = (
         "--dry-run",
         "--schedule stacking --seeds 3",
@@ -96,10 +93,3 @@ class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
     def source(self) -> ScheduleSource:
         """Where the schedule comes from: a preset, a file, or a diagnosis."""
         return schedule_source(self.schedule, self.importance)
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedGrowth:
-        """Open the model, read the text, count what the layers cost, and make the schedule."""
-        reporter.log(f"loading {self.model or 'torch'}")
-        from layerwise.experiments.growth.run import PreparedGrowth
-
-        return PreparedGrowth(self, reporter, inputs)

@@ -1,27 +1,32 @@
-"""The rows of a run of trainings in phases, made from its finished trainings each time."""
+"""The rows of a run of trainings in phases, made from its finished trainings each time.
+
+Held-out losses are kept a model at a time; whatever else is said of a training follows from its record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from layerwise.experiments.engines.call import CallUnit
+from layerwise.experiments.engines.rounds import RoundsUnit
+from layerwise.experiments.engines.steps import Unit
 from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.held_out import held_out_loss
 from layerwise.experiments.growth.task import GrowthTask
-from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import training_rows
-from layerwise.measure.cost.frontier import CostPoint
-from layerwise.results import Run
+from layerwise.measure.cost.frontier import Points
 from layerwise.results.rows import Score
 from layerwise.results.training_record import MODEL, TrainingRecord, trained_models
-from layerwise.results.vocabulary import ACCOUNTING, EPOCHS, HELD_OUT, NULL, SCHEDULE, TRAINING, of_budget
+from layerwise.results.vocabulary import HELD_OUT, NULL, of_budget
 from layerwise.schedule import GrowthSchedule
 from layerwise.train.phases.metrics import (
     accounting_rows,
     arm_rows,
     epoch_rows,
+    held_out_row,
     null_rows,
     phase_paces,
     point,
@@ -31,121 +36,107 @@ from layerwise.train.phases.metrics import (
 )
 from layerwise.train.recipe import GrowthVariant
 
+Model = tuple[str | None, int | None, float | None]
+"""The arm, the seed and the share of the budget of a model, as its rows have them."""
+
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """The finished trainings of one arm: its schedule, and the training records by seed."""
+class FinishedArm:
+    """The finished trainings of an arm: its schedule, the training records by seed, and the name of its folder.
 
+    An arm that was trained for a share of the budget is another one than the arm itself.
+    """
+
+    folder: str
     schedule: GrowthSchedule
     records: Mapping[int, TrainingRecord]
 
+    @property
+    def arm(self) -> str:
+        """The arm, whatever share of the budget it was trained for."""
+        return length_of(self.folder)[0]
 
-def finished_arms(folder: Path) -> dict[str, Finished]:
-    """Every arm with a finished training in a run folder, by name."""
+    @property
+    def share(self) -> float | None:
+        """The share of the budget, where it is another than the whole."""
+        return length_of(self.folder)[1]
+
+    @property
+    def first(self) -> TrainingRecord:
+        """The training that rows lay the phases over: that of the first seed; others differ where chance decides."""
+        return self.records[min(self.records)]
+
+    @property
+    def paces(self) -> dict[str, float]:
+        """The seconds of a step by phase."""
+        return phase_paces(list(self.records.values()), self.schedule)
+
+
+def finished_arms(folder: Path) -> dict[str, FinishedArm]:
+    """Every arm with a finished training in a run folder, by the name of its folder."""
     records: dict[str, dict[int, TrainingRecord]] = {}
     for model in trained_models(folder):
         record = TrainingRecord.read(model)
         if record is not None and record.recipe.get("variant") == GrowthVariant.NAME:
             records.setdefault(record.arm, {})[record.seed] = record
-    return {arm: Finished(_schedule(next(iter(own.values()))), own) for arm, own in records.items()}
+    return {arm: FinishedArm(arm, _schedule(next(iter(own.values()))), own) for arm, own in records.items()}
 
 
-def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict[int, CostPoint]]:
-    """Store the rows of every finished training in the run; returns where each ended, by arm and seed.
+def training_scores(
+    task: GrowthTask, folder: Path, finished: Mapping[str, FinishedArm]
+) -> Generator[Unit[Any], Any, tuple[list[Score], dict[str, Points]]]:
+    """The rows of every finished training in the run `folder`, and where each ended, by arm and seed."""
+    models: dict[Model, Path] = {
+        (of.arm, seed, of.share): folder / of.folder / f"seed-{seed}" / MODEL
+        for of in finished.values()
+        for seed in of.records
+    }
 
-    Held-out losses that are stored are not computed again.
-    """
-    arms = finished_arms(run.folder)
-    models = {(arm, seed): run.folder / arm / f"seed-{seed}" / MODEL for arm in arms for seed in arms[arm].records}
-    known = {row.key: row for row in run.store.scores(HELD_OUT)}
-    rows: dict[tuple[str, int], Score] = {}
-    for number, ((name, seed), path) in enumerate(models.items()):
-        reporter.progress(f"{name}/{seed}  held-out text", number / len(models))
-        arm, share = length_of(name)
-        row = Score.of(HELD_OUT, "nll", 0.0, arm=arm, seed=seed, amount=share)
-        rows[name, seed] = known.get(row.key) or held_out_loss(path.parent, task, arm=arm, seed=seed, amount=share)
-    if not run.store.scores(NULL):
-        run.store.replace_scores(NULL, null_rows(task.splits))
-    run.store.replace_scores(HELD_OUT, [*rows.values(), *arm_rows(rows.values())])
-    labelled = {(arm, seed): each for arm, of in arms.items() for seed, each in of.records.items()}
-    run.store.replace_scores(TRAINING, list(_trainings(labelled)))
-    pace = step_pace(each for (arm, _), each in labelled.items() if _is_uniform(arm))
-    run.store.replace_scores(
-        SCHEDULE,
-        [row for arm, of in arms.items() if not _is_length(arm) for row in schedule_rows(arm, of.schedule, _steps(of))],
-    )
-    run.store.replace_scores(
-        EPOCHS,
-        [
-            row
-            for name, of in arms.items()
-            for arm, share in (length_of(name),)
-            for row in epoch_rows(arm, of.schedule, _steps(of), _epochs(of), share)
-        ],
-    )
-    run.store.replace_scores(ACCOUNTING, _accounting(arms, task, pace))
-    return {arm: _points(arm, of, rows, pace) for arm, of in arms.items()}
+    def loss(model: Model) -> Iterator[Score]:
+        arm, seed, share = model
+        device = str(task.stack.device)
+        yield held_out_row(models[model], task.splits, device, arm=arm, seed=seed, amount=share)
+
+    measured = yield from RoundsUnit(
+        HELD_OUT, list(models), lambda row: (row.arm, row.seed, row.amount), lambda: loss,
+        lambda model: f"{model[0]}/{model[1]}  held-out text",
+    )  # fmt: skip
+    null = yield from CallUnit(NULL, lambda: null_rows(task.splits))
+    losses = {model: measured[model][0] for model in models}
+    pace = step_pace(each for of in finished.values() if of.arm == UNIFORM for each in of.records.values())
+    rows = [*null, *losses.values(), *arm_rows(losses.values())]
+    for of in finished.values():
+        rows += _training_rows(of)
+    for of in finished.values():
+        rows += epoch_rows(of.arm, of.schedule, of.first.steps, of.first.epochs, of.share)
+        if of.share is None:
+            rows += schedule_rows(of.arm, of.schedule, of.first.steps)
+            rows += accounting_rows(of.arm, of.schedule, of.first.steps, task.cost, of.paces, pace)
+    return rows, {name: _points(of, losses, pace) for name, of in finished.items()}
 
 
-def _trainings(labelled: Mapping[tuple[str, int], TrainingRecord]) -> Iterator[Score]:
+def _training_rows(of: FinishedArm) -> Iterator[Score]:
     """Losses and figures; of the seconds of a step in one phase, the `part` is that phase."""
-    for (name, seed), record in labelled.items():
-        arm, share = length_of(name)
+    for seed, record in of.records.items():
         phases = {f"step_seconds {phase.name}": phase.name for phase in _schedule(record).phases}
-        for row in training_rows({(arm, seed): record}):
+        for row in training_rows({(of.arm, seed): record}):
             phase = phases.get(row.metric)
-            yield replace(
-                row, metric=row.metric if phase is None else "step_seconds", part=phase, condition=of_budget(share)
-            )
+            metric = row.metric if phase is None else "step_seconds"
+            yield replace(row, metric=metric, part=phase, condition=of_budget(of.share))
 
 
-def _accounting(arms: Mapping[str, Finished], task: GrowthTask, pace: float | None) -> list[Score]:
-    rows = []
-    for arm, of in arms.items():
-        if not _is_length(arm):
-            paces = phase_paces(list(of.records.values()), of.schedule)
-            rows += accounting_rows(arm, of.schedule, _steps(of), task.cost, paces, pace)
-    return rows
-
-
-def _points(
-    arm: str, of: Finished, held_out: Mapping[tuple[str, int], Score], pace: float | None
-) -> dict[int, CostPoint]:
+def _points(of: FinishedArm, held_out: Mapping[Model, Score], pace: float | None) -> Points:
     """Where the trainings of an arm ended; every length of uniform takes the steps of all of them for its pace."""
-    records = of.records
-    own = step_pace(records.values())
-    paces = phase_paces(list(records.values()), of.schedule)
-    if _is_uniform(arm):
-        own, paces = pace, {}
+    own, paces = (pace, {}) if of.arm == UNIFORM else (step_pace(of.records.values()), of.paces)
     return {
         seed: point(
             each,
-            held_out[arm, seed].value,
+            held_out[of.arm, seed, of.share].value,
             seconds_of_steps(of.schedule, each.steps, paces, own or each.seconds / each.steps),
         )
-        for seed, each in records.items()
+        for seed, each in of.records.items()
     }
 
 
 def _schedule(record: TrainingRecord) -> GrowthSchedule:
     return GrowthSchedule.from_json(record.recipe["options"]["schedule"])
-
-
-def _steps(of: Finished) -> int:
-    """The steps that rows lay the phases over: those of the first seed; others differ where chance decides."""
-    return of.records[min(of.records)].steps
-
-
-def _epochs(of: Finished) -> float:
-    """How often the text was read: by the first seed, as `_steps`."""
-    return of.records[min(of.records)].epochs
-
-
-def _is_uniform(arm: str) -> bool:
-    """Whether an arm is uniform's, of any length."""
-    return length_of(arm)[0] == UNIFORM
-
-
-def _is_length(arm: str) -> bool:
-    """Whether an arm is another one at another length: no arm of its own, but a point on that one's frontier."""
-    return length_of(arm)[1] is not None

@@ -1,26 +1,71 @@
-"""The task of a training in phases: a model, the text that it learns from, and what its layers cost."""
+"""The task of a training in phases: a model, the text that it learns from, and what its layers cost.
+
+Without a model it is that of `--size` (`layerwise.train.phases.random_init`), with a tokenizer learned from the text; a
+folder or a hub id that is a configuration alone begins from random weights, a checkpoint from its own. Only whole
+windows are trained on, so that every step reads as many tokens as any other.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from transformers import PreTrainedTokenizerBase
+
 from layerwise.data.splits import Splits
+from layerwise.data.text.bytepair import train_bytepair
 from layerwise.data.text.corpus import Corpus
-from layerwise.errors import TrainError
-from layerwise.experiments.growth.settings import DEFAULTS_BY_MODEL, FROM_RANDOM, FROM_TRAINED
+from layerwise.data.text.documents import Document
+from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.errors import DataError, TrainError
+from layerwise.experiments.base_model import base_model
+from layerwise.experiments.documents import divided_documents
+from layerwise.experiments.engines.evaluations import evaluation_work
+from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
+from layerwise.experiments.engines.work import Work
+from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.growth.config import GrowthExperiment
+from layerwise.experiments.opening import quiet_transformers
 from layerwise.experiments.provenance import described
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.splits import TEXT_LENGTH
+from layerwise.measure.cost.flops import model_cost
+from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.results import Manifest
 from layerwise.results.identity import model_name
 from layerwise.schedule import ModelCost
 from layerwise.stack import Stack
-from layerwise.train.processes import training_settings
+from layerwise.stack.checks.checkpoint_files import open_config
+from layerwise.stack.max_length import longest_input
+from layerwise.train.arguments import check_arguments
+from layerwise.train.phases.metrics import TEST_WINDOWS
+from layerwise.train.phases.random_init import SIZES, TINY, has_weights, random_model, vocabulary_size
+from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import Settings, check_positive
 from layerwise.train.training import Base
 
 FAMILY = "growth"
 """The family in the manifest of a run of trainings in phases."""
+
+SHORT_LENGTH = 128
+"""Tokens in a window of the text of a model without a configuration, unless `--max-length` says otherwise."""
+
+VALIDATION_WINDOWS = 128
+"""Windows that a training is validated on, at most, spread evenly: enough for a curve, and for the choice of a rate."""
+
+FROM_RANDOM = Settings(
+    batch_size=8, learning_rate=1e-3, schedule="cosine", warmup=0.05, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1,
+    evals=4,
+)  # fmt: skip
+"""Settings of trainings that begin from random weights; a study sweeps the rate."""
+
+FROM_TRAINED = replace(FROM_RANDOM, learning_rate=3e-4)
+"""Settings of trainings that take a trained model to a new text."""
+
+DEFAULTS_BY_MODEL = {TINY: replace(FROM_RANDOM, learning_rate=2.4e-2, warmup=0.2)}
+"""Settings that suit a model better than those for any that begins from random weights."""
 
 _WORTH_A_NOTE = 0.005
 """The share of the tokens that is left out of training and not mentioned."""
@@ -31,9 +76,9 @@ class GrowthTask:
     """A model to train in phases: what trainings begin from, what they read, and what its layers cost.
 
     `stack` is the model opened once to be looked at. `validation_corpus` holds the whole documents that the validation
-    windows are from. `pretrained` says whether trainings begin from weights that were trained; with `reinitialized`
-    those of a checkpoint are drawn anew. `left_out` is the share of the tokens to train on that are behind the last
-    whole window of a document.
+    windows are from. `settings` and further `arguments` are those of the options. `pretrained` says whether trainings
+    begin from weights that were trained; with `reinitialized` those of a checkpoint are drawn anew. `left_out` is the
+    share of the tokens to train on that are behind the last whole window of a document.
     """
 
     base: Base
@@ -42,43 +87,56 @@ class GrowthTask:
     validation_corpus: Corpus
     length: int
     cost: ModelCost
+    settings: Settings
+    arguments: Mapping[str, Any]
     pretrained: bool
     reinitialized: bool
     left_out: float
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of its trainings, unless options say otherwise."""
-        return FROM_TRAINED if self.pretrained else DEFAULTS_BY_MODEL.get(self.stack.source.name, FROM_RANDOM)
 
     @property
     def windows(self) -> int:
         """How many windows there are to train on."""
         return len(self.splits.train)
 
-    def steps_of(self, epochs: float, settings: Settings) -> int:
+    def steps_of(self, epochs: float) -> int:
         """The steps in which the text is read so often. Raises `TrainError` for a text that does not fill a batch."""
         check_positive("epochs", epochs)
-        if self.windows < settings.batch_size:
+        batch = self.settings.batch_size
+        if self.windows < batch:
             raise TrainError(
                 f"the text gives {self.windows:,} whole window(s) of {self.length} tokens to train on, fewer than a "
-                f"batch of {settings.batch_size:,}; give more text, shorter windows (--max-length), or a --batch-size "
-                f"of {self.windows:,} or less"
+                f"batch of {batch:,}; give more text, shorter windows (--max-length), or a --batch-size of "
+                f"{self.windows:,} or less"
             )
-        return max(1, round(epochs * self.windows / settings.batch_size))
+        return max(1, round(epochs * self.windows / batch))
 
-    def manifest(self, seed: int, arguments: Mapping[str, Any], families: tuple[str, ...] = (FAMILY,)) -> Manifest:
-        """The provenance of a run; arms and seeds can be added later. `arguments` are further `TrainingArguments`."""
+    def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsUnit:
+        """Trainings of this model on this text."""
+        return TrainingsUnit(self.base, self.stack, self.splits, trainings, self.arguments)
+
+    def held_out_works(self, models: int) -> Iterator[Work]:
+        """The losses of so many models on the held-out text; none of none."""
+        test = len(self.splits.test)
+        if models:
+            yield evaluation_work("held-out text", self.stack, self.splits, models * min(TEST_WINDOWS, test) / test)
+
+    def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
+        """The provenance of a run; arms and seeds can be added later."""
         splits = self.splits
         windows: Sequence[Any] = getattr(splits.test, "windows", ())
         return described(
             self.stack, self.base.weights, corpus=splits.name, corpus_hash=splits.digest,
             documents=len({(window.task, window.document) for window in windows}),
             tokens=sum(window.scored for window in windows), window=self.length, families=families,
-            tasks=("from scratch",) if self.reinitialized else (), seed=seed, settings=training_settings(arguments),
+            tasks=("from scratch",) if self.reinitialized else (), seed=seed,
+            settings=training_settings(self.arguments),
         )  # fmt: skip
 
-    def describe(self) -> Iterator[str]:
+    def shared_recipe(self, **options: object) -> dict[str, object]:
+        """What all trainings of a run have in common: the settings, and these `options`."""
+        return shared_recipe({"settings": self.settings.to_json(), **options}, self.arguments)
+
+    def says(self) -> Iterator[str]:
         """The model, the weights that it begins from, and the text."""
         stack, splits = self.stack, self.splits
         weights = "its own weights" if self.pretrained else "random weights"
@@ -89,3 +147,82 @@ class GrowthTask:
         )
         if self.left_out > _WORTH_A_NOTE:
             yield f"note: {self.left_out:.1%} of the tokens to train on are behind a document's last whole window"
+
+
+def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> GrowthTask:
+    """Open the model, read the text, and count what the layers cost.
+
+    Raises `TrainError` for `TrainingArguments` that transformers does not have, `DataError` for `--from-scratch`
+    without a checkpoint, and what reading a model and a text raises.
+    """
+    reporter.log(f"loading {config.model or 'torch'}")
+    config = replace(config, precision=config.resolved_precision(config.device, config.run))
+    arguments = config.trainer_arguments(config.device)
+    check_arguments(arguments)
+    quiet_transformers()
+    model, stack = config.model, inputs.stack
+    pretrained = stack is not None or (model is not None and has_weights(model, config.revision))
+    if config.from_scratch and not pretrained:
+        raise DataError(
+            f"{model or SIZES[config.size].name} has no weights that --from-scratch could draw anew: it begins from "
+            "random ones in any case; leave --from-scratch out"
+        )
+    if pretrained:
+        assert model is not None, "an opened model has a name"
+        opened = base_model(model, config, stack)
+        base, stack = opened.base(), opened.stack
+    name, division = divided_documents(config, config.seed, inputs.corpus)
+    if not pretrained:
+        base = _random_base(config, division.parts["train"], reporter)
+        stack = base.open()
+    for note in division.notes:
+        reporter.log(f"note: {note}")
+    assert stack is not None
+    length = config.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
+    splits, left_out = _splits(stack, name, division.parts, length)
+    pretrained = pretrained and not config.from_scratch
+    settings = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
+    return GrowthTask(
+        base, stack, splits, Corpus(f"{name}, validation", division.parts["validation"]), length,
+        model_cost(stack, length), replace(settings, **config.changes()), arguments, pretrained=pretrained,
+        reinitialized=config.from_scratch, left_out=left_out,
+    )  # fmt: skip
+
+
+def _random_base(config: GrowthExperiment, documents: tuple[Document, ...], reporter: Reporter) -> Base:
+    """Random weights by the configuration of the model, or that of a size; its tokenizer, or one that is learned."""
+    model, size = config.model, SIZES[config.size]
+    settings = None if model is None else open_config(model, config.revision)
+    if config.tokenizer is not None:
+        tokenizer = load_tokenizer(config.tokenizer)
+    else:
+        tokenizer = None if model is None else _tokenizer_beside(model, config.revision)
+    if tokenizer is None:
+        room = size.vocabulary if settings is None else vocabulary_size(settings, str(model))
+        reporter.log(f"learning a vocabulary of {room:,} from {len(documents):,} documents")
+        tokenizer = train_bytepair((each.text for each in documents), room)
+    if settings is None:
+        return random_model(size.config(tokenizer), tokenizer, size.name, device=config.device)
+    return random_model(settings, tokenizer, str(model), device=config.device)
+
+
+def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBase | None:
+    try:
+        return load_tokenizer(model, revision=revision)
+    except DataError:
+        return None
+
+
+def _splits(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], length: int) -> tuple[Splits, float]:
+    """The text in windows, those to train on whole, those to validate on few; and the share that is left out."""
+    if stack.tokenizer is None:
+        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+    positions = longest_input(stack.model)
+    splits = splits_of(stack.tokenizer, name, parts, length=length, positions=positions, objective=objective_of(stack))
+    train, validation = splits.train, splits.validation
+    assert isinstance(train, TokenWindows), "a text is cut into windows"
+    assert isinstance(validation, TokenWindows), "a text is cut into windows"
+    kept = whole(train, length)
+    tokens = sum(len(window.ids) for window in train.windows)
+    left_out = 1 - length * len(kept) / tokens
+    return replace(splits, train=kept, validation=evenly_spaced(validation, VALIDATION_WINDOWS)), left_out

@@ -146,20 +146,11 @@ def lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple
     return tuple(round(length, 2) for length in (*below, SHORTEST, *between, longest))
 
 
-def at_length(length: float, arm: str = UNIFORM) -> str:
-    """What an arm is called where it is trained for a share of uniform's budget.
-
-    >>> at_length(1.25), at_length(HALF_BUDGET, PUBLISHED)
-    ('uniform@1.25', 'published@0.634')
-    """
-    return f"{arm}@{length:.3g}"
-
-
 def swept(arms: Iterable[str]) -> tuple[str, ...]:
     """The arms with a sweep of their own: uniform, and of the phased side those in `PHASED`, or else the first other.
 
-    >>> swept(["uniform", "published", "ramp"]), swept(["uniform", "stacking", "ramp"])
-    (('uniform', 'published'), ('uniform', 'stacking'))
+    >>> swept(ARMS), swept(["uniform", "published", "ramp"]), swept(["uniform", "stacking", "ramp"])
+    (('uniform', 'published', 'importance'), ('uniform', 'published'), ('uniform', 'stacking'))
     """
     others = [arm for arm in arms if arm != UNIFORM]
     return (UNIFORM, *([arm for arm in others if arm in PHASED] or others[:1]))

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from layerwise.experiments.experiment import Inputs, Reads
+from layerwise.experiments.experiment import Reads
 from layerwise.experiments.growth.config import GrowthExperiment
 from layerwise.experiments.growth_study.arms import ARMS, HALF_BUDGET, ordered_arms, shortened
 from layerwise.experiments.option import option
 from layerwise.experiments.options.training import seeds_option
-from layerwise.experiments.reporter import Reporter
-
-if TYPE_CHECKING:
-    from layerwise.experiments.growth_study.run import PreparedGrowthStudy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +22,7 @@ class GrowthStudy(GrowthExperiment):
     """
 
     VERB: ClassVar = "train growth-study"
+    RUNS: ClassVar = "growth_study.run:growth_study"
     READS: ClassVar[tuple[Reads, ...]] = (
         Reads(
             ("shorter",), lambda config: bool(shortened(config.chosen_arms())), "the arms published and importance do"
@@ -59,10 +56,3 @@ class GrowthStudy(GrowthExperiment):
     def chosen_arms(self) -> tuple[str, ...]:
         """The arms, uniform first."""
         return ordered_arms(self.arms or ARMS)
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedGrowthStudy:
-        """Open the model, read the text, and count what the layers cost."""
-        reporter.log(f"loading {self.model or 'torch'}")
-        from layerwise.experiments.growth_study.run import PreparedGrowthStudy
-
-        return PreparedGrowthStudy(self, reporter, inputs)

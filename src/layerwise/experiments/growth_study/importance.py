@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from layerwise.experiments.engines.steps import UnitSession
 from layerwise.experiments.growth.task import GrowthTask
 from layerwise.experiments.growth_study.arms import IMPORTANCE
-from layerwise.experiments.reporter import Reporter
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.schedule import GrowthSchedule
 from layerwise.schedule.allocation import MIN_EFFECT, Importance, allocation
@@ -31,22 +30,22 @@ IMPORTANCE_TOKENS = 50_000
 
 
 def schedule_by_importance(
-    run: Run, task: GrowthTask, model: Path, rate: float, seed: int, reporter: Reporter
-) -> GrowthSchedule:
+    session: UnitSession, task: GrowthTask, model: Path, rate: float, seed: int
+) -> GrowthSchedule:  # fmt: skip
     """The schedule by the importance of the layers of `model`, which was trained with the learning rate `rate`.
 
     It is read where it was made of that model already. Raises `PlanError` where no layer has an effect.
     """
-    path = run.folder / SCHEDULE
-    known = {row.value for row in run.store.scores(IMPORTANCE, metric=AT)}
+    path = session.folder / SCHEDULE
+    known = {row.value for row in session.store.scores(IMPORTANCE, metric=AT)}
     if not path.is_file() or known != {rate}:  # resumed with other rates, another model may be the best
         stack = load(model, device=str(task.stack.device))
         text = tokenize(stack, task.validation_corpus, length=task.length, tokens=IMPORTANCE_TOKENS, seed=seed)
-        reporter.log(f"measuring the importance of {stack.depth} layers on {text.tokens:,} tokens")
+        session.reporter.log(f"measuring the importance of {stack.depth} layers on {text.tokens:,} tokens")
         importance = measured_importance(stack, text, seed=seed, rule=VerdictCriterion(margin=MIN_EFFECT))
         schedule = allocation(importance, min_effect=MIN_EFFECT).schedule(IMPORTANCE)
         path.unlink(missing_ok=True)
-        run.store.replace_scores(IMPORTANCE, importance_rows(importance, rate))
+        session.store.replace_scores(IMPORTANCE, importance_rows(importance, rate))
         write_schedule(schedule, path)
     return read_schedule(path)
 

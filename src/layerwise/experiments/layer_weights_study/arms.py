@@ -20,40 +20,29 @@ Two more ways to fine-tune begin from the models of `ltg` and `elc`:
 so that `ltg` has no weights at all and `elc` has them in both. Every arm is compared with `ltg`, and `elc` also against
 `elc-frozen` and `elc-kept`: what is it to learn the weights? Differences are paired by seed
 (`layerwise.measure.stats.seeds`), and the p of a question are corrected over its arms (Holm).
+
+`ltg` and `elc` are also trained on shares of the text, by one recipe and for as many steps: are layer weights worth
+more where there is less to read? Each share holds the smaller ones, all are read with one vocabulary (that of the whole
+text, or nats per token would not compare), and what is held out is the same for all.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
-import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
-from layerwise.data.suites.glue import GLUE
-from layerwise.data.suites.glue_forms import FORMS
-from layerwise.measure.cost.overhead import Overhead, ratio
-from layerwise.measure.stats.seeds import SeedDifference, seed_difference
-from layerwise.measure.stats.statistics import holm_by_key
-from layerwise.results.rows import Score
-from layerwise.results.vocabulary import (
-    ALL,
-    AMBIGUOUS,
-    ATTRIBUTION,
-    BACKBONE,
-    CONTROLS,
-    LAYER_WEIGHTS,
-    MASKED_LM,
-    OUR_MSGS,
-    PAIRS,
-    SECONDS,
-    STUDY,
-    TOKENS,
-)
+from layerwise.data.text.documents import Document
+from layerwise.data.text.encoding import encode
+from layerwise.data.text.segments import PretrainingText, digest_of
+from layerwise.results.vocabulary import BACKBONE, LAYER_WEIGHTS
 from layerwise.train.pretrain.recipe import PretrainingRecipe, pretraining_recipe
 
 AT_EQUAL_SECONDS = "elc-seconds"
@@ -63,6 +52,9 @@ REWIRED, KEPT = "ltg-rewired", "elc-kept"
 FROZEN = "elc-frozen"
 UNLEARNED = (FROZEN, KEPT)
 """The arms with the weights of `LAYER_WEIGHTS` that do not learn them: in pretraining, and in fine-tuning."""
+
+COMPARED = (BACKBONE, LAYER_WEIGHTS)
+"""The arms that are trained on shares of the text too."""
 
 _SHARE = re.compile(r"(.+)-share-(\d+(?:\.\d+)?)")
 
@@ -151,118 +143,41 @@ def batch(recipe: PretrainingRecipe, vocabulary: int) -> dict[str, torch.Tensor]
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.masked_fill(~wanted, -100)}
 
 
-def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
-    """What every arm costs against the backbone: a step, a pass, and the bytes a step keeps, as ratios."""
-    base = overheads[BACKBONE]
-    rows = []
-    for arm, own in overheads.items():
-        if arm == BACKBONE:
-            continue
-        for task, seconds, against in (
-            ("training step", own.step_seconds, base.step_seconds),
-            ("forward pass", own.pass_seconds, base.pass_seconds),
-        ):
-            timed = ratio(seconds, against)
-            rows.append(_cost(arm, task, timed.value, timed.low, timed.high))
-        rows.append(_cost(arm, "memory of a step", own.kept_bytes / base.kept_bytes))
-    return rows
+def share_recipes(recipes: Sequence[PretrainingRecipe], share: float) -> tuple[PretrainingRecipe, ...]:
+    """The recipes of the backbone and of `elc` for a share of the text: they differ in their name alone."""
+    return tuple(replace(each, arm=share_arm(each.arm, share)) for each in recipes if each.arm in COMPARED)
 
 
-def _cost(arm: str, task: str, value: float, *bounds: float | None) -> Score:
-    return Score.of(STUDY, "ratio", value, *bounds, task=task, arm=arm, against=BACKBONE)
+def part_of(documents: Sequence[Document], share: float, seed: int) -> tuple[Document, ...]:
+    """Documents with a share of the words, in their order; what a smaller share holds, a larger one holds too.
 
-
-def difference_rows(rows: Iterable[Score]) -> list[Score]:
-    """The differences between arms in held-out loss (nats), accuracy on pairs, and correlation on tasks.
-
-    `rows` are those of single models. The p-values of a metric are corrected over the arms that have it.
+    >>> four = [Document(name, "one two three four") for name in "abcd"]
+    >>> len(part_of(four, 0.5, 0)), set(part_of(four, 0.25, 0)) <= set(part_of(four, 0.5, 0))
+    (2, True)
     """
-    results = []
-    for task, values in answers(rows).items():
-        for terms in (TOKENS, SECONDS):
-            arms = [arm for arm in values if arm != BACKBONE and (arm == AT_EQUAL_SECONDS) == (terms == SECONDS)]
-            results += _against(BACKBONE, task, terms, values, arms)
-        for other in UNLEARNED:
-            results += _against(other, task, TOKENS, values, [LAYER_WEIGHTS])
-    return results
+    words = [len(each.text.split()) for each in documents]
+    order = list(range(len(documents)))
+    Random(f"{seed}/shares").shuffle(order)
+    wanted, taken = share * sum(words), 0
+    kept = set()
+    for index in order:
+        if taken >= wanted - 1e-9 * wanted:
+            break
+        kept.add(index)
+        taken += words[index]
+    return tuple(each for index, each in enumerate(documents) if index in kept)
 
 
-def answers(rows: Iterable[Score]) -> dict[str, dict[str, dict[int, float]]]:
-    """What each arm answered to each question with each seed: question to arm to seed to value.
-
-    The questions are the held-out loss, the accuracy on minimal pairs, Matthews' correlation on the tasks that test
-    one feature and on those that test which of two is preferred, the mean score over tasks of GLUE, and how
-    much more of a decision on mixed signals comes from the words of the linguistic feature than from those of the
-    surface. Arms of a share of the text are left out: they are compared with each other
-    (`layerwise.experiments.layer_weights_study.shares`).
-    """
-    rows = [row for row in rows if row.arm is not None and share_of(row.arm) is None]
-    return {
-        MASKED_LM: by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll")),
-        PAIRS: by_arm(row for row in rows if (row.measure, row.task, row.metric) == (PAIRS, ALL, "accuracy")),
-        "control tasks": by_arm(_fine_tuned(rows, CONTROLS)),
-        "linguistic generalisation": by_arm(_fine_tuned(rows, AMBIGUOUS)),
-        GLUE: by_arm(_on_glue(rows)),
-        "linguistic attribution": by_arm(
-            row for row in rows if (row.measure, row.metric, row.against) == (ATTRIBUTION, "preference", None)
-        ),
-    }
-
-
-def _against(
-    other: str, task: str, terms: str, values: Mapping[str, Mapping[int, float]], arms: Sequence[str]
-) -> list[Score]:
-    """The rows of the arms against another, seed by seed; none where they have no seed in common."""
-    seeds = set(values.get(other, {}))
-    differences = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
-    adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
-    return [
-        Score.of(
-            STUDY, "difference", *_numbers(each), p_adjusted=adjusted.get(arm), mde=each.mde, task=task,
-            arm=LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm, against=other, condition=terms,
-        )
-        for arm, each in differences.items()
-    ]  # fmt: skip
-
-
-def _numbers(difference: SeedDifference) -> tuple[float, float | None, float | None, float | None]:
-    return difference.value, difference.low, difference.high, difference.p
-
-
-def _fine_tuned(rows: Iterable[Score], tasks: Collection[str]) -> list[Score]:
-    """The mean of each model's correlations over these tasks, as rows of one task."""
-    return _mean_over_tasks(
-        row for row in rows if (row.measure, row.metric, row.against) == (OUR_MSGS, "mcc", None) and row.task in tasks
-    )
-
-
-def _on_glue(rows: Iterable[Score]) -> list[Score]:
-    """The mean of each model's scores over tasks of GLUE, each task by its first metric."""
-    scored = [
-        row
-        for row in rows
-        if (row.measure, row.against) == (GLUE, None) and row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
-    ]
-    return _mean_over_tasks(scored)
-
-
-def _mean_over_tasks(rows: Iterable[Score]) -> list[Score]:
-    own: dict[tuple[str | None, int | None], list[Score]] = {}
-    for row in rows:
-        if _is_model(row):
-            own.setdefault((row.arm, row.seed), []).append(row)
-    return [replace(of[0], value=float(np.mean([row.value for row in of]))) for of in own.values()]
-
-
-def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
-    """The value of every model in the rows, by arm and seed."""
-    values: dict[str, dict[int, float]] = {}
-    for row in rows:
-        if row.arm is not None and row.seed is not None and _is_model(row):
-            values.setdefault(row.arm, {})[row.seed] = row.value
-    return values
-
-
-def _is_model(row: Score) -> bool:
-    """Whether a row is of one model: neither of an arm, nor of one of a model's fine-tunings."""
-    return row.seed is not None and row.other is None
+def shared_text(
+    text: PretrainingText,
+    parts: Mapping[str, Sequence[Document]],
+    tokenizer: PreTrainedTokenizerBase,
+    share: float,
+    seed: int,
+) -> PretrainingText:
+    """The text with a share of its training documents; what is held out stays."""
+    train = part_of(parts["train"], share, seed)
+    return replace(
+        text, name=f"{text.name}, {share:g} of it", digest=digest_of({**parts, "train": train}),
+        train=encode(tokenizer, train),
+    )  # fmt: skip

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from layerwise.errors import TrainError
-from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.option import option
 from layerwise.experiments.options.fine_tuning import GlueOptions
 from layerwise.experiments.options.training import seeds_option
 from layerwise.experiments.pretraining.config import PretrainingExperiment
-from layerwise.experiments.reporter import Reporter
-
-if TYPE_CHECKING:
-    from layerwise.experiments.layer_weights_study.run import PreparedLayerWeightsStudy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +25,7 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
     """
 
     VERB: ClassVar = "train elc-study"
+    RUNS: ClassVar = "layer_weights_study.run:layer_weights_study"
     EXAMPLES: ClassVar = (
         "",
         "--text FOLDER --size small --seeds 5",
@@ -79,10 +75,3 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
                 )
             values.append(float(share))
         return tuple(sorted(values))
-
-    def prepare(self, reporter: Reporter, inputs: Inputs) -> PreparedLayerWeightsStudy:
-        """Read the text, learn the tokenizer or open the one that is named, and encode."""
-        reporter.log("loading torch")
-        from layerwise.experiments.layer_weights_study.run import PreparedLayerWeightsStudy
-
-        return PreparedLayerWeightsStudy(self, reporter, inputs.corpus)

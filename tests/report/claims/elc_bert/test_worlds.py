@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from layerwise.experiments.layer_weights_study.arms import difference_rows
+from layerwise.experiments.layer_weights_study.rows import difference_rows
 from layerwise.measure.contrasts.mixture import pattern as mass
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores
 from layerwise.models.elc.variants import first_weights

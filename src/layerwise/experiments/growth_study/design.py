@@ -1,0 +1,181 @@
+"""The design of a study of growth: its arms, the steps of uniform that each may cost, and what its sweep tries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from layerwise.experiments.engines.trainings import recipe_works
+from layerwise.experiments.engines.work import Work
+from layerwise.experiments.growth.arms import GrowthArm, at_length, check_arms, check_epochs
+from layerwise.experiments.growth.config import UNIFORM
+from layerwise.experiments.growth.task import GrowthTask
+from layerwise.experiments.growth_study import arms as study
+from layerwise.experiments.growth_study.config import GrowthStudy
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.schedule import GrowthSchedule, flops_per_token, preset, share_of_uniform, steps_for
+from layerwise.train.recipe import Settings
+
+STEPS = 200
+"""Steps of uniform in a study of the tiny model: some 55 trainings, half an hour on one core."""
+
+MOST_WARMUP = 0.5
+"""The largest share of the steps that a sweep warms up over, unless others are named."""
+
+
+@dataclass(frozen=True)
+class StudyDesign:
+    """What is trained, as far as it is known before anything is.
+
+    The schedule by importance is not known yet; it is taken to need the most steps that it can. `schedules` are those
+    that are, by arm; `arms` are all. `notes` say what was left out.
+    """
+
+    config: GrowthStudy
+    task: GrowthTask
+    budget: int
+    rates: tuple[float, ...]
+    warmups: tuple[float, ...]
+    arms: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    schedules: Mapping[str, GrowthSchedule] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: GrowthStudy, task: GrowthTask, own_data: bool) -> StudyDesign:
+        """The design that the options ask for, where the text or the model is of one's own or not."""
+        settings = task.settings
+        rates = tuple(sorted(set(config.learning_rates))) or tuple(
+            factor * settings.learning_rate for factor in study.FACTORS
+        )
+        steps = config.steps or (STEPS if config.epochs is None and not own_data else None)
+        usual = settings.warmup
+        by_default = tuple(min(factor * usual, MOST_WARMUP) for factor in study.FACTORS) if len(rates) > 1 else ()
+        arms, notes = _arms_for(config, task.pretrained)
+        return cls(
+            config, task, steps or task.steps_of(1.0 if config.epochs is None else config.epochs), rates,
+            tuple(sorted(set(config.warmups or by_default) - {usual})), arms, notes,
+            {arm: each for arm, each in study.known(task.stack.depth).items() if arm in arms},
+        )  # fmt: skip
+
+    @property
+    def seeds(self) -> range:
+        """The seeds of every arm."""
+        return range(self.config.seeds)
+
+    def check(self) -> None:
+        """Raise `PlanError` or `TrainError` for trainings that the model or the text does not allow."""
+        task, budget, most = self.task, self.budget, self.config.max_epochs
+        arms = [self.arm(arm, schedule, task.settings) for arm, schedule in self.schedules.items()]
+        check_arms(task, [*arms, *self.shortened(self.schedules, lambda _: task.settings)], most, None)
+        length = study.lengths([self._most_steps(steps for arm in arms for steps in arm.steps.values())], budget)[-1]
+        name = f"{at_length(length)}, the longest training,"
+        check_epochs(round(length * budget), task.settings.batch_size, task.windows, most, name)
+
+    def arm(self, name: str, schedule: GrowthSchedule, settings: Settings) -> GrowthArm:
+        """An arm that spends the operations of the budget."""
+        return GrowthArm.at_equal_cost(name, schedule, settings, self.task, self.budget, self.seeds)
+
+    def at_share(self, arm: str, schedule: GrowthSchedule, share: float, settings: Settings) -> GrowthArm:
+        """An arm that takes a share of the steps of the budget.
+
+        Raises `PlanError` where a phase of it would have no step.
+        """
+        steps = max(1, round(share * self.budget))
+        schedule.bounds(steps)
+        return GrowthArm(at_length(share, arm), schedule, settings, dict.fromkeys(self.seeds, steps))
+
+    def shortened(
+        self, schedules: Mapping[str, GrowthSchedule], settings_of: Callable[[str], Settings]
+    ) -> tuple[GrowthArm, ...]:
+        """The published schedule with its smaller budget, which is one of steps and not of operations.
+
+        Raises `PlanError` where a phase of it would have no step.
+        """
+        share = self.config.shorter
+        return tuple(self.at_share(arm, schedules[arm], share, settings_of(arm)) for arm in study.shortened(schedules))
+
+    def uniform_at_lengths(
+        self, arms: Iterable[GrowthArm], settings_of: Callable[[str], Settings]
+    ) -> tuple[GrowthArm, ...]:
+        """Uniform training at the lengths that the arms are compared with."""
+        steps = [steps for arm in arms for steps in arm.steps.values()]
+        lengths = study.lengths(steps, self.budget, self._least_length())
+        uniform = self.schedules[UNIFORM]
+        return tuple(self.at_share(UNIFORM, uniform, each, settings_of(at_length(each))) for each in lengths)
+
+    def says(self) -> Iterator[str]:
+        """The model, the text, the arms, and how many trainings they take."""
+        task, seeds = self.task, self.config.seeds
+        yield from task.says()
+        count, length = self._trainings()
+        yield (
+            f"{len(self.arms)} arms ({', '.join(self.arms)}), {seeds} seed{'s' * (seeds != 1)} each, for the cost of "
+            f"{self.budget:,} uniform steps"
+        )
+        flops = length * self._uniform_flops()
+        yield f"cost: about {count} trainings, together as long as {length:.0f} uniform ones, {flops:.3g} operations"
+        for note in self.notes:
+            yield f"note: {note}"
+
+    def left(self, folder: Path) -> Iterator[Work]:
+        """What is left in the run `folder`, as so many trainings of uniform: all arms cost the same operations.
+
+        Nothing once the arms whose schedules are known are trained; those by importance are trained beside them.
+        """
+        due = [
+            f"{arm}/seed-{seed}"
+            for arm in self.schedules
+            for seed in self.seeds
+            if not (folder / arm / f"seed-{seed}" / MODEL / FILE).is_file()
+        ]
+        if not due:
+            return
+        records = (TrainingRecord.read(path.parent) for path in folder.glob(f"**/{MODEL}/{FILE}"))
+        spent = sum(record.figures.get("flops", 0.0) for record in records if record is not None)
+        count, length = self._trainings()
+        left = max(1, round(length - spent / self._uniform_flops()))
+        task, uniform = self.task, self.arm(UNIFORM, self.schedules[UNIFORM], self.task.settings)
+        yield from task.held_out_works(max(1, round(left * self._measured() / count)))
+        recipes = {f"trainings like {UNIFORM}": (uniform.recipe(task, 0), [0] * left)}
+        yield from recipe_works(task.base, task.stack, task.splits, recipes, task.arguments)
+
+    def _most_steps(self, steps: Iterable[int]) -> int:
+        """The most of `steps`, and of what the schedule by importance may take."""
+        most = study.most_steps(self.task.cost, self.budget) if study.IMPORTANCE in self.arms else 0
+        return max(*steps, most)
+
+    def _trainings(self) -> tuple[int, float]:
+        """How many trainings there will be, about, and their length together in uniform trainings."""
+        pilots = len(study.swept(self.arms)) * (len(self.rates) + len(self.warmups)) * self.config.sweep_seeds
+        seeds, shorter = self.config.seeds, len(study.shortened(self.arms))
+        length = pilots + seeds * (len(self.arms) + sum(self._lengths()) + self.config.shorter * shorter)
+        return pilots + self._measured(), length
+
+    def _measured(self) -> int:
+        """How many models are measured on the held-out text, about."""
+        return self.config.seeds * (len(self.arms) + len(self._lengths()) + len(study.shortened(self.arms)))
+
+    def _lengths(self) -> tuple[float, ...]:
+        known = [steps_for(schedule, self.task.cost, self.budget) for schedule in self.schedules.values()]
+        return study.lengths([self._most_steps(known)], self.budget, self._least_length())
+
+    def _least_length(self) -> float:
+        """The least share of uniform's operations that an arm spends: that of the published one's smaller budget."""
+        shares = (share_of_uniform(self.schedules[arm], self.task.cost) for arm in study.shortened(self.schedules))
+        return min([self.config.shorter * share for share in shares] or [study.SHORTEST])
+
+    def _uniform_flops(self) -> float:
+        """The operations of uniform training."""
+        a_token = flops_per_token(preset(UNIFORM, self.task.stack.depth).phases[0], self.task.cost)
+        return self.budget * self.task.settings.batch_size * self.task.length * a_token
+
+
+def _arms_for(config: GrowthStudy, pretrained: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The arms, without one that a trained model cannot have, and the sentences that say so."""
+    arms = config.chosen_arms()
+    if not pretrained or study.STACKING not in arms:
+        return arms, ()
+    rest = tuple(arm for arm in arms if arm != study.STACKING)
+    note = f"{study.STACKING} is left out: its layers would grow in over weights that are trained already"
+    return study.ordered_arms(rest), (note,)

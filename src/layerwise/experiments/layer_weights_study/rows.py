@@ -1,0 +1,282 @@
+"""What a study of layer weights answers, as rows made of those of its models.
+
+    study              `ratio`, what an arm costs against the backbone; `difference` of two arms, paired by seed
+    initial_bias       over the arms of a grid of biases: `value` of each, its `amount` the bias; `slope`, the change
+                       per unit of bias; `differ`, F of the arms within seeds, since a best bias in the middle has none
+    data_share         on shares of the text: `value` of each arm, its `amount` the share; `difference` of an arm from
+                       the other on a share; `by_halving`, what one halving of the text adds to it
+    convergence        steps and seconds to one validation loss of pretraining
+    tuning_convergence steps and seconds to one selection score of fine-tuning
+
+The task of a row is its question. A slope is that of a line of least squares through each seed, with Student's interval
+and p over the seeds' slopes. The p of a metric are corrected over what has it: arms, questions or shares (Holm).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from scipy import stats
+
+from layerwise.data.suites.glue import GLUE
+from layerwise.data.suites.glue_forms import FORMS
+from layerwise.experiments.layer_weights_study.arms import AT_EQUAL_SECONDS, COMPARED, UNLEARNED, share_arm, share_of
+from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
+from layerwise.measure.cost.overhead import Overhead, ratio
+from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
+from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
+from layerwise.measure.stats.statistics import Numbers, holm_by_key
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ALL,
+    AMBIGUOUS,
+    ATTRIBUTION,
+    BACKBONE,
+    CONTROLS,
+    DATA_SHARE,
+    INITIAL_BIAS,
+    LAYER_WEIGHTS,
+    LEARNING_CURVE,
+    MASKED_LM,
+    OUR_MSGS,
+    PAIRS,
+    SECONDS,
+    STUDY,
+    TOKENS,
+    TRAINING,
+)
+
+FEWEST_BIASES = 3
+"""Biases that a slope or a comparison of all needs; two are a difference of arms, which the study has."""
+
+ON_SHARES = {MASKED_LM: "nll", PAIRS: "accuracy"}
+"""What is compared on shares of the text: measure and metric of the models' rows over all of it, or of the pairs."""
+
+Key = TypeVar("Key", bound=Hashable)
+Values = Mapping[str, Mapping[int, float]]
+"""By arm and seed."""
+
+
+def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
+    """What every arm costs against the backbone: a step, a pass, and the bytes a step keeps, as ratios."""
+    base = overheads[BACKBONE]
+    rows = []
+    for arm, own in overheads.items():
+        if arm == BACKBONE:
+            continue
+        of: dict[str, Any] = {"arm": arm, "against": BACKBONE}
+        for task, seconds, against in (
+            ("training step", own.step_seconds, base.step_seconds),
+            ("forward pass", own.pass_seconds, base.pass_seconds),
+        ):
+            timed = ratio(seconds, against)
+            rows.append(Score.of(STUDY, "ratio", timed.value, timed.low, timed.high, task=task, **of))
+        rows.append(Score.of(STUDY, "ratio", own.kept_bytes / base.kept_bytes, task="memory of a step", **of))
+    return rows
+
+
+def difference_rows(rows: Iterable[Score]) -> list[Score]:
+    """The differences between arms in held-out loss (nats), accuracy on pairs, and correlation on tasks.
+
+    `rows` are those of single models.
+    """
+    results = []
+    for task, values in answers(rows).items():
+        for terms in (TOKENS, SECONDS):
+            arms = [arm for arm in values if arm != BACKBONE and (arm == AT_EQUAL_SECONDS) == (terms == SECONDS)]
+            results += _against(BACKBONE, task, terms, values, arms)
+        for other in UNLEARNED:
+            results += _against(other, task, TOKENS, values, [LAYER_WEIGHTS])
+    return results
+
+
+def answers(rows: Iterable[Score]) -> dict[str, Values]:
+    """What each arm answered to each question with each seed.
+
+    The questions are the held-out loss, the accuracy on minimal pairs, Matthews' correlation on the tasks that test
+    one feature and on those that test which of two is preferred, the mean score over tasks of GLUE (each by its first
+    metric), and how much more of a decision on mixed signals comes from the words of the linguistic feature than from
+    those of the surface. Arms of a share of the text are left out: they are compared with each other (`share_rows`).
+    """
+    of_models = Rows(row for row in rows if _is_model(row) and share_of(str(row.arm)) is None)
+    mixed = of_models.where(measure=OUR_MSGS, metric="mcc", against=None)
+    on_glue = (
+        row
+        for row in of_models.where(measure=GLUE, against=None)
+        if row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
+    )
+    return {
+        MASKED_LM: by_arm(of_models.where(measure=MASKED_LM, metric="nll")),
+        PAIRS: by_arm(of_models.where(measure=PAIRS, task=ALL, metric="accuracy")),
+        "control tasks": _mean_over_tasks(mixed.where(task=CONTROLS)),
+        "linguistic generalisation": _mean_over_tasks(mixed.where(task=AMBIGUOUS)),
+        GLUE: _mean_over_tasks(on_glue),
+        "linguistic attribution": by_arm(of_models.where(measure=ATTRIBUTION, metric="preference", against=None)),
+    }
+
+
+def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
+    """The value of every model in the rows, by arm and seed."""
+    values: dict[str, dict[int, float]] = {}
+    for row in rows:
+        if _is_model(row):
+            values.setdefault(str(row.arm), {})[int(row.seed or 0)] = row.value
+    return values
+
+
+def _is_model(row: Score) -> bool:
+    """Whether a row is of one model: neither of an arm, nor of one of a model's fine-tunings."""
+    return row.arm is not None and row.seed is not None and row.other is None
+
+
+def _mean_over_tasks(rows: Iterable[Score]) -> Values:
+    own: dict[str, dict[int, list[float]]] = {}
+    for row in rows:
+        own.setdefault(str(row.arm), {}).setdefault(int(row.seed or 0), []).append(row.value)
+    return {arm: {seed: float(np.mean(values)) for seed, values in of.items()} for arm, of in own.items()}
+
+
+def _against(other: str, task: str, terms: str, values: Values, arms: Sequence[str]) -> list[Score]:
+    """The rows of the arms against another, seed by seed; none where they have no seed in common."""
+    seeds = set(values.get(other, {}))
+    gaps = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
+    rows = {
+        arm: _row(STUDY, "difference", gap, task=task, arm=LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm,
+                  against=other, condition=terms)
+        for arm, gap in gaps.items()
+    }  # fmt: skip
+    return list(_corrected(rows))
+
+
+# -- grids of biases and of shares
+
+
+def bias_rows(rows: Iterable[Score], biases: Mapping[str, float]) -> list[Score]:
+    """The rows of a grid of `biases` by arm, of the rows of the models; none for fewer than three biases."""
+    if len(biases) < FEWEST_BIASES:
+        return []
+    results: list[Score] = []
+    slopes: dict[str, Score] = {}
+    differ: dict[str, Score] = {}
+    for question, values in answers(rows).items():
+        seeds = sorted(set.intersection(*(set(values.get(arm, {})) for arm in biases)))
+        if not seeds:
+            continue
+        table = np.array([[values[arm][seed] for arm in biases] for seed in seeds])
+        for at, (arm, bias) in enumerate(biases.items()):
+            results.append(_mean_row(INITIAL_BIAS, table[:, at].tolist(), task=question, arm=arm, amount=bias))
+        slope = _slope(np.array(list(biases.values())), table)
+        slopes[question] = _row(INITIAL_BIAS, "slope", slope, task=question)
+        if len(seeds) > 1:
+            ratio, p = _f_of_arms(table)
+            differ[question] = Score.of(INITIAL_BIAS, "differ", ratio, p=p, task=question)
+    return [*results, *_corrected(slopes), *_corrected(differ)]
+
+
+def share_rows(rows: Iterable[Score]) -> list[Score]:
+    """The rows of the shares, of the rows of the models; none where no share of the text was trained on."""
+    rows = list(rows)
+    results: list[Score] = []
+    for task, metric in ON_SHARES.items():
+        values = by_arm(Rows(rows).where(measure=task, task=ALL, metric=metric))
+        shares = sorted({of[1] for arm in values if (of := share_of(arm)) is not None})
+        if shares:
+            results += _of_shares(task, values, [*shares, *([1.0] if set(COMPARED) <= set(values) else [])])
+    return results
+
+
+def _of_shares(task: str, values: Values, shares: Sequence[float]) -> Iterator[Score]:
+    on = {arm: {share: values.get(share_arm(arm, share), {}) for share in shares} for arm in COMPARED}
+    for arm, of in on.items():
+        for share, own in of.items():
+            if own:
+                yield _mean_row(DATA_SHARE, list(own.values()), task=task, arm=arm, amount=share)
+    backbone, timed = on.values()
+    both = [share for share in shares if set(backbone[share]) & set(timed[share])]
+    of_task: dict[str, Any] = {"task": task, "arm": LAYER_WEIGHTS, "against": BACKBONE}
+    gaps = {share: seed_difference(timed[share], backbone[share]) for share in both}
+    yield from _corrected(
+        {share: _row(DATA_SHARE, "difference", gap, amount=share, **of_task) for share, gap in gaps.items()}
+    )
+    seeds = sorted(set.intersection(*(set(of[share]) for of in (backbone, timed) for share in both))) if both else []
+    if len(both) > 1 and seeds:
+        table = np.array([[timed[share][seed] - backbone[share][seed] for share in both] for seed in seeds])
+        halving = _slope(-np.log2(np.array(both)), table)
+        yield replace(_row(DATA_SHARE, "by_halving", halving, **of_task), p_adjusted=halving.p)
+
+
+def _mean_row(measure: str, values: Sequence[float], **columns: Any) -> Score:
+    """The mean over seeds, with Student's interval."""
+    low, high = over_seeds(values)
+    return Score.of(measure, "value", float(np.mean(values)), low, high, **columns)
+
+
+def _row(measure: str, metric: str, gap: SeedDifference, **columns: Any) -> Score:
+    return Score.of(measure, metric, gap.value, gap.low, gap.high, gap.p, mde=gap.mde, **columns)
+
+
+def _corrected(rows: Mapping[Key, Score]) -> Iterator[Score]:
+    """The rows, with their p corrected over all of them."""
+    adjusted = holm_by_key({key: row.p for key, row in rows.items()})
+    for key, row in rows.items():
+        yield replace(row, p_adjusted=adjusted.get(key))
+
+
+def _slope(amounts: Numbers, table: Numbers) -> SeedDifference:
+    """`table` is (seeds, amounts); a line of least squares through each seed."""
+    centred = amounts - amounts.mean()
+    slopes = table @ centred / np.square(centred).sum()
+    return seed_difference(dict(enumerate(slopes.tolist())), dict.fromkeys(range(len(slopes)), 0.0))
+
+
+def _f_of_arms(table: Numbers) -> tuple[float, float]:
+    """Whether the arms of `table`, (seeds, arms), differ, each seed a block of its own: F of arms over what is left of
+    arms and seeds, and its p."""
+    seeds, arms = table.shape
+    left = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
+    between = seeds * np.square(table.mean(axis=0) - table.mean()).sum() / (arms - 1)
+    within = float(np.square(left).sum()) / ((arms - 1) * (seeds - 1))
+    if within <= 0:
+        return 0.0, 1.0
+    ratio = float(between / within)
+    return ratio, float(stats.f.sf(ratio, arms - 1, (arms - 1) * (seeds - 1)))
+
+
+# -- convergence
+
+
+def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
+    """The rows of convergence of the arms with equal steps on all of the text, from those of measure `training`."""
+    trained = Rows(rows).where(measure=TRAINING)
+    seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
+    curves: dict[str, dict[int, ValidationCurve]] = {}
+    for arm, of in trained.where(metric="validation_loss", amount=PRESENT).by("arm").items():
+        if arm == AT_EQUAL_SECONDS or share_of(arm) is not None:
+            continue
+        for seed, noted in of.by("seed").items():
+            losses = {int(row.amount or 0): row.value for row in noted}
+            if steps := tuple(sorted(step for step in losses if step > 0)):
+                curve = ValidationCurve(steps, tuple(losses[step] for step in steps), seconds.get((arm, seed)))
+                curves.setdefault(arm, {})[seed] = curve
+    return convergence_rows(curves, BACKBONE, target)
+
+
+def study_tuning_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
+    """The rows of convergence of fine-tuning, from those of measure `learning_curve`; a model has one fine-tuning."""
+    learned = Rows(rows).where(measure=LEARNING_CURVE)
+    seconds = {(row.task, row.arm, row.seed): row.value for row in learned.where(metric="step_seconds")}
+    curves: dict[str, dict[str, dict[int, ValidationCurve]]] = {}
+    for task, taught in learned.where(amount=PRESENT).by("task").items():
+        for arm, of in taught.by("arm").items():
+            if arm != AT_EQUAL_SECONDS:
+                curves.setdefault(task, {})[arm] = {
+                    seed: score_curve(
+                        {int(row.amount or 0): row.value for row in points}, seconds.get((task, arm, seed))
+                    )
+                    for seed, points in of.by("seed").items()
+                }
+    return tuning_convergence_rows(curves, BACKBONE, target)
