@@ -158,7 +158,7 @@ def test_what_was_taken_is_stored_beside_the_forecast(tmp_path: Path) -> None:
     said = [text for text in first.logs if "forecast" in text or "this will take" in text]
     assert [text.split()[0] for text in said] == ["this", "took", "memory"]
     with Run.open(tmp_path / "run") as run:
-        rows = {row.metric: row.value for row in run.store.scores("run") if row.subject == "forecast"}
+        rows = {row.metric: row.value for row in run.store.scores("run") if row.part == "forecast"}
     assert rows["forecast_seconds"] == 50.0
     assert 0 <= rows["taken_seconds"] < 50
     assert rows["taken_memory_bytes"] > 1e7

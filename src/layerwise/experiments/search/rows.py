@@ -122,7 +122,7 @@ def cost_rows(spent: Spent, seconds: float) -> list[Score]:
         "naive_layer_tokens": float(spent.naive), "seconds": seconds,
         **({} if at_pace is None else {"seconds_in_layers_and_heads": at_pace}),
     }  # fmt: skip
-    return [Score("run", "search", "all", name, value) for name, value in figures.items()]
+    return [Score.of("run", name, value, part="search") for name, value in figures.items()]
 
 
 def cost_sentence(spent: Spent, seconds: float) -> str:

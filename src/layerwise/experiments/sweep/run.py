@@ -378,7 +378,7 @@ def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds
             "seconds_in_layers": spent.layer_seconds,
             "seconds_in_heads": spent.head_seconds,
         }
-    return [Score("run", "sweep", "all", name, float(value)) for name, value in figures.items()]
+    return [Score.of("run", name, float(value), part="sweep") for name, value in figures.items()]
 
 
 def _of_whole_plans(losses: Sequence[Loss], windows: Sequence[Window]) -> list[Loss]:
