@@ -196,5 +196,5 @@ def _judged(
 def _merged_rows(arm: str, order: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
     yield from spread(arm, MERGED, order, [outcome for _, outcome in models])
     for plan, outcome in dict(models).items():
-        of = {"arm": arm, "plan": str(plan), "condition": order}
+        of: dict[str, Any] = {"arm": arm, "plan": str(plan), "condition": order}
         yield Score.of(MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))

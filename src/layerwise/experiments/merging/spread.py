@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from layerwise.results.vocabulary import MERGING
 
 def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions]) -> Iterator[Score]:
     """Means with their interval over models and examples, and the models' standard deviation as `METRIC_spread`."""
-    of = {"arm": arm, "part": part, "condition": order}
+    of: dict[str, Any] = {"arm": arm, "part": part, "condition": order}
     of_models = [{metric: (value, (low, high)) for metric, (value, low, high) in metrics(each)} for each in outcomes]
     for metric in of_models[0]:
         values, bounds = zip(*(each[metric] for each in of_models), strict=True)

@@ -78,7 +78,7 @@ def stored_trials(rows: Iterable[Score], depth: int, draft: Plan) -> list[Prompt
 
 def speculation_rows(draft: Plan, trials: Sequence[PromptTrial]) -> list[Score]:
     """The figures of a draft over all prompts."""
-    own = {"plan": str(draft)}
+    own: dict[str, Any] = {"plan": str(draft)}
     counted = {each: [getattr(trial.passes, each) for trial in trials] for each in LayerPasses.COUNTED}
     totals = [trial.passes.total for trial in trials]
     plain = [trial.passes.tokens * trial.passes.depth for trial in trials]

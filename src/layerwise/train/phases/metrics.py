@@ -189,7 +189,7 @@ def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], setting: str = 
 
     `setting` is what was swept: the learning rate, or the warm-up.
     """
-    own = {"arm": arm, "condition": setting}
+    own: dict[str, Any] = {"arm": arm, "condition": setting}
     rows = []
     for rate, tried in sorted(losses.items()):
         low, high = over_seeds(tried)
