@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import layerwise
+from tools.sizes import tree
 
 PACKAGE = Path(layerwise.__file__).parent
 
@@ -21,12 +22,6 @@ def files() -> tuple[Path, ...]:
 def text(path: Path) -> str:
     """What a file holds."""
     return path.read_text(encoding="utf8")
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    """A file as syntax."""
-    return ast.parse(text(path))
 
 
 @cache

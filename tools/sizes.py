@@ -12,7 +12,7 @@ import ast
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def figures() -> dict[str, Any]:
 
 def parameters(path: Path) -> Iterator[int]:
     """How many parameters each function of a file has."""
-    for node in ast.walk(_tree(path)):
+    for node in _statements(tree(path).body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = node.args
             yield len([*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
@@ -126,7 +126,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(_tree(path)):
+    for node in _statements(tree(path).body):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -139,8 +139,19 @@ def _name(path: Path) -> str:
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
+def tree(path: Path) -> ast.Module:
+    """A file as syntax; parsed once in a process, for all that look at it."""
     return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Every statement at any depth: imports and functions are some, and expressions are most of the syntax."""
+    for node in body:
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, part, ())
+            if isinstance(inner, list):  # that of a conditional expression or a lambda is none
+                yield from _statements(inner)
 
 
 def above(measured: Mapping[str, Any], ceilings: Mapping[str, Any], where: str = "") -> Iterator[str]:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from layerwise.experiments.provenance import hardware, in_words, numerics, task_digest
+from layerwise.stack.precision import matmul_precision
 
 
 def test_threads_count_on_a_processor_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,6 +26,17 @@ def test_how_a_model_is_asked_is_said_in_words(monkeypatch: pytest.MonkeyPatch) 
     assert in_words("meta", "auto") == "auto on meta"
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
     assert in_words("meta", "auto") == "auto on meta, matmul_precision medium"
+
+
+@pytest.mark.parametrize(("asked", "word"), [("tf32", "high"), ("ieee", "highest")])
+def test_the_precision_of_products_is_known_by_either_way_of_setting_it(asked: str, word: str) -> None:
+    cuda, before = torch.backends.cuda.matmul, torch.backends.cuda.matmul.fp32_precision
+    try:
+        cuda.fp32_precision = asked
+        assert matmul_precision() == numerics("meta")["matmul_precision"] == word
+    finally:
+        cuda.fp32_precision = before
+    assert matmul_precision() == "highest"
 
 
 def test_the_instructions_of_the_kernels_are_told() -> None:

@@ -131,24 +131,16 @@ def outcomes(count: int, seed: int) -> Counter[str]:
     return found
 
 
-def test_five_thousand_strings() -> None:
-    found = outcomes(5_000, seed=1)
-    assert found.total() == 5_000
-    assert found["Plan"] > 250
-    assert found["PlanError"] > 2_500
-
-
-@pytest.mark.slow
-def test_fifty_thousand_strings() -> None:
-    found = outcomes(50_000, seed=3)
-    assert found.total() == 50_000
-    assert found["Plan"] > 2_500
-    assert found["PlanError"] > 25_000
-
-
-@pytest.mark.nightly
-def test_a_million_strings() -> None:
-    found = outcomes(1_000_000, seed=2)
-    assert found.total() == 1_000_000
-    assert found["Plan"] > 50_000
-    assert found["PlanError"] > 500_000
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [
+        (5_000, 1),
+        pytest.param(50_000, 3, marks=pytest.mark.slow),
+        pytest.param(1_000_000, 2, marks=pytest.mark.nightly),
+    ],
+)
+def test_every_string_is_a_plan_or_refused(count: int, seed: int) -> None:
+    found = outcomes(count, seed)
+    assert found.total() == count
+    assert found["Plan"] > 0.05 * count
+    assert found["PlanError"] > 0.5 * count

@@ -21,6 +21,7 @@ from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.run import DATABASE
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
+from layerwise.stack.precision import matmul_precision
 
 _OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 """How the names of task files end, and of the data that they read."""
@@ -99,7 +100,7 @@ def numerics(device: torch.device | str, model: nn.Module | None = None, **setti
     attention = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if isinstance(attention, str):
         texts["attention"] = attention
-    texts["matmul_precision"] = torch.get_float32_matmul_precision()
+    texts["matmul_precision"] = matmul_precision()
     texts["deterministic"] = str(torch.are_deterministic_algorithms_enabled())
     return texts
 

@@ -157,6 +157,19 @@ def _exact_products() -> Iterator[None]:
             kernel.fp32_precision = precision
 
 
+def matmul_precision() -> str:
+    """How products in float32 are rounded, in the words of `torch.set_float32_matmul_precision`.
+
+    torch refuses to say where a part of its precisions was set by their names (`torch.backends.cuda.matmul`), as
+    compiled training does; then those of CUDA count.
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        backends: Any = torch.backends
+        return {"tf32": "high", "bf16": "medium"}.get(backends.cuda.matmul.fp32_precision, "highest")
+
+
 def _is_half(model: nn.Module) -> bool:
     return any(tensor.dtype in HALF for tensor in chain(model.parameters(), model.buffers()))
 

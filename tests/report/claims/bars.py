@@ -9,17 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from scipy.stats import norm
 
 from layerwise.results.rows import Score
-from report.claims.truths import claim_of
+from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, claim_of
 
 NEAR = 1e-6
 FAR = 1.0
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
-OPEN, UNMEASURED = "not resolvable", "not measured"
+
+EITHER = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
+"""A contrast that is none where the null explains it, and is contradicted where it is reversed."""
+BESIDE_NULL = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
+"""A contrast that the null must not have."""
+NEEDED = {"above": SUPPORTED, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
+"""A contrast that must be there."""
+ALONE = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
+"""A contrast that only the published way of measuring has."""
+MORE = {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}
+LESS = {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN}
+"""On one side of a bound."""
+LEARNED = {"above": SUPPORTED, "below": OPEN, "open": OPEN}
+"""What becomes of a claim that is supported, by where the skill lies beside a bound."""
 
 Ends = tuple[float, float]
 """An interval; the number is its middle."""
@@ -53,11 +66,9 @@ def wider(tests: int) -> float:
     return float(norm.ppf(1 - 0.025 / tests) / norm.ppf(0.975))
 
 
-def planted(
-    key: str, rows: Rows, task: str = "all", measure: str = "contrast", **columns: object
-) -> tuple[Score, ...]:  # fmt: skip
+def planted(key: str, rows: Rows, task: str = "all", measure: str = "contrast", **columns: Any) -> tuple[Score, ...]:
     """The rows of a claim, or of a measure; `columns` are those that all of them have."""
-    return tuple(replace(_row(measure, key, task, metric, ends), **columns) for metric, ends in rows.items())  # type: ignore[arg-type]
+    return tuple(replace(_row(measure, key, task, metric, ends), **columns) for metric, ends in rows.items())
 
 
 def _row(measure: str, subject: str, task: str, metric: str, ends: Ends | float) -> Score:
@@ -77,16 +88,21 @@ class Case:
     verdict: str
     depth: int = 12
 
-    def check(self) -> None:
+    @property
+    def said(self) -> str:
+        """The verdict that is given, and why."""
         claim = claim_of(self.rule, self.rows, self.depth)
-        assert claim.verdict == self.verdict, claim.line
+        return claim.verdict if claim.verdict == self.verdict else f"{self.rule} {self.name}: {claim.line}"
 
 
 def varied(
-    key: str, base: Rows, metric: str, where: Where, verdicts: Mapping[str, str], more: Iterable[Score] = ()
-) -> Iterable[Case]:
+    key: str, base: Rows, metric: str, where: Where, verdicts: Mapping[str, str], more: Iterable[Score] = (),
+    **columns: Any,
+) -> Iterable[Case]:  # fmt: skip
     """The claim with one of its rows at every interval of `where`; `verdicts` has the verdict for each position."""
-    yield from each(key, metric, where, verdicts, lambda ends: (*planted(key, {**base, metric: ends}), *more))
+    yield from each(
+        key, metric, where, verdicts, lambda ends: (*planted(key, {**base, metric: ends}, **columns), *more)
+    )  # fmt: skip
 
 
 def each(
@@ -98,8 +114,14 @@ def each(
             yield Case(rule, f"{name} {position} {number}", rows(ends), verdict)
 
 
-def parametrized(cases: Iterable[Case]) -> pytest.MarkDecorator:
-    """The cases of a paper as the parameters of one test."""
-    return pytest.mark.parametrize(
-        "case", [pytest.param(case, id=f"{case.rule}-{case.name}-{case.verdict}") for case in cases]
-    )
+def exact(*cases: Iterable[Case]) -> Callable[[Sequence[Case]], None]:
+    """The test, a rule at a time, that each case has its verdict; it names all that have another one."""
+    rules: dict[str, list[Case]] = {}
+    for case in (case for part in cases for case in part):
+        rules.setdefault(case.rule, []).append(case)
+
+    @pytest.mark.parametrize("cases", rules.values(), ids=rules)
+    def test(cases: Sequence[Case]) -> None:
+        assert [case.said for case in cases] == [case.verdict for case in cases]
+
+    return test

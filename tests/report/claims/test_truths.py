@@ -9,7 +9,7 @@ from layerwise.report.claims import Published, Verdict
 from layerwise.report.claims.contrasts import Facts
 from layerwise.report.claims.published import case
 from layerwise.results.rows import Score
-from report.claims.truths import ENOUGH, claim_of, concluded, ends_right
+from report.claims.truths import ENOUGH, claim_of, concluded, ends
 
 EVERY = 8
 
@@ -34,12 +34,12 @@ def planted(right: Verdict, wrong: Verdict) -> Published:
 
 def test_a_rule_that_is_wrong_one_time_in_eight_fails() -> None:
     with pytest.raises(AssertionError):
-        ends_right(planted("supported", "contradicted"), numbered, 6, ("contradicted",), "supported")
+        ends(planted("supported", "contradicted"), numbered, 6, "supported", ("contradicted",))
 
 
 def test_a_rule_that_tells_too_rarely_fails() -> None:
     with pytest.raises(AssertionError):
-        ends_right(planted("not resolvable", "supported"), numbered, 6, ("contradicted",), "supported")
+        ends(planted("not resolvable", "supported"), numbered, 6, "supported", ("contradicted",))
 
 
 def test_runs_that_end_alike_are_enough_after_sixty_and_a_dissent_asks_for_all() -> None:
@@ -52,5 +52,5 @@ def test_runs_that_end_alike_are_enough_after_sixty_and_a_dissent_asks_for_all()
 
 
 def test_a_rule_that_is_right_passes() -> None:
-    ends_right(planted("supported", "supported"), numbered, 6, ("contradicted",), "supported")
+    ends(planted("supported", "supported"), numbered, 6, "supported", ("contradicted",))
     assert claim_of(planted("supported", "contradicted"), numbered(0), 6).verdict == "contradicted"

@@ -8,7 +8,8 @@ work) and *underpowered* (true, on too little text).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import pytest
 
@@ -17,23 +18,26 @@ from layerwise.report.claims import CLAIMS, Claim, Published, Verdict
 from layerwise.results.rows import Score
 from tier import by_tier
 
-RUNS = by_tier(fast=40, full=200)
+RUNS = by_tier(fast=20, full=200)
 ENOUGH = 60
 """Runs that decide where one verdict ends all of them: with a share below 95 % it would do so in fewer than 5 of 100
 tries (.95 ** 60 = .046), so that of any other verdict is below 5 %."""
 WRONG = 0.05
 POWER = 0.75
 
-NEAR_THE_BAR = pytest.mark.nightly
-"""The mark of a truth whose shares of verdicts are so near their bars that few runs would not tell."""
-
-ANSWERS = {"supported", "contradicted", "explained by the null"}
+SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+ANSWERS = {SUPPORTED, NULL, CONTRADICTED}
 """The verdicts that say something."""
-NOT_SO = "explained by the null, contradicted"
+OPEN, UNMEASURED = "not resolvable", "not measured"
+NOT_SO = f"{NULL}, {CONTRADICTED}"
+EACH = f"{SUPPORTED}; {CONTRADICTED}"
+"""Two verdicts that are wrong, each by itself."""
 Rule = str | Published
 """A claim by its key, or one that is not of the table."""
 Truth = Callable[[int], Iterable[Score]]
 """From the number of a run to its rows."""
+Table = Mapping[str, Mapping[str, Iterable[Truth]]]
+"""Worlds by the claim and by the verdict that it is about."""
 
 
 def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
@@ -52,29 +56,81 @@ def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter
     return counts
 
 
+def others(right: str) -> str:
+    """The other answers, each of them wrong, as `seldom` takes them."""
+    return "; ".join(sorted(ANSWERS - {right}))
+
+
 def share(counts: Counter[Verdict], *verdicts: str) -> float:
     """The share of runs that ended in one of `verdicts`."""
     return sum(count for verdict, count in counts.items() if verdict in verdicts) / counts.total()
 
 
-def ends_right(rule: Rule, truth: Truth, depth: int, wrong: Collection[str], right: str | None) -> None:
-    """Assert that the verdicts of `wrong` are at most 5 % of the runs together, and `right`, if any, 75 % or more."""
-    counts = concluded(rule, truth, depth)
-    assert share(counts, *wrong) <= WRONG, counts
-    assert right is None or share(counts, right) >= POWER, counts
+def ends(
+    rule: Rule, truth: Truth, depth: int, right: str | None, wrong: Iterable[str],
+    least: float = POWER, runs: int = RUNS,
+) -> None:  # fmt: skip
+    """Assert that `right`, if any, ends `least` of the runs or more, and each of `wrong` at most 5 % of them.
+
+    Of several verdicts in one string, all together may be 5 %.
+    """
+    counts = concluded(rule, truth, depth, runs)
+    assert all(share(counts, *verdicts.split(", ")) <= WRONG for verdicts in wrong), counts
+    assert right is None or share(counts, right) >= least, counts
 
 
 def tells(rule: Rule, truth: Truth, depth: int, right: str, least: float = POWER, runs: int = RUNS) -> None:
     """Assert that `right` ends `least` of the runs or more, and no other answer more than 5 % of them."""
-    counts = concluded(rule, truth, depth, runs)
-    assert all(share(counts, other) <= WRONG for other in ANSWERS - {right}), counts
-    assert share(counts, right) >= least, counts
+    ends(rule, truth, depth, right, ANSWERS - {right}, least, runs)
 
 
-def seldom(rule: Rule, truth: Truth, depth: int, *wrong: str) -> None:
-    """Assert that each of `wrong` ends at most 5 % of the runs; of several that are one string, all together."""
-    counts = concluded(rule, truth, depth)
-    assert all(share(counts, *verdicts.split(", ")) <= WRONG for verdicts in wrong), counts
+Test = Callable[[Callable[[], None]], None]
+"""A test of one parameter, `check`."""
+
+
+def simulated(
+    table: Table,
+    *,
+    depth: int = 12,
+    least: float = POWER,
+    runs: int = RUNS,
+    wrong: Sequence[str] = (),
+    nightly: bool = False,
+    together: bool = False,
+) -> Test:
+    """The test that every world of a table ends in the verdict that it is beside, and rarely in another answer.
+
+    Instead of the other answers those of `wrong` must be rare; the others are so one by one, or `together`.
+    """
+
+    def other(right: str) -> Sequence[str]:
+        answers = sorted(ANSWERS - {right})
+        return wrong or ((", ".join(answers),) if together else answers)
+
+    return _test(
+        table, lambda rule, truth, right: ends(rule, truth, depth, right, other(right), least, runs), nightly
+    )  # fmt: skip
+
+
+def seldom(table: Table, *, depth: int = 12, nightly: bool = True) -> Test:
+    """The test that no world of a table ends in the verdicts that it is beside, each of them or, by a comma, all."""
+    return _test(table, lambda rule, truth, wrong: ends(rule, truth, depth, None, wrong.split("; ")), nightly)
+
+
+def _test(table: Table, check: Callable[[str, Truth, str], None], nightly: bool) -> Test:
+    cases = [
+        pytest.param(partial(check, rule, world, verdict), id=f"{rule}-{verdict}-{number}")
+        for rule, verdicts in table.items()
+        for verdict, worlds in verdicts.items()
+        for number, world in enumerate(worlds)
+    ]
+
+    @(pytest.mark.nightly if nightly else pytest.mark.simulated)
+    @pytest.mark.parametrize("check", cases)
+    def test(check: Callable[[], None]) -> None:
+        check()
+
+    return test
 
 
 def printed(truth: Truth, metric: str, runs: int = 40) -> float:

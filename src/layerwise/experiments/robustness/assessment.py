@@ -250,6 +250,7 @@ def _look_inside(
         ):
             rows[measure] += scores
             notes[measure] += text
-    for measure, scores in rows.items():
-        run.store.replace_scores(measure, scores)
+    # The rows of branches are written last: where they stand, `_can_look_further` takes all of it as written.
+    for measure in (OUTPUT_LAYOUT, ATTENTION, BRANCHES):
         run.store.replace_notes(measure, dict.fromkeys(note.text for note in notes[measure]))
+        run.store.replace_scores(measure, rows[measure])

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from layerwise.stack.precision import matmul_precision
+
 _TERA = 1e12
 
 
@@ -64,6 +66,6 @@ def peak_in_training(args: Any) -> float | None:
         return float(given)
     if args.device.type != "cuda":
         return None
-    exact = torch.get_float32_matmul_precision() == "highest" and not torch.backends.cuda.matmul.allow_tf32
+    exact = matmul_precision() == "highest"
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32" if exact else "tf32"
     return peak_of(torch.cuda.get_device_name(args.device), precision)

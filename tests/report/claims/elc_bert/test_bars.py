@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BEYOND_START
-from report.claims.bars import (
-    CONTRADICTED,
-    NEAR,
-    NULL,
-    OPEN,
-    SUPPORTED,
-    Case,
-    Ends,
-    around,
-    parametrized,
-    planted,
-)
-from report.claims.truths import claim_of
+from report.claims.bars import BESIDE_NULL, EITHER, NEAR, Case, Ends, around, each, exact, planted
+from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, claim_of
 
 CLEAR: Ends = (0.3, 0.5)
 GOOD: Ends = (0.6, 0.8)
@@ -28,110 +17,77 @@ SKILLS: tuple[tuple[Ends, bool], ...] = (((0.5 + NEAR, 0.6), True), ((0.5 - NEAR
 
 def skilled(arm: str, right: Ends = GOOD) -> tuple[Score, ...]:
     """An arm that is right on so many of the minimal pairs."""
-    return columned(planted("", {"accuracy": right}, measure="pairs"), arm=arm)
-
-
-def columned(rows: tuple[Score, ...], **columns: str) -> tuple[Score, ...]:
-    """Rows with columns of their own."""
-    return tuple(replace(row, **columns) for row in rows)
+    return planted("", {"accuracy": right}, measure="pairs", arm=arm)
 
 
 def turned(ends: Ends) -> Ends:
     return -ends[1], -ends[0]
 
 
-def gains() -> Iterator[Case]:
-    """A gain on the backbone and on weights that are held: 0.01 nats of a loss, half a point of accuracy."""
-    for rule, task, terms, margin, better in (
-        ("worth", "masked_lm", "seconds", 0.01, turned),
-        ("grammar", "pairs", "tokens", 0.005, lambda ends: ends),
-    ):
+def gains(rule: str, task: str, terms: str, margin: float, better: Callable[[Ends], Ends]) -> Iterator[Case]:
+    """A gain on the backbone and on weights that are held."""
 
-        def study(
-            gain: Ends, learned: Ends | None = CLEAR, right: Ends = GOOD, task=task, terms=terms, better=better
-        ) -> tuple[Score, ...]:  # type: ignore[no-untyped-def]
-            own = planted("", {"difference": better(gain)}, task, "study")
-            rows = columned(own, arm="elc", against="ltg", condition=terms)
-            if learned is not None:
-                held = planted("", {"difference": better(learned)}, task, "study")
-                rows += columned(held, arm="elc", against="elc-frozen", condition="tokens")
-            return (*rows, *skilled("ltg", right))
+    def study(gain: Ends, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
+        return (
+            *planted("", {"difference": better(gain)}, task, "study", arm="elc", against="ltg", condition=terms),
+            *planted(
+                "", {"difference": better(learned)}, task, "study", arm="elc", against="elc-frozen", condition="tokens"
+            ),
+            *skilled("ltg", right),
+        )
 
-        own_verdicts = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
-        held_verdicts = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
-        for position, ends_of in around(margin).items():
-            for number, ends in enumerate(ends_of):
-                yield Case(rule, f"gain {position} {number}", study(ends), own_verdicts[position])
-                yield Case(rule, f"learned {position} {number}", study(CLEAR, ends), held_verdicts[position])
-        yield Case(rule, "elc-frozen was not trained", study(CLEAR, None), OPEN)
-        for right, is_learned in SKILLS:
-            yield Case(rule, f"ltg {right}", study(CLEAR, right=right), SUPPORTED if is_learned else OPEN)
-            yield Case(
-                rule, f"ltg {right}, worse", study(turned(CLEAR), right=right), CONTRADICTED if is_learned else OPEN
-            )
-        unknown = tuple(row for row in study(CLEAR) if row.measure != "pairs")
-        yield Case(rule, "no minimal pairs", unknown, OPEN)
+    yield from each(rule, "gain", around(margin), EITHER, study)
+    yield from each(rule, "learned", around(margin), BESIDE_NULL, lambda ends: study(CLEAR, ends))
+    alone = tuple(row for row in study(CLEAR) if row.against != "elc-frozen")
+    yield Case(rule, "elc-frozen was not trained", alone, OPEN)
+    for right, is_learned in SKILLS:
+        yield Case(rule, f"ltg {right}", study(CLEAR, right=right), SUPPORTED if is_learned else OPEN)
+        worse = study(turned(CLEAR), right=right)
+        yield Case(rule, f"ltg {right}, worse", worse, CONTRADICTED if is_learned else OPEN)
+    unknown = tuple(row for row in study(CLEAR) if row.measure != "pairs")
+    yield Case(rule, "no minimal pairs", unknown, OPEN)
 
 
 def masses() -> Iterator[Case]:
     """Five points above equal shares, and above the start."""
-    equal_verdicts = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
-    start_verdicts = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
 
-    def case(name: str, verdict: str, equal: Ends = CLEAR, learned: Ends = CLEAR, right: Ends = GOOD) -> Case:
-        rows = planted("pattern", {"above_equal": equal, "learned": learned}, "elc")
-        return Case("pattern", name, (*rows, *skilled("elc", right)), verdict)
+    def rows(equal: Ends = CLEAR, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
+        return (*planted("pattern", {"above_equal": equal, "learned": learned}, "elc"), *skilled("elc", right))
 
-    for position, ends_of in around(0.05).items():
-        for number, ends in enumerate(ends_of):
-            yield case(f"equal {position} {number}", equal_verdicts[position], equal=ends)
-            yield case(f"start {position} {number}", start_verdicts[position], learned=ends)
+    yield from each("pattern", "equal", around(0.05), EITHER, rows)
+    yield from each("pattern", "start", around(0.05), BESIDE_NULL, lambda ends: rows(learned=ends))
     for right, is_learned in SKILLS:
-        yield case(f"elc {right}", SUPPORTED if is_learned else OPEN, right=right)
+        yield Case("pattern", f"elc {right}", rows(right=right), SUPPORTED if is_learned else OPEN)
 
 
 def agreement(value: float, half: float, condition: str | None) -> tuple[Score, ...]:
     """A rank correlation `value` above a chance of 0.1, whose permutations have a band of +-`half`."""
-    return (
-        Score.of("seed_agreement", "correlation", 0.1 + value, arm="elc", condition=condition),
-        Score.of(
-            "seed_agreement",
-            "correlation",
-            0.1,
-            0.1 - half,
-            0.1 + half,
-            arm="elc",
-            condition=condition,
-            against="shuffled",
-        ),
-    )
+    own = Score.of("seed_agreement", "correlation", 0.1 + value, arm="elc", condition=condition)
+    return own, replace(own, value=0.1, low=0.1 - half, high=0.1 + half, against="shuffled")
 
 
 def agreements() -> Iterator[Case]:
     """0.2 above chance, by a band that is one and a quarter times that of the permutations."""
 
-    def case(name: str, verdict: str, beyond: Ends, raw: Ends = CLEAR, right: Ends = GOOD) -> Case:
-        rows = [
-            row
-            for condition, (low, high) in ((BEYOND_START, beyond), (None, raw))
-            for row in agreement((low + high) / 2, (high - low) / 2 / 1.25, condition)
-        ]
-        return Case("alike", name, (*rows, *skilled("elc", right)), verdict)
+    def rows(beyond: Ends, raw: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
+        ends = ((condition, max(-0.5, low), min(0.5, high)) for condition, (low, high) in (
+            (BEYOND_START, beyond), (None, raw)))  # fmt: skip
+        found = (agreement((low + high) / 2, (high - low) / 2 / 1.25, condition) for condition, low, high in ends)
+        return (*(row for rows in found for row in rows), *skilled("elc", right))
 
-    beyond = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
     raw = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": CONTRADICTED}
-    for position, ends_of in around(0.2).items():
-        for number, (low, high) in enumerate(ends_of):
-            ends = (max(-0.5, low), min(0.5, high))
-            yield case(f"beyond {position} {number}", beyond[position], ends)
-            yield case(f"raw {position} {number}", raw[position], (-0.01, 0.01), ends)
+    yield from each("alike", "beyond", around(0.2), BESIDE_NULL, rows)
+    yield from each("alike", "raw", around(0.2), raw, lambda ends: rows((-0.01, 0.01), ends))
     for right, is_learned in SKILLS:
-        yield case(f"elc {right}", SUPPORTED if is_learned else OPEN, CLEAR, right=right)
+        yield Case("alike", f"elc {right}", rows(CLEAR, right=right), SUPPORTED if is_learned else OPEN)
 
 
-@parametrized([*gains(), *masses(), *agreements()])
-def test_every_bar_of_elc_bert_is_where_it_is(case: Case) -> None:
-    case.check()
+test_every_bar_is_where_it_is = exact(
+    gains("worth", "masked_lm", "seconds", 0.01, turned),
+    gains("grammar", "pairs", "tokens", 0.005, lambda ends: ends),
+    masses(),
+    agreements(),
+)
 
 
 def test_the_agreement_has_the_widened_band_and_stays_a_rank_correlation() -> None:

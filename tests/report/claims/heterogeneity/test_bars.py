@@ -4,60 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import sqrt
+from typing import Any
 
 from layerwise.results.rows import Score
 from report.claims.bars import (
-    CONTRADICTED,
+    ALONE,
+    BESIDE_NULL,
+    EITHER,
     FAR,
+    LESS,
+    MORE,
     NEAR,
-    NULL,
-    OPEN,
-    SUPPORTED,
-    UNMEASURED,
     Case,
     Ends,
     Rows,
     around,
     beside,
     each,
-    parametrized,
+    exact,
     planted,
     varied,
     wider,
 )
+from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, UNMEASURED
 
 CLEAR: Ends = (0.4, 0.8)
 SAME: Ends = (-0.001, 0.001)
-EITHER = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
-BESIDE_NULL = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
 
 
 def together() -> Iterator[Case]:
     """Layers that are changed or left out together."""
     joint: Rows = {"joint": (1.5, 2.5), "beyond_singles": CLEAR, "beyond_noise": CLEAR, "layers": 9.0}
-    collapse = {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}
-    yield from varied("joint_collapse", joint, "joint", beside(1.0), collapse)
+    yield from varied("joint_collapse", joint, "joint", beside(1.0), MORE)
     for share in ("beyond_singles", "beyond_noise"):
         yield from varied("joint_collapse", joint, share, around(0.2), BESIDE_NULL)
 
     sets: Rows = {"joint": 0.1, "spared": CLEAR, "layers": 3.0, "singles": 0.1}
-    less = {**sets, "joint": (-0.1, 0.1)}
-    dropped = {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN}
-    yield from varied("redundant_sets", sets, "joint", beside(0.2), dropped)
-    yield from varied("redundant_sets", less, "spared", around(0.05), BESIDE_NULL)
+    yield from varied("redundant_sets", sets, "joint", beside(0.2), LESS)
+    yield from varied("redundant_sets", {**sets, "joint": (-0.1, 0.1)}, "spared", around(0.05), BESIDE_NULL)
 
-    for position, verdict in EITHER.items():
-        for number, ends in enumerate(around(0.2)[position]):
-            rows = planted(
-                "error_accumulation",
-                {"joint": 1.0, "singles": 0.5, "share": ends, "layers": 5.0},
-                condition="set",
-                amount=4.0,
-            )
-            yield Case("error_accumulation", f"share {position} {number}", rows, verdict)
+    errors: Rows = {"joint": 1.0, "singles": 0.5, "layers": 5.0}
+    yield from varied("error_accumulation", errors, "share", around(0.2), EITHER, condition="set", amount=4.0)
 
 
-def beyond_scaling(claim: str, noise: Rows) -> tuple[Score, ...]:
+def beyond_scaling(claim: str, **noise: Ends) -> tuple[Score, ...]:
     """What noise costs more than scaling, and what another strategy does, which is always clear."""
     zero: Rows = {"equal": CLEAR, "unequal": CLEAR}
     return (*planted(claim, {**zero, **noise}, condition="noise"), *planted(claim, zero, condition="zero"))
@@ -65,56 +55,36 @@ def beyond_scaling(claim: str, noise: Rows) -> tuple[Score, ...]:
 
 def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
     """Layers scaled together by a tenth, and two other strategies beside it, one of which is always clear."""
+    own: Rows = {"joint": scaled, "singles": 0.1, "share": CLEAR}
     return (
-        *planted(
-            "joint_manipulation", {"joint": scaled, "singles": 0.1, "share": CLEAR}, condition="scale", amount=0.1
-        ),
+        *planted("joint_manipulation", own, condition="scale", amount=0.1),
         *planted("joint_manipulation", {"layers": 3.0}),
-        *beyond_scaling("joint_manipulation", noise),
-    )  # fmt: skip
+        *beyond_scaling("joint_manipulation", **noise),
+    )
 
 
 def strategies() -> Iterator[Case]:
     """Scaling beside the other strategies, at one size and at their own."""
+    single, joint = "scaling", "joint_manipulation"
+    yield from each(single, "equal", around(0.01), BESIDE_NULL, lambda ends: beyond_scaling(single, equal=ends))
     yield from each(
-        "scaling", "equal:noise", around(0.01), BESIDE_NULL, lambda ends: beyond_scaling("scaling", {"equal": ends})
-    )
-    favours = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
-    yield from each(
-        "scaling", "unequal:noise", around(0.01), favours,
-        lambda ends: beyond_scaling("scaling", {"equal": SAME, "unequal": ends}),
+        single, "unequal", around(0.01), ALONE, lambda ends: beyond_scaling(single, equal=SAME, unequal=ends)
     )  # fmt: skip
-
-    yield from each(
-        "joint_manipulation",
-        "scale",
-        beside(0.2),
-        {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN},
-        lambda ends: sized(ends),
-    )
-    for position, ends_of in around(0.05).items():
-        for number, ends in enumerate(ends_of):
-            name = f"{position} {number}"
-            yield Case("joint_manipulation", f"equal {name}", sized(equal=ends), BESIDE_NULL[position])
-            yield Case("joint_manipulation", f"unequal {name}", sized(equal=SAME, unequal=ends), favours[position])
+    yield from each(joint, "scale", beside(0.2), LESS, sized)
+    yield from each(joint, "equal", around(0.05), BESIDE_NULL, lambda ends: sized(equal=ends))
+    yield from each(joint, "unequal", around(0.05), ALONE, lambda ends: sized(equal=SAME, unequal=ends))
 
 
 def single_layers() -> Iterator[Case]:
     """A core, layers that do harm, and the range of what layers matter."""
-    yield from each(
-        "core",
-        "skip",
-        beside(0.0),
-        {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN},
-        lambda ends: planted("core", {"skip_excess": ends}, layer=3, other=4),
-    )
+    core = {"layer": 3, "other": 4}
+    yield from each("core", "skip", beside(0.0), MORE, lambda ends: planted("core", {"skip_excess": ends}, **core))
     # Only where the published damage shows a core, and random weights of the same norm nearly do, is it the damage.
-    for average, random in ((NEAR, -NEAR), (-NEAR, -NEAR), (NEAR, NEAR)):
+    for average, random, verdict in ((NEAR, -NEAR, NULL), (-NEAR, -NEAR, CONTRADICTED), (NEAR, NEAR, CONTRADICTED)):
         rows: Rows = {
             "skip_excess": (-0.5, -NEAR), "average_excess": (average, FAR), "average_over_random": (-FAR, random),
         }  # fmt: skip
-        verdict = NULL if average > 0 > random else CONTRADICTED
-        yield Case("core", f"damage {average:g} {random:g}", planted("core", rows, layer=3, other=4), verdict)
+        yield Case("core", f"damage {average:g} {random:g}", planted("core", rows, **core), verdict)
 
     for low, naive, verdict in (
         (-0.006 + NEAR, 0.001, CONTRADICTED),
@@ -140,11 +110,11 @@ def single_layers() -> Iterator[Case]:
         ((1.0, 2 - NEAR), (1.0, 2 - NEAR), CONTRADICTED),
         ((1.0, 2 - NEAR), (1.0, 2 + NEAR), OPEN),
     ):
-        rows = {"range": own, "published": published}
-        yield Case("importance_range", f"{own} {published}", planted("importance_range", rows), verdict)
+        ranges = planted("importance_range", {"range": own, "published": published})
+        yield Case("importance_range", f"{own} {published}", ranges, verdict)
 
 
-def scored(measure: str, rows: Mapping[str, Ends | float], **columns: object) -> tuple[Score, ...]:
+def scored(measure: str, rows: Mapping[str, Ends | float], **columns: Any) -> tuple[Score, ...]:
     return planted("", rows, measure=measure, **columns)
 
 
@@ -152,9 +122,7 @@ def correlations() -> Iterator[Case]:
     """Rank correlations of metrics and of recovery, and of successive differences of weights."""
     rows: Rows = {"apart": CLEAR, "together": CLEAR, "layers": 12.0}
     yield from varied("agreement", rows, "apart", around(0.3), BESIDE_NULL)
-    alone = {**rows, "apart": SAME}
-    damage = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
-    yield from varied("agreement", alone, "together", around(0.3), damage)
+    yield from varied("agreement", {**rows, "apart": SAME}, "together", around(0.3), ALONE)
 
     def recovered(published: Ends, among: Ends) -> tuple[Score, ...]:
         return (
@@ -162,20 +130,19 @@ def correlations() -> Iterator[Case]:
             *scored("recovery", {"spearman": among, "layers": 30.0}, condition="equal_damage", arm="layer"),
         )
 
-    for position, ends_of in around(0.5).items():
-        published = {"above": SUPPORTED, "within": SUPPORTED, "below": OPEN, "open": SUPPORTED}[position]
-        null = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}[position]
-        for number, ends in enumerate(ends_of):
-            name = f"{position} {number}"
-            yield Case("recovery", f"among {name}", recovered(CLEAR, ends), BESIDE_NULL[position])
-            yield Case("recovery", f"published {name}", recovered(ends, CLEAR), published)
-            yield Case("recovery", f"published beside none {name}", recovered(ends, SAME), null)
+    published = {"above": SUPPORTED, "within": SUPPORTED, "below": OPEN, "open": SUPPORTED}
+    where = around(0.5)
+    yield from each("recovery", "among", where, BESIDE_NULL, lambda ends: recovered(CLEAR, ends))
+    yield from each("recovery", "published", where, published, lambda ends: recovered(ends, CLEAR))
+    yield from each("recovery", "published beside none", where, ALONE, lambda ends: recovered(ends, SAME))
 
     lag = {"below": SUPPORTED, "within": NULL, "above": CONTRADICTED, "open": OPEN}
-    for position, ends_of in around(0.1).items():
-        for number, ends in enumerate(ends_of):
-            rows = {"unresolved": ends, "correlation": -0.5}
-            yield Case("oscillation", f"{position} {number}", scored("deltas", rows, amount=1), lag[position])
+    yield from each("oscillation", "", around(0.1), lag, lagged)
+
+
+def lagged(ends: Ends, part: str | None = None) -> tuple[Score, ...]:
+    """How successive differences correlate beyond what independent layers give."""
+    return scored("deltas", {"unresolved": ends, "correlation": -0.5}, amount=1, part=part)
 
 
 def narrowed(end: float, way: float, types: int) -> Ends:
@@ -186,27 +153,21 @@ def narrowed(end: float, way: float, types: int) -> Ends:
 
 def types() -> Iterator[Case]:
     """Of 2 and of 12 types of tensors the intervals hold together, in closed form."""
+    below: Ends = (-0.9, -0.6)
     for count in (2, 12):
-        usual = {"below": (-0.9, -0.6), "within": SAME}
-
-        def case(name: str, verdict: str, first: Ends, rest: Ends, count: int = count) -> Case:
-            ends = [first, *[rest] * (count - 1)]
-            rows = [
-                row
-                for number, each in enumerate(ends)
-                for row in scored("deltas", {"unresolved": each, "correlation": -0.5}, amount=1, part=f"type{number}")
-            ]
-            return Case("universal_oscillation", f"{name} of {count}", tuple(rows), verdict)
-
-        yield case("below", SUPPORTED, narrowed(-NEAR, 1.0, count), usual["below"])
-        yield case("not below", OPEN, narrowed(NEAR, 1.0, count), usual["below"])
-        yield case("above", CONTRADICTED, narrowed(NEAR, -1.0, count), usual["below"])
-        yield case("not above", OPEN, narrowed(-NEAR, -1.0, count), usual["below"])
-        width = (0.1 - NEAR) / wider(count)
-        yield case("within", NULL, (-width, width), usual["within"])
-        width = (0.1 + NEAR) / wider(count)
-        yield case("not within", OPEN, (-width, width), usual["within"])
-        yield case("some", CONTRADICTED, usual["within"], usual["below"])
+        inside, outside = ((0.1 + way * NEAR) / wider(count) for way in (-1, 1))
+        cases: tuple[tuple[str, str, Ends, Ends], ...] = (
+            ("below", SUPPORTED, narrowed(-NEAR, 1.0, count), below),
+            ("not below", OPEN, narrowed(NEAR, 1.0, count), below),
+            ("above", CONTRADICTED, narrowed(NEAR, -1.0, count), below),
+            ("not above", OPEN, narrowed(-NEAR, -1.0, count), below),
+            ("within", NULL, (-inside, inside), SAME),
+            ("not within", OPEN, (-outside, outside), SAME),
+            ("some", CONTRADICTED, SAME, below),
+        )
+        for name, verdict, first, rest in cases:
+            rows = [row for number in range(count) for row in lagged(rest if number else first, f"type{number}")]
+            yield Case("universal_oscillation", f"{name} of {count}", tuple(rows), verdict)
 
 
 TWIN = "twin"
@@ -259,10 +220,10 @@ def predictions() -> Iterator[Case]:
 def grown(rows: Mapping[str, Ends], terms: str = "tokens", learned: Ends = (3.0, 3.5 - NEAR)) -> tuple[Score, ...]:
     """A study of `published` beside uniform, whose loss has the interval `learned` beside a table at 3.5 nats."""
     return (
-        *planted("", {"nll": learned}, measure="held_out", arm="uniform"),
-        *planted("", {"nll": (3.4, 3.6)}, measure="null", arm="token pairs"),
-        *planted("", {"share": 1.0}, measure="schedule", arm="published", condition="a", layer=0),
-        *planted("", rows, measure="growth", arm="published", against="uniform", condition=terms),
+        *scored("held_out", {"nll": learned}, arm="uniform"),
+        *scored("null", {"nll": (3.4, 3.6)}, arm="token pairs"),
+        *scored("schedule", {"share": 1.0}, arm="published", condition="a", layer=0),
+        *scored("growth", rows, arm="published", against="uniform", condition=terms),
     )
 
 
@@ -281,18 +242,12 @@ def headlines() -> Iterator[Case]:
         ):
             yield Case(rule, name, grown({metric: ends}, task), verdict)
             # What has not learned decides nothing, whichever way the figure lies.
-            unlearned = grown({metric: ends}, task, (3.0, 3.5 + NEAR))
-            yield Case(rule, f"{name}, not learned", unlearned, OPEN)
-            worse = grown({metric: ends}, task, (3.5 + NEAR, 4.0))
-            yield Case(rule, f"{name}, worse than the table", worse, OPEN)
+            for learned in ((3.0, 3.5 + NEAR), (3.5 + NEAR, 4.0)):
+                yield Case(rule, f"{name}, not learned {learned}", grown({metric: ends}, task, learned), OPEN)
         nobody = tuple(row for row in grown({metric: (least + NEAR, figure + NEAR)}, task) if row.measure != "null")
         yield Case(rule, "no table was counted", nobody, OPEN)
 
 
-@parametrized(
-    [
-        *together(), *strategies(), *single_layers(), *correlations(), *types(), *predictions(), *headlines(),
-    ]
-)  # fmt: skip
-def test_every_bar_of_the_claims_about_layers_is_where_it_is(case: Case) -> None:
-    case.check()
+test_every_bar_is_where_it_is = exact(
+    together(), strategies(), single_layers(), correlations(), types(), predictions(), headlines()
+)

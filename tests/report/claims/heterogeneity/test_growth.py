@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from math import log
 
 import pytest
@@ -13,7 +12,7 @@ from layerwise.report.claims.growth import CHEAPER, FASTER, LOWER
 from layerwise.results.rows import Score
 from layerwise.train.phases.savings import loss_ratio_row, saving_rows, time_saved_row
 from report.claims.heterogeneity.planted_frontiers import frontiers
-from report.claims.truths import WRONG, claim_of, concluded, share
+from report.claims.truths import CONTRADICTED, OPEN, SUPPORTED, WRONG, Truth, claim_of, concluded, share, simulated
 
 DEPTH = 12
 SEEDS = 3
@@ -22,8 +21,6 @@ DRAWS = 200
 
 LEARNED, UNLEARNED = 5.5, 2.0
 """What a table of token pairs loses, where uniform ends at about 4: uniform beats it, or does not."""
-
-Truth = Callable[[int], list[Score]]
 
 
 def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: float = 1.3, time: float = 0.0) -> Truth:
@@ -55,42 +52,24 @@ def known(pairs: float = LEARNED) -> list[Score]:
     ]
 
 
-@pytest.mark.simulated
-@pytest.mark.parametrize(
-    ("rule", "truth", "right"),
-    [
-        ("growth_cost", study(CHEAPER), "supported"),
-        ("growth_cost", study(0.0), "contradicted"),
-        pytest.param("growth_cost", study(0.3), "contradicted", marks=pytest.mark.nightly),
-        ("growth_cost", study(-0.5), "contradicted"),  # the loss is never reached
-        pytest.param("growth_cost", study(CHEAPER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.nightly),
-        ("growth_loss", study(0.0, ratio=LOWER), "supported"),
-        ("growth_loss", study(0.0, ratio=1.0), "contradicted"),
-        pytest.param("growth_loss", study(0.0, ratio=3.0), "contradicted", marks=pytest.mark.nightly),
-        pytest.param(
-            "growth_loss", study(0.0, ratio=LOWER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.nightly
-        ),
-        ("growth_time", study(0.0, time=FASTER), "supported"),
-        ("growth_time", study(0.0, time=0.0), "contradicted"),
-        pytest.param("growth_time", study(0.0, time=-0.1), "contradicted", marks=pytest.mark.nightly),
-        pytest.param(
-            "growth_time", study(0.0, time=FASTER, pairs=UNLEARNED), "not resolvable", marks=pytest.mark.nightly
-        ),
-    ],
-)
-def test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not(
-    rule: str, truth: Truth, right: str
-) -> None:
-    told = concluded(rule, truth, DEPTH, runs=DRAWS)
-    assert share(told, right) >= 1 - WRONG, told
+test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not = simulated({
+    "growth_cost": {SUPPORTED: (study(CHEAPER),), CONTRADICTED: (study(0.0), study(-0.5))},  # never reached
+    "growth_loss": {SUPPORTED: (study(0.0, ratio=LOWER),), CONTRADICTED: (study(0.0, ratio=1.0),)},
+    "growth_time": {SUPPORTED: (study(0.0, time=FASTER),), CONTRADICTED: (study(0.0, time=0.0),)},
+}, least=1 - WRONG, runs=DRAWS)  # fmt: skip
+test_so_is_each_in_between_and_where_nothing_was_learned = simulated({
+    "growth_cost": {CONTRADICTED: (study(0.3),), OPEN: (study(CHEAPER, pairs=UNLEARNED),)},
+    "growth_loss": {CONTRADICTED: (study(0.0, ratio=3.0),), OPEN: (study(0.0, ratio=LOWER, pairs=UNLEARNED),)},
+    "growth_time": {CONTRADICTED: (study(0.0, time=-0.1),), OPEN: (study(0.0, time=FASTER, pairs=UNLEARNED),)},
+}, least=1 - WRONG, runs=DRAWS, nightly=True)  # fmt: skip
 
 
 @pytest.mark.simulated
 def test_few_noisy_seeds_decide_nothing_wrongly() -> None:
     told = concluded("growth_cost", study(CHEAPER, noise=0.2), DEPTH)
-    assert share(told, "contradicted") <= WRONG + 0.05, told
+    assert share(told, CONTRADICTED) <= WRONG + 0.05, told
     told = concluded("growth_cost", study(0.0, noise=0.2), DEPTH)
-    assert share(told, "supported") <= WRONG, told
+    assert share(told, SUPPORTED) <= WRONG, told
 
 
 def test_a_loss_that_is_not_reached_is_said_to_be_so() -> None:

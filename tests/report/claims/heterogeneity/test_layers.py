@@ -15,7 +15,21 @@ from layerwise.measure.stats.verdicts import verdicts
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from measure.simulated import SimulatedModel
-from report.claims.truths import POWER, RUNS, Truth, claim_of, concluded, ends_right, share, tells
+from report.claims.truths import (
+    CONTRADICTED,
+    NOT_SO,
+    NULL,
+    POWER,
+    RUNS,
+    SUPPORTED,
+    WRONG,
+    claim_of,
+    concluded,
+    seldom,
+    share,
+    simulated,
+    tells,
+)
 
 DEPTH = 30
 RANGE = range(8, 12)
@@ -53,29 +67,16 @@ def damaged(run: int, *, noise: float = 0.05, documents: int = 24, **of: Sequenc
     yield from core_rows(losses, baseline, skip, average, random, margin=0.01, seed=run)
 
 
-CORES: dict[str, tuple[Truth, set[str]]] = {
-    # Twenty times the rest, under a first layer that dominates both: it is a core.
-    "true": (partial(damaged, skip=effects(1.0, 0.05, first=5.0)), {"contradicted", "explained by the null"}),
-    # One per cent above the rest is not "far more".
-    "false": (partial(damaged, skip=effects(0.505, 0.5)), {"supported", "explained by the null"}),
-    # The published intervention shows a core where random weights show it too.
-    "null": (
-        partial(damaged, skip=effects(0.1, 0.1), average=effects(2.0, 0.1), random=effects(2.5, 2.5)),
-        {"supported", "contradicted"},
-    ),
-    "underpowered": (
-        partial(damaged, skip=effects(0.25, 0.1), noise=1.0, documents=12),
-        {"contradicted", "explained by the null"},
-    ),
-}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", CORES)
-def test_core_layers_are_judged_right(kind: str) -> None:
-    truth, wrong = CORES[kind]
-    right = {"true": "supported", "false": "contradicted", "null": "explained by the null", "underpowered": None}[kind]
-    ends_right("core", truth, DEPTH, wrong, right)
+# Twenty times the rest, under a first layer that dominates both: it is a core. One per cent above it is not "far more".
+CORE = partial(damaged, skip=effects(1.0, 0.05, first=5.0))
+ALIKE = partial(damaged, skip=effects(0.505, 0.5))
+# The published intervention shows a core where random weights show it too.
+DAMAGE = partial(damaged, skip=effects(0.1, 0.1), average=effects(2.0, 0.1), random=effects(2.5, 2.5))
+FEW = partial(damaged, skip=effects(0.25, 0.1), noise=1.0, documents=12)
+test_core_layers_are_judged_right = simulated(
+    {"core": {SUPPORTED: (CORE,), CONTRADICTED: (ALIKE,), NULL: (DAMAGE,)}}, depth=DEPTH, together=True, nightly=True
+)
+test_too_little_text_shows_no_core = seldom({"core": {NOT_SO: (FEW,)}}, depth=DEPTH)
 
 
 @pytest.mark.nightly
@@ -93,7 +94,7 @@ def test_a_core_of_the_printed_resolution_is_found() -> None:
 
 
 def test_one_core_one_dominant_layer_and_no_core() -> None:
-    found = [claim_of("core", CORES[kind][0](0), DEPTH) for kind in ("true", "false", "null")]
+    found = [claim_of("core", truth(0), DEPTH) for truth in (CORE, ALIKE, DAMAGE)]
     assert [claim.verdict for claim in found] == ["supported", "contradicted", "explained by the null"]
     assert "At layers 8–11 skipping a layer costs" in found[0].figures
     assert claim_of("core", damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
@@ -132,21 +133,19 @@ def harming(run: int, harm: float) -> list[float]:
     return values
 
 
-HARM: dict[str, tuple[Truth, set[str]]] = {
-    "true": (lambda run: judged(run, harming(run, 0.02)), {"contradicted", "explained by the null"}),
-    "false": (lambda run: judged(run, [0.3] * 12), {"supported", "explained by the null"}),
-    "null": (lambda run: judged(run, little(run), noise=0.006), {"supported"}),
-    "underpowered": (
-        lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),
-        {"contradicted", "explained by the null"},
-    ),
-}
+test_anti_layers_are_judged_right = simulated({
+    "anti_layers": {
+        SUPPORTED: (lambda run: judged(run, harming(run, 0.02)),),
+        CONTRADICTED: (lambda run: judged(run, [0.3] * 12),),
+    },
+}, together=True, nightly=True)  # fmt: skip
+test_too_little_text_shows_no_anti_layer = seldom(
+    {"anti_layers": {NOT_SO: (lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),)}}
+)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("kind", HARM)
-def test_anti_layers_are_judged_right(kind: str) -> None:
-    truth, wrong = HARM[kind]
-    ends_right("anti_layers", truth, 12, wrong, {"true": "supported", "false": "contradicted"}.get(kind))
-    if kind == "null":
-        assert share(concluded("anti_layers", truth, 12), "contradicted", "explained by the null") >= POWER
+def test_layers_worth_a_little_do_no_harm() -> None:
+    told = concluded("anti_layers", lambda run: judged(run, little(run), noise=0.006), 12)
+    assert share(told, SUPPORTED) <= WRONG, told
+    assert share(told, CONTRADICTED, NULL) >= POWER, told

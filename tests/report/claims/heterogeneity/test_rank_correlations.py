@@ -13,7 +13,7 @@ from layerwise.measure.contrasts.agreement import agreement as rows_of
 from layerwise.measure.contrasts.agreement import published_metrics
 from layerwise.measure.contrasts.recovery import Recovered, associations
 from layerwise.results.rows import Score
-from report.claims.truths import NOT_SO, Truth, claim_of, seldom, tells
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated, tells
 
 DAMAGE = ("ablation", "recovery", "manipulation")
 OTHERS = ("predictability", "structure")
@@ -73,49 +73,43 @@ def _related(importance: np.ndarray, rank_correlation: float, draw: np.random.Ge
     return pearson * importance + math.sqrt(1 - pearson**2) * draw.normal(size=len(importance))
 
 
-WORLDS = [
-    ("agreement", agreeing(30, 0.8), "supported"),
-    ("agreement", agreeing(80, 0.0, damage=0.9), "explained by the null"),
-    ("agreement", agreeing(80, 0.0), "contradicted"),
-    ("recovery", recovering(24, 0.9), "supported"),
-    ("recovery", recovering(80, 0.0), "explained by the null"),
-    ("recovery", recovering(80, -0.6), "explained by the null"),
-    ("recovery", recovering(80, 0.0, published=0.0), "contradicted"),
-    ("recovery", recovering(30, 0.0, published=-0.9), "contradicted"),
-]
-FEW = [
-    *(("agreement", agreeing(6, *shares), NOT_SO) for shares in ((0.45, 0.3), (0.4, 0.5))),
-    *(("recovery", recovering(layers, among), NOT_SO) for layers, among in ((6, 0.8), (12, 0.8), (8, 0.3))),
-    ("recovery", recovering(12, 0.0), NOT_SO, "supported"),
-]
-EDGES = [
-    *(("agreement", agreeing(layers, 0.0, damage), "supported") for layers in (6, 12, 24) for damage in (0.0, 0.8)),
-    # A shared part of 0.32 of the variance is a rank correlation of about 0.31.
-    *(("agreement", agreeing(layers, 0.32, damage=0.4), NOT_SO) for layers in (12, 30)),
-    *(("recovery", recovering(layers, 0.5), NOT_SO) for layers in (20, 40, 80)),
-    *(("recovery", recovering(layers, 0.0, idle=layers // 2), "supported") for layers in (12, 24, 40)),
-]
+test_each_world_is_told = simulated({
+    "agreement": {
+        SUPPORTED: (agreeing(30, 0.8),),
+        NULL: (agreeing(80, 0.0, damage=0.9),),
+        CONTRADICTED: (agreeing(80, 0.0),),
+    },
+    "recovery": {
+        SUPPORTED: (recovering(24, 0.9),),
+        NULL: (recovering(80, 0.0), recovering(80, -0.6)),
+        CONTRADICTED: (recovering(80, 0.0, published=0.0), recovering(30, 0.0, published=-0.9)),
+    },
+}, least=0.95)  # fmt: skip
+FEW = {
+    "agreement": {NOT_SO: [agreeing(6, *shares) for shares in ((0.45, 0.3), (0.4, 0.5))]},
+    "recovery": {
+        NOT_SO: [recovering(layers, among) for layers, among in ((6, 0.8), (12, 0.8), (8, 0.3))],
+        f"{NOT_SO}; {SUPPORTED}": [recovering(12, 0.0)],
+    },
+}
+test_few_layers_are_too_few = seldom(FEW, nightly=False)
+test_at_the_margin_neither_side_is_claimed_too_often = seldom({
+    "agreement": {
+        SUPPORTED: [agreeing(layers, 0.0, damage) for layers in (6, 12, 24) for damage in (0.0, 0.8)],
+        # A shared part of 0.32 of the variance is a rank correlation of about 0.31.
+        NOT_SO: [agreeing(layers, 0.32, damage=0.4) for layers in (12, 30)],
+    },
+    "recovery": {
+        NOT_SO: [recovering(layers, 0.5) for layers in (20, 40, 80)],
+        SUPPORTED: [recovering(layers, 0.0, idle=layers // 2) for layers in (12, 24, 40)],
+    },
+})  # fmt: skip
 
 
-@pytest.mark.simulated
-@pytest.mark.parametrize(("rule", "truth", "right"), WORLDS)
-def test_each_world_is_told(rule: str, truth: Truth, right: str) -> None:
-    tells(rule, truth, 80, right, 0.95)
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("few", FEW, ids=lambda few: str(few[0]))
-def test_few_layers_are_too_few(few: tuple[str, Truth, str]) -> None:
-    rule, truth, *wrong = few
-    seldom(rule, truth, 12, *wrong)
-    assert any("are too few to decide; about " in claim_of(rule, truth(run), 12).why for run in range(20))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("edge", EDGES, ids=lambda edge: str(edge[0]))
-def test_at_the_margin_neither_side_is_claimed_too_often(edge: tuple[str, Truth, str]) -> None:
-    rule, truth, *wrong = edge
-    seldom(rule, truth, 30, *wrong)
+def test_few_layers_are_said_to_be_too_few() -> None:
+    for rule, verdicts in FEW.items():
+        for truth in (truth for worlds in verdicts.values() for truth in worlds):
+            assert any("are too few to decide; about " in claim_of(rule, truth(run), 12).why for run in range(20))
 
 
 @pytest.mark.nightly

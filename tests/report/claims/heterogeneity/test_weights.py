@@ -16,11 +16,10 @@ from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_s
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, noise, planted_stack
-from report.claims.truths import Truth, claim_of, ends_right, seldom, tells
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated, tells
 
 DEPTH, WIDTH = 12, 6
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 
 
 def rows(weights: Tensor, run: int) -> list[Score]:
@@ -61,49 +60,35 @@ def stacked(rows: int, rho: float, depth: int = 9) -> Callable[[int], Iterable[S
     return truth
 
 
-WORLDS = [
-    ("oscillation", partial(alternate, amplitude=0.5), SUPPORTED),
-    ("oscillation", lambda run: rows(autoregressive(DEPTH, 40, 40, 0.7, seed=run), run), CONTRADICTED),
-    ("oscillation", lambda run: rows(noise(DEPTH, 40, 40, run), run), NULL),
-    ("oscillation", unequal, NULL),
-    (
-        "universal_oscillation",
-        lambda run: typed(run, v=alternating(DEPTH, 40, 40, 0.5, seed=2 * run),
-                          w=alternating(DEPTH, 40, 40, 0.5, seed=2 * run + 1)),
-        SUPPORTED,
-    ),
-    (
-        "universal_oscillation",
-        lambda run: typed(run, v=noise(DEPTH, 40, 40, 2 * run), w=noise(DEPTH, 40, 40, 2 * run + 1)),
-        NULL,
-    ),
-    (
-        "universal_oscillation",
-        lambda run: typed(run, v=noise(DEPTH, 40, 40, run), w=alternating(DEPTH, 40, 40, 0.5, seed=run)),
-        CONTRADICTED,
-    ),
-    ("predictability", stacked(120, 0.8, 16), SUPPORTED),  # R2 is 2 rho^2 / (1 + rho^2) = 0.78
-    ("predictability", stacked(16, 0.0), NULL),  # 12 predictors fit 16 rows of noise
-    ("predictability", stacked(120, 0.0), CONTRADICTED),
-]  # fmt: skip
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("rule", "truth", "right"), WORLDS)
-def test_each_world_is_told(rule: str, truth: Truth, right: str) -> None:
-    tells(rule, truth, DEPTH, right, 0.95 if rule == "predictability" else 0.75)
-
-
-@pytest.mark.nightly
-def test_small_matrices_are_not_concluded_from() -> None:
-    ends_right("oscillation", partial(alternate, amplitude=0.5, size=4), DEPTH, (CONTRADICTED, NULL), None)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("height", "rho", "depth"), [(60, 0.66, 16), (60, 0.64, 9)])
-def test_half_of_the_variance_is_not_supported(height: int, rho: float, depth: int) -> None:
-    """The least of both held-out R2 is one half at the mean, or a little less."""
-    seldom("predictability", stacked(height, rho, depth), depth, SUPPORTED)
+test_each_oscillation_is_told = simulated({
+    "oscillation": {
+        SUPPORTED: (partial(alternate, amplitude=0.5),),
+        CONTRADICTED: (lambda run: rows(autoregressive(DEPTH, 40, 40, 0.7, seed=run), run),),
+        NULL: (lambda run: rows(noise(DEPTH, 40, 40, run), run), unequal),
+    },
+    "universal_oscillation": {
+        SUPPORTED: (lambda run: typed(run, v=alternating(DEPTH, 40, 40, 0.5, seed=2 * run),
+                                      w=alternating(DEPTH, 40, 40, 0.5, seed=2 * run + 1)),),
+        NULL: (lambda run: typed(run, v=noise(DEPTH, 40, 40, 2 * run), w=noise(DEPTH, 40, 40, 2 * run + 1)),),
+        CONTRADICTED: (
+            lambda run: typed(run, v=noise(DEPTH, 40, 40, run), w=alternating(DEPTH, 40, 40, 0.5, seed=run)),
+        ),
+    },
+}, nightly=True)  # fmt: skip
+test_each_prediction_is_told = simulated({
+    "predictability": {
+        SUPPORTED: (stacked(120, 0.8, 16),),  # R2 is 2 rho^2 / (1 + rho^2) = 0.78
+        NULL: (stacked(16, 0.0),),  # 12 predictors fit 16 rows of noise
+        CONTRADICTED: (stacked(120, 0.0),),
+    },
+}, least=0.95, nightly=True)  # fmt: skip
+test_small_matrices_are_not_concluded_from = seldom(
+    {"oscillation": {NOT_SO: (partial(alternate, amplitude=0.5, size=4),)}}
+)
+# The least of both held-out R2 is one half at the mean, or a little less.
+test_half_of_the_variance_is_not_supported = seldom(
+    {"predictability": {SUPPORTED: (stacked(60, 0.66, 16), stacked(60, 0.64, 9))}}
+)
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from layerwise.measure.contrasts.merged import loss, merged
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.results.rows import Score
 from report.claims.trainings import SHARED, World
-from report.claims.truths import Truth, claim_of, seldom, tells
+from report.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated, tells
 
 CHANCE = 0.1
 PLAIN = World(seeds=6, images=960)
@@ -43,33 +43,21 @@ def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float 
 SKEWED = World(seeds=8, images=640, spread=0.02, skewed=True)
 
 
-@pytest.mark.simulated
-@pytest.mark.parametrize(
-    ("rows", "right"),
-    [
-        (truth(0.01, 0.5), "supported"),
-        (truth(0.01, 0.5, SKEWED), "supported"),
-        (truth(0.15, 0.5), "contradicted"),
-        (truth(0.15, 0.01, SKEWED), "contradicted"),
-        (truth(0.0, 0.0), "explained by the null"),
-        (truth(0.0, 0.5, top=0.1), "not resolvable"),  # nothing was learned
-        (truth(0.03, 0.06, World(seeds=2, images=160, spread=0.03), draws=4), "not resolvable"),
-        (truth(0.0, None), "not resolvable"),  # no null
-    ],
-)
-def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
-    tells("merging", rows, 12, right)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("world", [PLAIN, SKEWED])
-def test_at_the_edge_it_is_neither_lossless_nor_lossy(world: World) -> None:
-    seldom("merging", truth(0.05, 0.5, world), 12, "supported", "contradicted")
-
-
-@pytest.mark.nightly
-def test_a_null_at_the_edge_is_neither_lossless_nor_lossy() -> None:
-    seldom("merging", truth(0.0, 0.05), 12, "supported", "explained by the null")
+test_every_verdict_is_the_right_one = simulated({
+    "merging": {
+        SUPPORTED: (truth(0.01, 0.5), truth(0.01, 0.5, SKEWED)),
+        CONTRADICTED: (truth(0.15, 0.5), truth(0.15, 0.01, SKEWED)),
+        NULL: (truth(0.0, 0.0),),
+        OPEN: (
+            truth(0.0, 0.5, top=0.1),  # nothing was learned
+            truth(0.03, 0.06, World(seeds=2, images=160, spread=0.03), draws=4),
+            truth(0.0, None),  # no null
+        ),
+    },
+})  # fmt: skip
+test_at_the_edge_it_is_neither_lossless_nor_lossy = seldom({
+    "merging": {EACH: (truth(0.05, 0.5), truth(0.05, 0.5, SKEWED)), f"{SUPPORTED}; {NULL}": (truth(0.0, 0.05),)},
+})  # fmt: skip
 
 
 def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:

@@ -11,7 +11,7 @@ import pytest
 from layerwise.measure.contrasts.positions import positions, shortfall
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
-from report.claims.truths import Truth, claim_of, seldom, tells
+from report.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated, tells
 
 DEPTH = 12
 
@@ -42,27 +42,18 @@ def truth(told: float, probed: float | None, seeds: int = 3, images: int = 960, 
     return rows
 
 
-@pytest.mark.simulated
-@pytest.mark.parametrize(
-    ("rows", "right"),
-    [
-        (truth(0.9995, 0.6), "supported"),
-        (truth(0.9995, 0.9), "supported"),
-        (truth(0.9, 0.6), "contradicted"),
-        (truth(0.94, 0.99), "contradicted"),
-        (truth(0.9995, 0.9995), "explained by the null"),
-        (truth(0.985, 0.97, seeds=2, images=64, spread=0.005), "not resolvable"),
-        (truth(0.9995, None), "not resolvable"),  # nobody asked whether it takes training
-    ],
+test_every_verdict_is_the_right_one = simulated({
+    "positions": {
+        SUPPORTED: (truth(0.9995, 0.6), truth(0.9995, 0.9)),
+        CONTRADICTED: (truth(0.9, 0.6), truth(0.94, 0.99)),
+        NULL: (truth(0.9995, 0.9995),),
+        # The last of them was not asked whether it takes training.
+        OPEN: (truth(0.985, 0.97, seeds=2, images=64, spread=0.005), truth(0.9995, None)),
+    },
+}, depth=DEPTH)  # fmt: skip
+test_at_the_edge_it_is_neither_there_nor_short = seldom(
+    {"positions": {EACH: [truth(0.9799, 0.6, seeds) for seeds in (3, 8)]}}, depth=DEPTH
 )
-def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
-    tells("positions", rows, DEPTH, right)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seeds", [3, 8])
-def test_at_the_edge_it_is_neither_there_nor_short(seeds: int) -> None:
-    seldom("positions", truth(0.9799, 0.6, seeds), DEPTH, "supported", "contradicted")
 
 
 @pytest.mark.nightly

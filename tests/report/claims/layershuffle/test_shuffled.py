@@ -11,7 +11,19 @@ from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.report.claims import Verdict
 from layerwise.results.rows import Score
 from report.claims.trainings import Arms, World
-from report.claims.truths import NEAR_THE_BAR, POWER, WRONG, Truth, claim_of, concluded, ends_right, share
+from report.claims.truths import (
+    CONTRADICTED,
+    EACH,
+    NOT_SO,
+    NULL,
+    OPEN,
+    SUPPORTED,
+    Truth,
+    claim_of,
+    ends,
+    seldom,
+    simulated,
+)
 
 CHANCE = 0.1
 WHOLE = {"sequential": 0.8, "random": 0.12}
@@ -53,85 +65,56 @@ FEW = World(seeds=2, images=160, spread=0.03)
 SKEWED = World(skewed=True, spread=0.02)
 EIGHT = World(seeds=8, swing=0.03)
 
-TRUE = [
-    ("trained_order", truth(trained())),
-    ("trained_order", truth(trained(sequential=0.13), SKEWED)),
-    ("collapse", truth(trained(baseline=0.105))),
-    ("collapse", truth(trained(baseline=0.11), EIGHT)),
-    ("pruning", truth(declining(0.3, 0.8))),
-    ("pruning", truth(declining(0.3, 0.9), SKEWED)),
-    pytest.param(
-        "position_informed",
-        truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004)),
-        marks=NEAR_THE_BAR,
-    ),
-]
-FALSE = [
-    ("trained_order", truth(trained(0.4))),
-    ("trained_order", truth(trained(0.6, 0.75))),  # training in order keeps more
-    ("collapse", truth(trained(baseline=0.3))),
-    ("collapse", truth(trained(baseline=0.35), SKEWED)),
-    ("pruning", truth(declining(0.7, 0.2))),
-    ("position_informed", truth(trained(layershuffle_position=0.70), World(8))),
-    ("position_informed", truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8))),
-]
-NULL = [
-    ("trained_order", truth(trained(0.7, 0.7), World(8))),
-    ("trained_order", truth(trained(0.7, 0.2, sequential=0.7), World(8))),
-    ("pruning", truth(declining(0.4, 0.4), World(8))),
-]
-EDGE = [
-    ("trained_order", truth(trained(0.55))),  # a cost of exactly 25 points
-    ("trained_order", truth(trained(0.55), SKEWED)),
-    ("trained_order", truth(trained(0.55), EIGHT)),
-    ("trained_order", truth(trained(0.74, 0.74), World(3, spread=0.03))),  # the null is open: it may give as much
-    ("collapse", truth(trained(baseline=0.15))),
-    ("pruning", truth(declining(0.4, 0.5), World(8))),
-    ("position_informed", truth(trained(layershuffle_position=0.65), World(8))),
-]
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize(("rule", "rows"), TRUE)
-def test_what_is_true_is_found(rule: str, rows: Truth) -> None:
-    ends_right(rule, rows, 12, ("contradicted", "explained by the null"), "supported")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("rule", "rows"), FALSE)
-def test_what_is_false_is_contradicted(rule: str, rows: Truth) -> None:
-    ends_right(rule, rows, 12, ("supported", "explained by the null"), "contradicted")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("rule", "rows"), NULL)
-def test_what_the_null_gives_is_explained_by_it(rule: str, rows: Truth) -> None:
-    ends_right(rule, rows, 12, ("supported", "contradicted"), "explained by the null")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("rule", "arms"),
-    [
-        ("trained_order", trained(0.57)),
-        ("collapse", trained(baseline=0.13)),
-        ("pruning", declining(0.6, 0.66)),
-        ("position_informed", trained(layershuffle_position=0.63)),
-        ("position_informed", trained(0.11, layershuffle_position=0.11)),  # nothing was learned
-        ("collapse", {"baseline": {"sequential": 0.11, "random": 0.1}}),
-    ],
-)
-def test_too_little_is_not_concluded_from(rule: str, arms: Arms) -> None:
-    ends_right(rule, truth(arms, FEW), 12, ("contradicted", "explained by the null"), "not resolvable")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("rule", "rows"), EDGE)
-def test_at_the_edge_nothing_is_concluded_too_often(rule: str, rows: Truth) -> None:
-    """The truth is the margin itself: each verdict is wrong there, or could be."""
-    counts = concluded(rule, rows, 12)
-    wrong = ("contradicted", "explained by the null") if rule == "pruning" else ("supported", "contradicted")
-    assert all(share(counts, verdict) <= WRONG for verdict in wrong), counts
+test_what_is_true_is_found = simulated({
+    "trained_order": {SUPPORTED: (truth(trained()), truth(trained(sequential=0.13), SKEWED))},
+    "collapse": {SUPPORTED: (truth(trained(baseline=0.105)), truth(trained(baseline=0.11), EIGHT))},
+    "pruning": {SUPPORTED: (truth(declining(0.3, 0.8)), truth(declining(0.3, 0.9), SKEWED))},
+}, together=True)  # fmt: skip
+test_so_is_what_is_false_or_of_the_null_or_near_its_bar = simulated({
+    "trained_order": {
+        CONTRADICTED: (truth(trained(0.4)), truth(trained(0.6, 0.75))),  # training in order keeps more
+        NULL: (truth(trained(0.7, 0.7), World(8)), truth(trained(0.7, 0.2, sequential=0.7), World(8))),
+    },
+    "collapse": {CONTRADICTED: (truth(trained(baseline=0.3)), truth(trained(baseline=0.35), SKEWED))},
+    "pruning": {CONTRADICTED: (truth(declining(0.7, 0.2)),), NULL: (truth(declining(0.4, 0.4), World(8)),)},
+    "position_informed": {
+        SUPPORTED: (
+            truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004)),
+        ),
+        CONTRADICTED: (
+            truth(trained(layershuffle_position=0.70), World(8)),
+            truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8)),
+        ),
+    },
+}, together=True, nightly=True)  # fmt: skip
+test_too_little_is_not_concluded_from = simulated({
+    "trained_order": {OPEN: (truth(trained(0.57), FEW),)},
+    "collapse": {
+        OPEN: (
+            truth(trained(baseline=0.13), FEW),
+            truth({"baseline": {"sequential": 0.11, "random": 0.1}}, FEW),
+        ),
+    },
+    "pruning": {OPEN: (truth(declining(0.6, 0.66), FEW),)},
+    "position_informed": {
+        OPEN: (
+            truth(trained(layershuffle_position=0.63), FEW),
+            truth(trained(0.11, layershuffle_position=0.11), FEW),  # nothing was learned
+        ),
+    },
+}, wrong=(NOT_SO,), nightly=True)  # fmt: skip
+# The truth is the margin itself: each verdict is wrong there, or could be.
+test_at_the_edge_nothing_is_concluded_too_often = seldom({
+    "trained_order": {
+        EACH: (
+            *(truth(trained(0.55), world) for world in (PLAIN, SKEWED, EIGHT)),  # a cost of exactly 25 points
+            truth(trained(0.74, 0.74), World(3, spread=0.03)),  # the null is open: it may give as much
+        ),
+    },
+    "collapse": {EACH: (truth(trained(baseline=0.15)),)},
+    "pruning": {f"{CONTRADICTED}; {NULL}": (truth(declining(0.4, 0.5), World(8)),)},
+    "position_informed": {EACH: (truth(trained(layershuffle_position=0.65), World(8)),)},
+})  # fmt: skip
 
 
 @pytest.mark.nightly
@@ -156,8 +139,7 @@ def test_the_printed_resolution_is_seen(
 ) -> None:
     found = [row.mde for run in range(40) for row in truth(arms)(run) if row.metric == metric]
     seen = fmean(mde for mde in found if mde is not None)
-    counts = concluded(rule, truth(planted(seen)), 12, runs=400)
-    assert share(counts, verdict) >= POWER, counts
+    ends(rule, truth(planted(seen)), 12, verdict, (), runs=400)
 
 
 def test_training_that_long_in_order_is_a_null_too() -> None:

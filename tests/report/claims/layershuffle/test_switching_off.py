@@ -20,7 +20,7 @@ from layerwise.measure.contrasts.switching_off import (
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.worth_by_position import PositionTables
 from layerwise.results.rows import Score
-from report.claims.truths import Truth, tells
+from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, Truth, simulated
 from tier import by_tier
 
 DEPTH = 12
@@ -78,23 +78,15 @@ def fewer_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHUFFLES", 400)
 
 
-@pytest.mark.usefixtures("fewer_shuffles")
-@pytest.mark.simulated
-@pytest.mark.parametrize(
-    ("rows", "right"),
-    [
-        (truth(ALL, NONE), "supported"),
-        (truth(SOME, NONE), "supported"),
-        (truth(NONE, NONE), "contradicted"),
-        (truth(NONE, ALL), "contradicted"),
-        (truth(ALL, ALL), "explained by the null"),
-        (truth(ANYWHERE, NONE), "explained by the null"),
-        (truth(Planted(0.4, noise=4.0), NONE, seeds=2), "not resolvable"),
-        (truth(ALL, None), "not resolvable"),  # nobody asked whether it takes training
-    ],
-)
-def test_every_verdict_is_the_right_one(rows: Truth, right: str) -> None:
-    tells("switching_off", rows, DEPTH, right, runs=by_tier(fast=20, full=200))
+test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(simulated({
+    "switching_off": {
+        SUPPORTED: (truth(ALL, NONE), truth(SOME, NONE)),
+        CONTRADICTED: (truth(NONE, NONE), truth(NONE, ALL)),
+        NULL: (truth(ALL, ALL), truth(ANYWHERE, NONE)),
+        # The last of them was not asked whether it takes training.
+        OPEN: (truth(Planted(0.4, noise=4.0), NONE, seeds=2), truth(ALL, None)),
+    },
+}, depth=DEPTH, runs=by_tier(fast=20, full=200)))  # fmt: skip
 
 
 @pytest.mark.usefixtures("fewer_shuffles")

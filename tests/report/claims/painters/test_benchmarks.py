@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pytest
 
@@ -14,10 +13,9 @@ from layerwise.report.evidence import Evidence
 from layerwise.report.sweep.fragile import named
 from layerwise.results.rows import PlanRecord
 from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight
-from report.claims.truths import ANSWERS, claim_of, seldom
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, claim_of, others, seldom
 from tier import by_tier
 
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 HUNDRED = by_tier(fast=5, full=100)
 FEW = by_tier(fast=1, full=5)
 """Runs that may end wrong: of five, one by chance."""
@@ -51,59 +49,33 @@ def kinds(order: float, absence: float, reasoning_order: float, reasoning_absenc
     return score
 
 
-@dataclass(frozen=True)
-class Worlds:
-    """The worlds of one claim by verdict."""
-
-    rule: str
-    worlds: Mapping[str, tuple[Planted, ...]]
-
-
-PLANTED = (
-    Worlds(
-        "fragile",
-        {
-            SUPPORTED: (falling(gsm8k=0.9),),
-            NULL: (falling(),),
-            CONTRADICTED: (falling(hellaswag=0.9), falling(gsm8k=0.25)),
-        },
-    ),
-    Worlds(
-        "order_by_benchmark",
-        {
-            SUPPORTED: (kinds(0.3, 0.6, 0.6, 0.6),),
-            NULL: (kinds(0.3, 0.4, 0.52, 0.69),),
-            CONTRADICTED: (kinds(0.6, 0.6, 0.3, 0.6), kinds(0.4, 0.6, 0.4, 0.6)),
-        },
-    ),
-    Worlds(
-        "repeat_at_chance",
-        {
-            SUPPORTED: (by_strategy(middle_repeat=9.0),),
-            NULL: (by_strategy(middle_repeat=9.0, skip=9.0),),
-            CONTRADICTED: (by_strategy(middle_repeat=0.6),),
-        },
-    ),
-    Worlds(
-        "shallowest_on_benchmarks",
-        {
-            SUPPORTED: (by_strategy(random=0.3, looped_parallel=0.25),),
-            NULL: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 0.95)),),
-            CONTRADICTED: (by_strategy(random=0.8, looped_parallel=0.25),),
-        },
-    ),
-)
+PLANTED: Mapping[str, Mapping[str, tuple[Planted, ...]]] = {
+    "fragile": {
+        SUPPORTED: (falling(gsm8k=0.9),),
+        NULL: (falling(),),
+        CONTRADICTED: (falling(hellaswag=0.9), falling(gsm8k=0.25)),
+    },
+    "order_by_benchmark": {
+        SUPPORTED: (kinds(0.3, 0.6, 0.6, 0.6),),
+        NULL: (kinds(0.3, 0.4, 0.52, 0.69),),
+        CONTRADICTED: (kinds(0.6, 0.6, 0.3, 0.6), kinds(0.4, 0.6, 0.4, 0.6)),
+    },
+    "repeat_at_chance": {
+        SUPPORTED: (by_strategy(middle_repeat=9.0),),
+        NULL: (by_strategy(middle_repeat=9.0, skip=9.0),),
+        CONTRADICTED: (by_strategy(middle_repeat=0.6),),
+    },
+    "shallowest_on_benchmarks": {
+        SUPPORTED: (by_strategy(random=0.3, looped_parallel=0.25),),
+        NULL: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 0.95)),),
+        CONTRADICTED: (by_strategy(random=0.8, looped_parallel=0.25),),
+    },
+}
 WORLDS = [
-    pytest.param(
-        each,
-        kind,
-        planted,
-        id=f"{each.rule}-{kind}-{number}",
-        marks=() if kind == SUPPORTED else pytest.mark.nightly,
-    )
-    for each in PLANTED
-    for kind, worlds in each.worlds.items()
-    for number, planted in enumerate(worlds)
+    pytest.param(rule, kind, planted, marks=() if kind == SUPPORTED else pytest.mark.nightly)
+    for rule, kinds_of in PLANTED.items()
+    for kind, worlds in kinds_of.items()
+    for planted in worlds
 ]
 
 
@@ -130,11 +102,9 @@ def evidence(rows: object) -> Evidence:
     return Evidence.of(ReportData({"depth": DEPTH}, (), tuple(rows)))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
-def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) -> None:
-    claim = claim_of(
-        worlds.rule, benchmarked(planted, documents=MUCH, draws=0.01, shared=0.98, resamples=300)(0), DEPTH
-    )
+@pytest.mark.parametrize(("rule", "kind", "planted"), WORLDS)
+def test_what_was_planted_is_found(rule: str, kind: str, planted: Planted) -> None:
+    claim = claim_of(rule, benchmarked(planted, documents=MUCH, draws=0.01, shared=0.98, resamples=300)(0), DEPTH)
     assert claim.verdict == kind, claim.line
     assert claim.figures.endswith(".")
     assert "[" in claim.figures
@@ -143,10 +113,16 @@ def test_what_was_planted_is_found(worlds: Worlds, kind: str, planted: Planted) 
     assert claim.published.prose.citation.startswith("arXiv 2407.09298, section")
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("worlds", "kind", "planted"), WORLDS)
-def test_few_documents_seldom_end_in_a_wrong_verdict(worlds: Worlds, kind: str, planted: Planted) -> None:
-    seldom(worlds.rule, benchmarked(planted, documents=100, resamples=400), DEPTH, *(ANSWERS - {kind}))
+test_few_documents_seldom_end_in_a_wrong_verdict = seldom(
+    {
+        rule: {
+            others(kind): [benchmarked(planted, documents=100, resamples=400) for planted in worlds]
+            for kind, worlds in kinds_of.items()
+        }
+        for rule, kinds_of in PLANTED.items()
+    },
+    depth=DEPTH,
+)
 
 
 def test_fragility_is_had_for_every_strategy() -> None:

@@ -13,7 +13,18 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.report.claims.power import stretch
 from layerwise.results.rows import PlanRecord, Score
 from report.claims.swept import Cost, swept
-from report.claims.truths import ANSWERS, Truth, claim_of, printed, seldom, tells
+from report.claims.truths import (
+    CONTRADICTED,
+    NULL,
+    SUPPORTED,
+    Truth,
+    claim_of,
+    others,
+    printed,
+    seldom,
+    simulated,
+    tells,
+)
 from tier import by_tier
 
 DEEP = 12  # windows of 3, 5, 7, 9 and 11 layers
@@ -21,7 +32,6 @@ OF_DEEP = 11
 STATED = 16
 MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 
 Rise = Callable[[int], float]
 """From the number of layers to what they cost."""
@@ -50,17 +60,19 @@ def orders(reverse: Rise, random: Rise, skip: Rise = absence) -> Cost:
     return cost
 
 
+STRAIGHT = orders(smooth(1), smooth(1, 0.5))
 WORLDS = {
-    "straight": (SUPPORTED, orders(smooth(1), smooth(1, 0.5))),
-    "convex": (SUPPORTED, orders(smooth(2), smooth(3))),
-    "concave": (SUPPORTED, orders(smooth(1), smooth(0.7, 0.5))),
-    "as absence": (NULL, orders(absence, smooth(1, 0.5))),
-    "abrupt in the middle": (CONTRADICTED, orders(abrupt(7), smooth(1, 0.5))),
-    "abrupt at last": (CONTRADICTED, orders(smooth(1), abrupt(11))),
-    "both abrupt": (CONTRADICTED, orders(abrupt(9), abrupt(5))),
-    "worse than absence": (CONTRADICTED, orders(smooth(1, 1.5), smooth(1, 0.5))),
+    SUPPORTED: (STRAIGHT, orders(smooth(2), smooth(3)), orders(smooth(1), smooth(0.7, 0.5))),  # convex, concave
+    NULL: (orders(absence, smooth(1, 0.5)),),  # as absence
+    CONTRADICTED: (
+        # Abrupt in the middle, at last, both, and worse than absence.
+        orders(abrupt(7), smooth(1, 0.5)),
+        orders(smooth(1), abrupt(11)),
+        orders(abrupt(9), abrupt(5)),
+        orders(smooth(1, 1.5), smooth(1, 0.5)),
+    ),
 }
-CASES = [pytest.param(kind, cost, id=name) for name, (kind, cost) in WORLDS.items()]
+CASES = [(kind, cost) for kind, costs in WORLDS.items() for cost in costs]
 
 
 def truth(cost: Cost, **settings: float) -> Truth:
@@ -91,15 +103,12 @@ def cosines(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 
     return truth
 
 
-SPACES = [
-    pytest.param(SUPPORTED, (0.3 + 0.5 * ZONE,), id="zones"),
-    pytest.param(SUPPORTED, (0.9**DISTANCE * (0.5 + 0.5 * ZONE),), id="zones and distance"),
-    pytest.param(NULL, (0.9**DISTANCE,), id="distance"),
-    pytest.param(NULL, (0.9**DISTANCE - 0.4 * LATE,), id="distance and a trend"),
-    pytest.param(NULL, (0.3 + 0.5 * ZONE, 0.5 * ZONE), id="shared with other documents"),
-    pytest.param(CONTRADICTED, (np.full_like(ZONE, 0.8),), id="all alike"),
-    pytest.param(CONTRADICTED, (0.8 - 0.3 * ZONE,), id="the middle less alike"),
-]
+SPACES = {
+    SUPPORTED: ((0.3 + 0.5 * ZONE,), (0.9**DISTANCE * (0.5 + 0.5 * ZONE),)),  # zones, and distance too
+    # Distance, a trend too, or what other documents share.
+    NULL: ((0.9**DISTANCE,), (0.9**DISTANCE - 0.4 * LATE,), (0.3 + 0.5 * ZONE, 0.5 * ZONE)),
+    CONTRADICTED: ((np.full_like(ZONE, 0.8),), (0.8 - 0.3 * ZONE,)),  # all alike, the middle less alike
+}
 
 
 @pytest.mark.parametrize(("kind", "cost"), CASES)
@@ -110,7 +119,7 @@ def test_a_planted_curve_is_found(kind: str, cost: Cost) -> None:
     assert claim.power.startswith("Of 100 such runs 80 would see ")
 
 
-@pytest.mark.parametrize(("kind", "world"), SPACES)
+@pytest.mark.parametrize(("kind", "world"), [(kind, world) for kind, worlds in SPACES.items() for world in worlds])
 def test_planted_cosines_are_found(kind: str, world: tuple[Numbers, ...]) -> None:
     claim = claim_of("same_space", cosines(*world, documents=200, spread=0.02)(0), STATED)
     assert claim.verdict == kind, claim.line
@@ -118,25 +127,40 @@ def test_planted_cosines_are_found(kind: str, world: tuple[Numbers, ...]) -> Non
     assert claim.power.startswith("Of 100 such runs 80 would see ")
 
 
-@pytest.mark.simulated
-@pytest.mark.parametrize(("kind", "cost"), CASES)
-def test_what_was_planted_is_found_in_95_of_100(kind: str, cost: Cost) -> None:
-    tells("graceful", truth(cost, **MUCH), DEEP, kind, 0.95, by_tier(fast=2, full=100))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("settings", [{}, LITTLE], ids=["some", "little"])
-@pytest.mark.parametrize(("kind", "cost"), CASES)
-def test_a_curve_is_seldom_told_wrongly(kind: str, cost: Cost, settings: dict[str, float]) -> None:
-    seldom("graceful", truth(cost, **settings), DEEP, *(ANSWERS - {kind}))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("kind", "world"), SPACES)
-def test_a_space_is_seldom_told_wrongly(kind: str, world: tuple[Numbers, ...]) -> None:
-    tells("same_space", cosines(*world, documents=200, spread=0.05), STATED, kind)
-    for documents, spread in ((24, 0.2), (9, 0.5)):
-        seldom("same_space", cosines(*world, documents=documents, spread=spread), STATED, *(ANSWERS - {kind}))
+test_what_was_planted_is_found_in_95_of_100 = simulated(
+    {"graceful": {kind: [truth(cost, **MUCH) for cost in costs] for kind, costs in WORLDS.items()}},
+    depth=DEEP, least=0.95, runs=by_tier(fast=2, full=100),
+)  # fmt: skip
+test_a_space_is_told = simulated(
+    {
+        "same_space": {
+            kind: [cosines(*world, documents=200, spread=0.05) for world in worlds] for kind, worlds in SPACES.items()
+        }
+    },
+    depth=STATED, nightly=True,
+)  # fmt: skip
+test_a_curve_is_seldom_told_wrongly = seldom(
+    {
+        "graceful": {
+            others(kind): [truth(cost, **settings) for cost in costs for settings in ({}, LITTLE)]
+            for kind, costs in WORLDS.items()
+        }
+    },
+    depth=DEEP,
+)
+test_a_space_is_seldom_told_wrongly = seldom(
+    {
+        "same_space": {
+            others(kind): [
+                cosines(*world, documents=documents, spread=spread)
+                for world in worlds
+                for documents, spread in ((24, 0.2), (9, 0.5))
+            ]
+            for kind, worlds in SPACES.items()
+        }
+    },
+    depth=STATED,
+)
 
 
 @pytest.mark.nightly
@@ -160,12 +184,11 @@ def test_a_zone_of_the_printed_size_is_seen(documents: int, spread: float) -> No
 
 
 def test_too_few_steps_and_no_intervals_decide_nothing() -> None:
-    world = WORLDS["straight"][1]
-    shallow = claim_of("graceful", swept(["graceful"], world, depth=10)(0), 10)
+    shallow = claim_of("graceful", swept(["graceful"], STRAIGHT, depth=10)(0), 10)
     assert shallow.verdict == "not measured"
     assert "a model of 11 layers and more" in shallow.why
     few = cosines(0.3 + 0.5 * ZONE, documents=7)
-    for bare in (claim_of("graceful", truth(world, documents=7)(0), DEEP), claim_of("same_space", few(0), STATED)):
+    for bare in (claim_of("graceful", truth(STRAIGHT, documents=7)(0), DEEP), claim_of("same_space", few(0), STATED)):
         assert bare.verdict == "not resolvable"
         assert "fewer than 8 documents" in bare.why
 
@@ -175,7 +198,7 @@ def test_a_random_order_that_is_not_resolved_asks_for_more_draws() -> None:
         replace(row, low=row.value - 1, high=row.value + 1)
         if (row.metric, row.condition) == ("excess", "random")
         else row
-        for row in truth(WORLDS["straight"][1], **MUCH)(0)
+        for row in truth(STRAIGHT, **MUCH)(0)
     ]
     claim = claim_of("graceful", rows, DEEP)
     assert claim.verdict == "not resolvable"

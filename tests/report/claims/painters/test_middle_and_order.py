@@ -14,9 +14,18 @@ from layerwise.measure.contrasts.order import order_by_task
 from layerwise.measure.contrasts.states import TWINS, log_ratio, middle_rows
 from layerwise.report.claims.painters import FASTER
 from layerwise.results.rows import Loss, Score
-from report.claims.truths import Truth, claim_of, ends_right, printed, tells
+from report.claims.truths import (
+    CONTRADICTED,
+    NOT_SO,
+    NULL,
+    SUPPORTED,
+    claim_of,
+    printed,
+    seldom,
+    simulated,
+    tells,
+)
 
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 BASELINE, ABSENT = "0-7", "0-2 6 7"
 MOVED = {"reverse": ["0-2 5-3 6 7"], "random": ["0-2 4 3 5-7", "0-3 5 4 6 7"], "parallel": ["0-2 (3|4|5) 6 7"]}
 TASKS = ("stdlib", "arithmetic", "copy")
@@ -63,25 +72,26 @@ def turned(
 
 
 ordered = partial(effects, text=(0.5, 0.5))
-WORLDS = [
-    # Four times less than at the ends, where an untrained model's middle does as much as its ends.
-    ("middle", partial(turned, ratio=0.25, untrained=1.0), {CONTRADICTED, NULL}, SUPPORTED),
-    ("middle", partial(turned, ratio=1.5, untrained=1.0), {SUPPORTED, NULL}, CONTRADICTED),
-    ("middle", partial(turned, ratio=1.0, untrained=1.0), {SUPPORTED, NULL}, CONTRADICTED),
-    ("middle", partial(turned, ratio=0.4, untrained=0.4), {SUPPORTED, CONTRADICTED}, NULL),
-    ("middle", partial(turned, ratio=0.7, untrained=1.0, documents=9, noise=1.0), {CONTRADICTED, NULL}, None),
-    ("order_by_task", partial(ordered, reasoning=(2.0, 0.5)), {CONTRADICTED, NULL}, SUPPORTED),
-    ("order_by_task", partial(effects, text=(2.0, 0.5), reasoning=(0.5, 0.5)), {SUPPORTED, NULL}, CONTRADICTED),
-    ("order_by_task", partial(ordered, reasoning=(2.0, 2.0), documents=200), {SUPPORTED, CONTRADICTED}, NULL),
-    ("order_by_task", partial(ordered, reasoning=(2.0, 2.0), documents=16), {SUPPORTED, CONTRADICTED}, None),
-    ("order_by_task", partial(ordered, reasoning=(0.8, 0.5), documents=9, noise=1.5), {CONTRADICTED, NULL}, None),
-]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("rule", "truth", "wrong", "right"), WORLDS)
-def test_each_world_is_told(rule: str, truth: Truth, wrong: set[str], right: str | None) -> None:
-    ends_right(rule, truth, 12, wrong, right)
+test_each_world_is_told = simulated({
+    "middle": {
+        # Four times less than at the ends, where an untrained model's middle does as much as its ends.
+        SUPPORTED: (partial(turned, ratio=0.25, untrained=1.0),),
+        CONTRADICTED: (partial(turned, ratio=1.5, untrained=1.0), partial(turned, ratio=1.0, untrained=1.0)),
+        NULL: (partial(turned, ratio=0.4, untrained=0.4),),
+    },
+    "order_by_task": {
+        SUPPORTED: (partial(ordered, reasoning=(2.0, 0.5)),),
+        CONTRADICTED: (partial(effects, text=(2.0, 0.5), reasoning=(0.5, 0.5)),),
+        NULL: (partial(ordered, reasoning=(2.0, 2.0), documents=200),),
+    },
+}, together=True, nightly=True)  # fmt: skip
+test_too_little_text_seldom_ends_in_a_wrong_verdict = seldom({
+    "middle": {NOT_SO: (partial(turned, ratio=0.7, untrained=1.0, documents=9, noise=1.0),)},
+    "order_by_task": {
+        f"{SUPPORTED}, {CONTRADICTED}": (partial(ordered, reasoning=(2.0, 2.0), documents=16),),
+        NOT_SO: (partial(ordered, reasoning=(0.8, 0.5), documents=9, noise=1.5),),
+    },
+})  # fmt: skip
 
 
 @pytest.mark.nightly

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -13,11 +12,10 @@ from layerwise.report.claims.painters import STEPS
 from layerwise.report.claims.power import stretch
 from layerwise.results.rows import PlanRecord
 from report.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
-from report.claims.truths import POWER, Truth, claim_of, seldom, tells
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, seldom, simulated, tells
 
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}  # few documents, and a few of those carry most
 MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 
 
 def curved(power: float, scale: float = 1.0) -> Cost:
@@ -49,99 +47,70 @@ def ranked(*order: str, step: float = 0.3) -> Cost:
     return by_strategy(**{name: 1 + step * index for index, name in enumerate(order)})
 
 
-@dataclasses.dataclass(frozen=True)
-class Planted:
-    """The worlds of one claim by verdict, and the plans that it reads."""
-
-    rule: str
-    worlds: Mapping[str, tuple[Cost, ...]]
-    families: tuple[str, ...] = ("painters",)
-
-    def run(self, cost: Cost, **settings: float) -> Truth:
-        return swept([self.rule], cost, families=self.families, **settings)  # type: ignore[arg-type]
-
-
 MILD = {"random": 0.5, "looped_parallel": 0.4}
 FIVE = PAINTERS_RANKING[:-1]
-PLANTED = (
-    Planted("all_needed", {SUPPORTED: (curved(2.5),), NULL: (curved(1.0),), CONTRADICTED: (curved(0.4), curved(0.0))}),
-    Planted(
-        "same_function",
-        {
-            SUPPORTED: (by_strategy(skip=1, middle_repeat=1.3),),
-            NULL: (by_strategy(skip=1, middle_repeat=1),),
-            CONTRADICTED: (by_strategy(skip=1, middle_repeat=0.7), by_strategy(skip=1, middle_repeat=0.002)),
-        },
-    ),
-    Planted(
-        "any_order",
-        {
-            SUPPORTED: (by_strategy(skip=1, reverse=0.7, random=0.6),),
-            NULL: (by_strategy(skip=1, reverse=1, random=0.6),),
-            CONTRADICTED: (
-                by_strategy(skip=1, reverse=1.4, random=0.6),
-                by_strategy(skip=1, random=0.3),
-            ),
-        },
-    ),
-    Planted(
-        "parallel",
-        {
-            SUPPORTED: (by_strategy(skip=1, parallel=0.7, reverse=0.5),),
-            NULL: (by_strategy(skip=1, parallel=1, reverse=0.5),),
-            CONTRADICTED: (
-                by_strategy(skip=1, parallel=1.4, reverse=0.5),
-                by_strategy(skip=1, parallel=0.5, reverse=0.7),
-            ),
-        },
-    ),
-    Planted(
-        "looping",
-        {
-            SUPPORTED: (three_passes(1, 0.6, 0.8),),
-            NULL: (three_passes(1, 0.6, 0.6), three_passes(1, 0.6, 0.4)),
-            CONTRADICTED: (three_passes(1, 1, 0.6), three_passes(1, 1.3, 1)),
-        },
-        ("painters", "gain_sweep"),
-    ),
-    Planted(
-        "loop_count",
-        {
-            SUPPORTED: (looped(lambda affected: affected - 1, 0.8),),
-            NULL: (looped(lambda affected: affected - 1, 0.5),),
-            CONTRADICTED: (looped(lambda affected: 3, 0.8), looped(lambda affected: 8 - affected, 0.8)),
-        },
-        ("looped", "gain_sweep"),
-    ),
-    Planted(
-        "ranking",
-        {
-            SUPPORTED: (ranked(*PAINTERS_RANKING), ranked(*PAINTERS_RANKING[::-1][-2:], *PAINTERS_RANKING[2:])),
-            NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
-            CONTRADICTED: (ranked(*PAINTERS_RANKING[::-1]), ranked("middle_repeat", *FIVE)),
-        },
-    ),
-    Planted(
-        "shallowest",
-        {
-            SUPPORTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | MILD),),
-            NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
-            CONTRADICTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | {"random": 1.5}),),
-        },
-    ),
-)
-NAMES = [each.rule for each in PLANTED]
-WORLDS = [
-    pytest.param(each, kind, cost, id=f"{each.rule}-{kind}-{number}")
-    for each in PLANTED
-    for kind, costs in each.worlds.items()
-    for number, cost in enumerate(costs)
-]
+PLANTED: Mapping[str, Mapping[str, tuple[Cost, ...]]] = {
+    "all_needed": {SUPPORTED: (curved(2.5),), NULL: (curved(1.0),), CONTRADICTED: (curved(0.4), curved(0.0))},
+    "same_function": {
+        SUPPORTED: (by_strategy(skip=1, middle_repeat=1.3),),
+        NULL: (by_strategy(skip=1, middle_repeat=1),),
+        CONTRADICTED: (by_strategy(skip=1, middle_repeat=0.7), by_strategy(skip=1, middle_repeat=0.002)),
+    },
+    "any_order": {
+        SUPPORTED: (by_strategy(skip=1, reverse=0.7, random=0.6),),
+        NULL: (by_strategy(skip=1, reverse=1, random=0.6),),
+        CONTRADICTED: (by_strategy(skip=1, reverse=1.4, random=0.6), by_strategy(skip=1, random=0.3)),
+    },
+    "parallel": {
+        SUPPORTED: (by_strategy(skip=1, parallel=0.7, reverse=0.5),),
+        NULL: (by_strategy(skip=1, parallel=1, reverse=0.5),),
+        CONTRADICTED: (
+            by_strategy(skip=1, parallel=1.4, reverse=0.5),
+            by_strategy(skip=1, parallel=0.5, reverse=0.7),
+        ),
+    },
+    "looping": {
+        SUPPORTED: (three_passes(1, 0.6, 0.8),),
+        NULL: (three_passes(1, 0.6, 0.6), three_passes(1, 0.6, 0.4)),
+        CONTRADICTED: (three_passes(1, 1, 0.6), three_passes(1, 1.3, 1)),
+    },
+    "loop_count": {
+        SUPPORTED: (looped(lambda affected: affected - 1, 0.8),),
+        NULL: (looped(lambda affected: affected - 1, 0.5),),
+        CONTRADICTED: (looped(lambda affected: 3, 0.8), looped(lambda affected: 8 - affected, 0.8)),
+    },
+    "ranking": {
+        SUPPORTED: (ranked(*PAINTERS_RANKING), ranked(*PAINTERS_RANKING[::-1][-2:], *PAINTERS_RANKING[2:])),
+        NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
+        CONTRADICTED: (ranked(*PAINTERS_RANKING[::-1]), ranked("middle_repeat", *FIVE)),
+    },
+    "shallowest": {
+        SUPPORTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | MILD),),
+        NULL: (ranked(*PAINTERS_RANKING, step=0.0),),
+        CONTRADICTED: (by_strategy(**dict.fromkeys(PAINTERS_RANKING, 1.0) | {"random": 1.5}),),
+    },
+}
+FAMILIES = {"looping": ("painters", "gain_sweep"), "loop_count": ("looped", "gain_sweep")}
+"""The plans that a claim reads, where these are others than the paper's."""
+WORLDS = [(rule, kind, cost) for rule, worlds in PLANTED.items() for kind, costs in worlds.items() for cost in costs]
 
 
-@pytest.mark.parametrize(("planted", "kind", "cost"), WORLDS)
-def test_what_was_planted_is_found(planted: Planted, kind: str, cost: Cost) -> None:
-    claim = claim_of(planted.rule, planted.run(cost, **MUCH)(0), DEPTH)
+def run(rule: str, cost: Cost, families: tuple[str, ...] | None = None, **settings: float) -> Truth:
+    """The rows of a claim in a world of such costs."""
+    return swept([rule], cost, families=families or FAMILIES.get(rule, ("painters",)), **settings)  # type: ignore[arg-type]
+
+
+def worlds(*settings: Mapping[str, float]) -> Table:
+    """Every world, in such settings."""
+    return {
+        rule: {kind: [run(rule, cost, **each) for cost in costs for each in settings] for kind, costs in kinds.items()}
+        for rule, kinds in PLANTED.items()
+    }
+
+
+@pytest.mark.parametrize(("rule", "kind", "cost"), WORLDS)
+def test_what_was_planted_is_found(rule: str, kind: str, cost: Cost) -> None:
+    claim = claim_of(rule, run(rule, cost, **MUCH)(0), DEPTH)
     assert claim.verdict == kind
     assert claim.figures.endswith(".")
     assert "tokens)" in claim.figures
@@ -152,34 +121,28 @@ def test_what_was_planted_is_found(planted: Planted, kind: str, cost: Cost) -> N
     assert claim.published.prose.citation.startswith("arXiv 2407.09298, section 3.")
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("settings", [MUCH, {}, LITTLE], ids=["much", "some", "little"])
-@pytest.mark.parametrize(("planted", "kind", "cost"), WORLDS)
-def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(
-    planted: Planted, kind: str, cost: Cost, settings: dict[str, float]
-) -> None:
-    tells(planted.rule, planted.run(cost, **settings), DEPTH, kind, POWER if settings is MUCH else 0.0)
+test_what_was_planted_is_told = simulated(worlds(MUCH), depth=DEPTH, nightly=True)
+test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs = simulated(
+    worlds({}, LITTLE), depth=DEPTH, least=0.0, nightly=True
+)
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=NAMES)
-def test_rows_without_intervals_decide_nothing(planted: Planted) -> None:
-    cost = planted.worlds[SUPPORTED][0]
-    claim = claim_of(planted.rule, planted.run(cost, documents=7)(0), DEPTH)
+@pytest.mark.parametrize("rule", PLANTED)
+def test_rows_without_intervals_decide_nothing(rule: str) -> None:
+    claim = claim_of(rule, run(rule, PLANTED[rule][SUPPORTED][0], documents=7)(0), DEPTH)
     assert claim.verdict == "not resolvable"
     assert "fewer than 8 documents" in claim.why or "loops" in claim.why
 
 
-def test_without_gains_loops_are_told_without_their_null() -> None:
-    for planted in PLANTED[4:6]:
-        without = dataclasses.replace(planted, families=planted.families[:1])
-        claim = claim_of(planted.rule, without.run(planted.worlds[NULL][0], **MUCH)(0), DEPTH)
-        assert claim.verdict == SUPPORTED
-        assert "was not measured (--families painters,looped,gain_sweep)" in claim.why
+@pytest.mark.parametrize("rule", FAMILIES)
+def test_without_gains_loops_are_told_without_their_null(rule: str) -> None:
+    claim = claim_of(rule, run(rule, PLANTED[rule][NULL][0], FAMILIES[rule][:1], **MUCH)(0), DEPTH)
+    assert claim.verdict == SUPPORTED
+    assert "was not measured (--families painters,looped,gain_sweep)" in claim.why
 
 
 def test_a_best_count_at_the_end_contradicts_nothing() -> None:
-    world = looped(lambda affected: 12, 0.8)
-    claim = claim_of("loop_count", swept(["loop_count"], world, families=("looped",), **MUCH)(0), DEPTH)  # type: ignore[arg-type]
+    claim = claim_of("loop_count", run("loop_count", looped(lambda affected: 12, 0.8), ("looped",), **MUCH)(0), DEPTH)
     assert claim.verdict == "not resolvable"
     assert claim.why == "More loops than were run may be best."
 
@@ -214,11 +177,11 @@ def _saving(saved: float, record: PlanRecord) -> float:
     return (record.strategy == "skip") * share * (1 - saved * (record.affected == 3))
 
 
-@pytest.mark.nightly
-def test_three_strategies_that_cost_the_same_are_no_published_ranking() -> None:
-    """Twelve pairs stand as published, and one of the other three has to be distinguished by chance."""
-    harm = dict(zip(PAINTERS_RANKING, (1, 1, 1, 1.5, 2.2, 3.2), strict=True))
-    seldom("ranking", swept(["ranking"], by_strategy(**harm)), DEPTH, SUPPORTED)
+# Twelve pairs stand as published, and one of the other three has to be distinguished by chance.
+ALL_BUT_THREE = by_strategy(**dict(zip(PAINTERS_RANKING, (1, 1, 1, 1.5, 2.2, 3.2), strict=True)))
+test_three_strategies_that_cost_the_same_are_no_published_ranking = seldom(
+    {"ranking": {SUPPORTED: (run("ranking", ALL_BUT_THREE),)}}, depth=DEPTH
+)
 
 
 @pytest.mark.nightly
@@ -226,12 +189,11 @@ def test_three_strategies_that_cost_the_same_are_no_published_ranking() -> None:
 @pytest.mark.parametrize("name", AT_RESOLUTION)
 def test_what_is_printed_as_seen_is_seen(name: str, settings: dict[str, float]) -> None:
     """Contrasts of just the printed size are found in three of four runs; the size is that of a pilot of such runs."""
-    planted = next(each for each in PLANTED if each.rule == name)
     metrics, world = AT_RESOLUTION[name]
     together, margin = (1 if name == "ranking" else len(metrics)), (0.25 if name == "all_needed" else ALIKE)
     size = 0.3
     for runs in (20, 60, 200):  # the noise of a contrast depends on its size a little
-        pilot = [row for run in range(1000, 1000 + runs) for row in planted.run(world(size), **settings)(run)]
+        pilot = [row for number in range(1000, 1000 + runs) for row in run(name, world(size), **settings)(number)]
         resolutions = [[row.mde or 0.0 for row in pilot if row.metric == metric] for metric in metrics]
         size = max(margin, max(sum(found) / len(found) for found in resolutions) * stretch(together))
-    tells(planted.rule, planted.run(world(size), **settings), DEPTH, SUPPORTED)
+    tells(name, run(name, world(size), **settings), DEPTH, SUPPORTED)

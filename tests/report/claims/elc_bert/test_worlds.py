@@ -1,0 +1,184 @@
+"""The claims of ELC-BERT over many simulated studies of every truth: losses of single trainings, and their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from layerwise.experiments.layer_weights_study.arms import difference_rows
+from layerwise.measure.contrasts.mixture import pattern as mass
+from layerwise.measure.weights.seed_agreement import seed_agreement_scores
+from layerwise.models.elc.variants import first_weights
+from layerwise.results.rows import Score
+from report.claims.truths import (
+    CONTRADICTED,
+    NOT_SO,
+    NULL,
+    OPEN,
+    POWER,
+    SUPPORTED,
+    WRONG,
+    Truth,
+    claim_of,
+    concluded,
+    ends,
+    seldom,
+    share,
+    simulated,
+)
+
+NOISE = 0.004
+"""By how much trainings of one arm differ in nats, beside what the seed gives to all arms."""
+
+
+def losses(gain: float, learned: float | None, seeds: int = 5, noise: float = NOISE, skewed: bool = False) -> Truth:
+    """Studies in which elc is better than ltg by `gain` nats in the same time, and than elc-frozen by `learned`."""
+    return _study("masked_lm", "nll", -1.0, gain, learned, seeds, noise, skewed)
+
+
+def pairs(gain: float, learned: float | None, seeds: int = 5, noise: float = 0.002, skewed: bool = False) -> Truth:
+    """The same in accuracy on minimal pairs, at the same steps."""
+    return _study("pairs", "accuracy", 1.0, gain, learned, seeds, noise, skewed)
+
+
+def _study(
+    measure: str, metric: str, better: float, gain: float, learned: float | None, seeds: int, noise: float, skewed: bool
+) -> Truth:
+    arms = {"ltg": 0.0, "elc": gain, "elc-seconds": gain, **({} if learned is None else {"elc-frozen": gain - learned})}
+
+    def rows(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng(run)
+        shared = 5 * noise * draw.standard_normal(seeds)  # the order of the text, the masks: the same for all arms
+        found = []
+        for arm, better_by in arms.items():
+            own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
+            values = 0.7 + shared + noise * own + better * better_by
+            found += [Score.of(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
+        return [*found, *difference_rows(found), Score.of("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
+
+    return rows
+
+
+DEPTH = 12
+BIASED, EQUAL = "biased", "zero"
+LEARNED = Score.of("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
+"""How many minimal pairs it is right on."""
+
+
+def start(initialisation: str) -> np.ndarray:
+    """The weights before the first step: (readers, sources)."""
+    found = np.zeros((DEPTH, DEPTH + 1))
+    for reader in range(DEPTH):
+        found[reader, : reader + 1] = first_weights(initialisation, reader + 1)
+    return found
+
+
+def trained(run: int, initialisation: str, *, ends: float, shared: float, seeds: int, own: float = 0.3) -> np.ndarray:
+    """Seeds of one arm: training adds `ends` to the scalars of the embedding and the layer before, a pattern that all
+    seeds share, and in each seed one of its own, in part by source: what comes out large is weighed alike by all.
+    """
+    draw = np.random.default_rng(run)
+    common = shared * draw.standard_normal((DEPTH, DEPTH + 1))
+    alone = own * (draw.standard_normal((seeds, DEPTH, DEPTH + 1)) + draw.standard_normal((seeds, 1, DEPTH + 1)))
+    first = start(initialisation)
+    moved = np.log(first, out=np.zeros_like(first), where=first > 0) + common + alone
+    moved[:, :, 0] += ends
+    moved[:, np.arange(DEPTH), np.arange(DEPTH)] += ends
+    weights = np.exp(moved) * (first > 0)
+    return np.asarray(weights / weights.sum(axis=2, keepdims=True))
+
+
+def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        weights = trained(run, initialisation, ends=ends, shared=0.2, seeds=seeds, own=own)
+        return [*mass("elc", weights, start(initialisation)), LEARNED]
+
+    return rows
+
+
+def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        weights = trained(run, initialisation, ends=0.0, shared=shared, seeds=seeds)
+        return [*seed_agreement_scores("elc", weights, initial=start(initialisation), draws=100, seed=run), LEARNED]
+
+    return rows
+
+
+test_every_verdict_is_the_right_one = simulated({
+    "worth": {
+        SUPPORTED: (losses(0.025, 0.025), losses(0.03, 0.03, seeds=8, skewed=True)),
+        CONTRADICTED: (losses(-0.03, 0.02), losses(-0.04, 0.02, skewed=True)),
+        # The backbone does as well, or held weights do.
+        NULL: (losses(0.0, 0.0, noise=0.003), losses(0.03, 0.0, noise=0.003)),
+        OPEN: (losses(0.012, 0.012, seeds=2), losses(0.03, None)),
+    },
+    "grammar": {
+        SUPPORTED: (pairs(0.02, 0.02),),
+        CONTRADICTED: (pairs(-0.02, 0.01),),
+        NULL: (pairs(0.0, 0.0, noise=0.001), pairs(0.02, 0.0, noise=0.001, seeds=8)),
+        OPEN: (pairs(0.006, 0.006, seeds=3, noise=0.01),),
+    },
+    "pattern": {
+        SUPPORTED: (masses(BIASED, 0.8), masses(EQUAL, 1.0, seeds=3)),
+        CONTRADICTED: (masses(EQUAL, -1.5), masses(BIASED, -3.0)),
+        # It began so, or all shares are equal.
+        NULL: (masses(BIASED, 0.0, seeds=8, own=0.15), masses(EQUAL, 0.0, seeds=8, own=0.15)),
+    },
+})  # fmt: skip
+test_so_is_every_verdict_near_its_bar = simulated({
+    "pattern": {OPEN: (masses(BIASED, 0.3, seeds=2, own=1.2),)},
+    "alike": {
+        SUPPORTED: (agreements(BIASED, 0.6), agreements(EQUAL, 0.6, seeds=3)),
+        NULL: (agreements(BIASED, 0.0, seeds=8),),
+        CONTRADICTED: (agreements(EQUAL, 0.0, seeds=8),),
+    },
+}, nightly=True)  # fmt: skip
+# No gain at all is never support, and a gain that just counts is never nothing.
+test_at_the_edge_nothing_is_concluded_too_often = seldom({
+    "worth": {
+        f"{SUPPORTED}, {CONTRADICTED}": [losses(0.0, 0.03, skewed=skewed) for skewed in (False, True)],
+        NOT_SO: [
+            losses(*gains, noise=0.002, skewed=skewed)
+            for gains in ((0.01, 0.03), (0.03, 0.01))
+            for skewed in (False, True)
+        ],
+    },
+})  # fmt: skip
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seeds", [3, 8])
+@pytest.mark.parametrize(
+    ("rule", "study", "margin", "noise"), [("worth", losses, 0.01, NOISE), ("grammar", pairs, 0.005, 0.002)]
+)
+def test_a_gain_of_the_printed_resolution_is_seen(
+    rule: str, study: Callable[..., Truth], margin: float, noise: float, seeds: int
+) -> None:
+    rows = [row for run in range(200) for row in study(0.02, 0.02, seeds, noise)(run) if row.against == "ltg"]
+    seen = max(margin, fmean(row.mde for row in rows if row.arm == "elc" and row.mde is not None))
+    ends(rule, study(seen, 10 * seen, seeds, noise), DEPTH, SUPPORTED, (), runs=1_200)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
+    counts = concluded("alike", agreements(BIASED, 0.0, seeds), DEPTH)
+    assert share(counts, SUPPORTED) <= WRONG, counts
+    assert share(counts, OPEN) >= (POWER if seeds < 5 else 0.0), counts
+
+
+@pytest.mark.nightly
+def test_an_agreement_that_just_counts_is_seen_and_never_called_nothing() -> None:
+    """The pattern that is shared makes a rank correlation of 0.2, which is the margin and the printed resolution."""
+    ends("alike", agreements(BIASED, 0.24), DEPTH, SUPPORTED, (NOT_SO,), least=0.7)
+
+
+def test_time_decides_and_not_steps() -> None:
+    steps = [score for score in losses(0.03, 0.03)(0) if score.condition != "seconds"]
+    assert claim_of("worth", steps, 12).verdict == "not measured"
+    found = claim_of("worth", losses(0.025, 0.025)(0), 12)
+    assert "nats" in found.power
+    assert "5 seeds" in found.figures
