@@ -168,8 +168,8 @@ def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
     return rows
 
 
-def _cost(arm: str, task: str, value: float, *bounds: float | None) -> Score:
-    return Score.of(STUDY, "ratio", value, *bounds, task=task, arm=arm, against=BACKBONE)
+def _cost(arm: str, task: str, value: float, low: float | None = None, high: float | None = None) -> Score:
+    return Score.of(STUDY, "ratio", value, low, high, task=task, arm=arm, against=BACKBONE)
 
 
 def difference_rows(rows: Iterable[Score]) -> list[Score]:
