@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from layerwise.report.page.number_format import is_resolved
+from layerwise.results.rows import Score
+
 State = Literal["resolved", "unresolved", "described"]
+Effect = Literal["better", "worse", "open", "bare"]
+"""What an interval says of a difference; `open` is not resolvable, `bare` has neither an interval nor a p."""
 
 
 class Number(str):
@@ -16,13 +21,44 @@ class Number(str):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question, its answer in pieces (numbers marked as `Number`), and how firm the answer is."""
+    """A question, its answer, and how firm the answer is.
+
+    The page sets numbers with an interval apart; of an answer in pieces those that are marked as `Number`.
+    """
 
     question: str
-    answer: tuple[str, ...]
+    answer: str | tuple[str, ...]
     state: State
 
     @property
     def text(self) -> str:
         """The answer as plain text."""
         return "".join(self.answer)
+
+
+def settled(known: bool | None) -> State:
+    """How firm an answer is, by whether its intervals decide it; `None` where there are none.
+
+    >>> settled(True), settled(False), settled(None)
+    ('resolved', 'unresolved', 'described')
+    """
+    return "described" if known is None else "resolved" if known else "unresolved"
+
+
+def judged(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
+    """What the interval of a difference says: by default less is better, as of a loss.
+
+    >>> row = Score.of("healing_contrast", "difference", -0.2, -0.3, -0.1)
+    >>> judged(row, 0.05), judged(row, 0.05, more_is_better=True)
+    ('better', 'worse')
+    """
+    if row.p is None and row.p_adjusted is None and row.low is None:
+        return "bare"
+    if not is_resolved(row, level):
+        return "open"
+    return "better" if (row.value > 0.0) == more_is_better else "worse"
+
+
+def firmness(effect: Effect) -> State:
+    """How firm an answer is that gives one effect."""
+    return settled(None if effect == "bare" else effect != "open")

@@ -1,27 +1,30 @@
 """A kind of run as data: its sections, and in each the marks, tables and findings that it is made of.
 
     HEALING = Kind("healing", measures=("healing",), sections=(
-        Section(anchor="healing", title="What healing brings back", missing="No model was healed.", parts=(
-            Dots(name="nats", title="Above the whole model", where={"metric": "above_whole"}, series="arm"),
+        Section(anchor="healing", parts=(
+            Dots(name="nats", where={"metric": "above_whole"}, series="arm"),
             Says(findings),
-            Pivot(title="By task", rows={"task": "task", "model": "arm"}, columns=(Column("nats", "nll", NATS),)),
+            Pivot(name="tasks", rows={"task": "task", "model": "arm"}, columns=(Column("nats", "nll", NATS),)),
         )),
     ))
 
 `layerwise.report.writers` writes any of them as HTML, as Markdown and for a terminal, so no output can forget one.
-Leads and notes stand in `kinds/NAME.md` (see `layerwise.report.prose`).
+Titles, leads and notes stand in `kinds/NAME.md` (see `layerwise.report.prose`), under the anchor of a section and the
+name of a part; a title that depends on the run is given to the part itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, TypeVar
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.table import Table
+from layerwise.report.prose import prose, titles
 from layerwise.report.show import ABSENT, NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -43,28 +46,35 @@ class Says:
     terminal: bool = True
     folded: bool = False
     note: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table: the row of a `metric`, or of the first of several that there is, as `show` writes it.
 
-    `where` filters further, by any column. `text` writes the cell from all rows of the line instead.
+    `show` is a quantity, or a function that writes a row. Without metrics it is the first row of the line. `where`
+    filters further, by any column. `text` writes the cell from all these rows of the line instead.
     """
 
     head: str
     metric: str | tuple[str, ...] = ()
-    show: Show = NUMBER
+    show: Show | Callable[[Score], str] = NUMBER
     where: Mapping[str, Any] = field(default_factory=dict)
     text: Callable[[Rows], str] | None = None
 
     def cell(self, rows: Rows) -> str:
         """What stands in the line of these rows."""
         if self.text is not None:
-            return self.text(rows)
+            return self.text(rows.where(**self.where) if self.where else rows)
         metrics = (self.metric,) if isinstance(self.metric, str) else self.metric
-        matching = (rows.one(metric=metric, **self.where) for metric in metrics)
-        return self.show.text(next((row for row in matching if row is not None), None))
+        matching = (
+            (rows.one(metric=metric, **self.where) for metric in metrics) if metrics else rows.where(**self.where)
+        )
+        row = next((row for row in matching if row is not None), None)
+        if isinstance(self.show, Show):
+            return self.show.text(row)
+        return ABSENT if row is None else self.show(row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,7 @@ class Pivot:
     `words` writes the values of `rows` and `across`. `order` sorts the lines.
     """
 
+    name: str = ""
     title: str = ""
     rows: Mapping[str, str]
     columns: Sequence[Column] = ()
@@ -135,6 +146,7 @@ class Pivot:
 class Tabled:
     """A table that a function makes of the run, where lines and cells are not those of single rows."""
 
+    name: str = ""
     title: str = ""
     table: Callable[[ReportData], Table]
     folded: bool = False
@@ -166,14 +178,14 @@ class Section:
     It is written where the run has rows that match `needs`, a filter, or a function of the run; else `missing` is the
     one line that says so. `needs` is by default that there are rows whose measure is the anchor. Parts are a function
     of the run where their quantity or their range depends on it. `prose` is the kind whose file has the words, by
-    default that which the section is written for.
+    default that which the section is written for; words that are given here go before those of the file.
     """
 
     anchor: str
-    title: str
-    short: str
+    title: str = ""
+    short: str = ""
     parts: tuple[Part, ...] | Callable[[ReportData], Iterable[Part]]
-    missing: str
+    missing: str = ""
     needs: Mapping[str, Any] | Callable[[ReportData], bool] | None = None
     prose: str = ""
 
@@ -187,12 +199,47 @@ class Section:
         """The parts for this run; none where it has not what the section is about."""
         if not self.present(data):
             return ()
-        return tuple(self.parts(data)) if callable(self.parts) else self.parts
+        parts = self.parts(data) if callable(self.parts) else self.parts
+        return tuple(self._in_words(part) for part in parts)
+
+    def of(self, kind: Kind) -> Section:
+        """The section with the words that the file of the kind has for it."""
+        source = self.prose or kind.name
+        title, short = titles(source).get(self.anchor, (self.title, self.short))
+        missing = self.missing or prose(source).get(f"{self.anchor}/missing", "")
+        return replace(self, prose=source, title=self.title or title, short=self.short or short, missing=missing)
+
+    def _in_words(self, part: Part) -> Part:
+        """The part with the title and the note that stand under its name, where it has none of its own."""
+        if isinstance(part, Beside):
+            return Beside(tuple(_titled(mark, self.prose, self.anchor) for mark in part.marks))
+        return _titled(part, self.prose, self.anchor)
+
+
+Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled)
+
+
+def _titled(part: Named, source: str, anchor: str) -> Named:
+    if not (source and part.name):
+        return part
+    key = f"{anchor}/{part.name}"
+    title = "".join(titles(source).get(key, ()))
+    return replace(part, title=part.title or title, note=part.note or prose(source).get(key, ""))
 
 
 def nothing(data: ReportData) -> Iterable[str]:
     """Nothing to say."""
     return ()
+
+
+def in_text(statement: Finding | str) -> str:
+    """A finding as a question with its answer, or a sentence as it is."""
+    return f"{statement.question} {statement.text}" if isinstance(statement, Finding) else statement
+
+
+def opening(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:
+    """The first of the findings or sentences, as the answer of a kind; with `None` all of them."""
+    return lambda data: " ".join(map(in_text, islice(facts(data), count)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,9 +5,11 @@ Every number of a page passes through `Show`: a table, a sentence and a figure o
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from layerwise.report.page.number_format import between, fixed, tidy
+from layerwise.report.page.number_format import between, fixed, probability, tidy
 from layerwise.results.rows import Score
 
 ABSENT = "–"
@@ -88,7 +90,42 @@ class Show:
         return replace(self, **changes)  # type: ignore[arg-type]
 
 
+def p_value(row: Score) -> str:
+    """The p of a row."""
+    return probability(row.p)
+
+
+def adjusted_p(row: Score) -> str:
+    """The p of a row, corrected over all that were tested with it."""
+    return probability(row.p_adjusted)
+
+
+def detectable(row: Score) -> str:
+    """The least effect that would have been seen."""
+    return ABSENT if row.mde is None else tidy(row.mde)
+
+
+def plain(value: object) -> str:
+    """A value of a column as a table has it.
+
+    >>> plain(0.001), plain("lora")
+    ('0.001', 'lora')
+    """
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def named(names: Mapping[Any, str]) -> Callable[[Any], str]:
+    """How the values of columns are written that have names; others as they are.
+
+    >>> [named({"mlp": "MLP"})(value) for value in ("mlp", "attention", 0.5)]
+    ['MLP', 'attention', '0.5']
+    """
+    return lambda value: names.get(value) or plain(value)
+
+
 NUMBER = Show()
+SIGNED = Show(signed=True)
+BARE = Show(bounds=False)
 COUNT = Show(whole=True, bounds=False)
 NATS = Show(axis="nats a token")
 DIFFERENCE = Show(axis="Δ NLL (nats a token)", signed=True, reference=0.0)

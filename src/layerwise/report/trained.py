@@ -9,7 +9,7 @@ from statistics import fmean
 from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.page.group import arm_tiles
-from layerwise.report.show import NUMBER, Show
+from layerwise.report.show import Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (
@@ -34,7 +34,6 @@ SUITES = {PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BL
 TASKS = {GLUE: "GLUE", MSGS: "MSGS", OUR_MSGS: "Mixed signals of our own"}
 """Suites that models are fine-tuned on."""
 LOSS = Show(axis="nats per masked token", decimals=3)
-SIGNED = NUMBER.but(signed=True)
 THREE = Show(decimals=3, bounds=False)
 
 
@@ -75,10 +74,11 @@ def by_arm(rows: Iterable[Score]) -> Rows:
             key = (row.arm, row.task, row.metric, row.condition or "", row.against or "")
             cells.setdefault(key, []).append(row)
     order = {arm: at for at, arm in enumerate(in_reading_order(key[0] for key in cells))}
-    return Rows(_mean(own) for _, own in sorted(cells.items(), key=lambda cell: order[cell[0][0]]))
+    return Rows(over_seeds(own) for _, own in sorted(cells.items(), key=lambda cell: order[cell[0][0]]))
 
 
-def _mean(own: Sequence[Score]) -> Score:
+def over_seeds(own: Sequence[Score]) -> Score:
+    """The row that is of no seed, else that of the only seed, else the mean of the seeds, without an interval."""
     whole = next((row for row in own if row.seed is None), own[0])
     if whole.seed is None or len(own) == 1:
         return replace(whole, seed=None)

@@ -17,8 +17,10 @@ from layerwise.report.kinds import evaluation as page
 from layerwise.report.kinds.evaluation import PLANS, Taught
 from layerwise.report.page.groups import written
 from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CHANCE, NORMALISED
 from report import pretrained
+from report.tables import tables
 from tools.golden.stored_run import read_run
 
 
@@ -34,14 +36,8 @@ def own() -> Taught:
     return only
 
 
-def table(title: str, data: ReportData) -> dict[str, tuple[tuple[str, ...], ...]]:
-    parts = (part for section in page.EVALUATION.sections for part in section.parts_of(data))
-    (found,) = (part for part in parts if getattr(part, "title", "") == title and hasattr(part, "tables"))
-    return {name: (each.head, *each.body) for name, each in found.tables(data)}
-
-
 def test_every_paradigm_has_a_line_with_its_pairs() -> None:
-    head, first, *rest = table("Every paradigm", pretrained.run())["Every paradigm, BLiMP"]
+    head, first, *rest = tables(page.EVALUATION, pretrained.run(), "Every paradigm")["Every paradigm, BLiMP"]
     assert head == ("paradigm", "pairs", "ltg", "elc", "zero", "denseformer")
     assert first[:2] == ("anaphor_agreement_1", "1,000")
     assert len(rest) == 23
@@ -58,12 +54,12 @@ def test_suites_say_how_many_words_are_known() -> None:
 
 
 def test_chance_stands_beside_every_task_once() -> None:
-    tables = table("Every task", pretrained.run())
-    assert tables["Every task, GLUE"][1][:3] == ("cola", "mcc", "0.000")
+    scored = tables(page.EVALUATION, pretrained.run(), "Every task")
+    assert scored["Every task, GLUE"][1][:3] == ("cola", "mcc", "0.000")
     drawn = [row for row in page.taught(pretrained.run()) if row.against == CHANCE]
-    assert len(drawn) == len({(row.measure, row.task) for row in drawn}) == 9
-    scores = [row for row in page.taught(pretrained.run()) if row.task == "rte, accuracy" and row.against is None]
-    assert [row.arm for row in scores] == ["ltg", "elc", "zero", "denseformer"]
+    assert len(drawn) == len({(row.measure, row.task, row.metric) for row in drawn}) == 9
+    rte = Rows(page.taught(pretrained.run())).where(task="rte", metric="accuracy", against=None)
+    assert [row.arm for row in rte] == ["ltg", "elc", "zero", "denseformer"]
 
 
 def test_scores_are_those_of_an_arm_a_plan_and_a_task(own: Taught) -> None:

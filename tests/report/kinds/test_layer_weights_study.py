@@ -10,6 +10,7 @@ from layerwise.report.kinds import layer_weights_study as page
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ATTRIBUTION, CONVERGENCE, DATA_SHARE, STUDY, TOKENS, TUNING_CONVERGENCE
 from report import pretrained
+from report.tables import table
 
 PAIR = {"arm": "elc", "against": "ltg"}
 
@@ -71,7 +72,7 @@ def test_every_arm_has_a_line_and_those_of_fine_tuning_name_their_model(data: Re
     rows = (Score.of("masked_lm", "nll", 4.0, arm="elc-share-0.5"), Score.of("msgs-ours", "mcc", 0.5, 0.4, 0.6, **kept))
     ((arm, loss, pairs, control, ambiguous),) = page.every_arm(of(*rows)).body
     assert (arm, loss, pairs, control, ambiguous) == ("elc-kept", "as elc", "as elc", "0.500 [0.400, 0.600]", "–")
-    assert len(page.every_difference(data).body) == 20
+    assert len(table(page.STUDY_KIND, data, "differences")) == 21
 
 
 def test_fine_tuning_is_sooner_later_or_never_there(data: ReportData) -> None:

@@ -7,50 +7,28 @@ training with a share of the whole budget is no arm but a point of that arm's fr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.page.number_format import between, tidy
-from layerwise.report.page.wording import counted, listed
+from layerwise.report.page.wording import counted, listed, sentence
+from layerwise.report.show import ABSENT
+from layerwise.report.trained import over_seeds
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ACCOUNTING,
-    DIFFERENCE,
-    EPOCHS,
-    FLOPS,
-    GROWTH,
-    HELD_OUT,
-    LEARNING_RATE,
-    NEVER,
-    NULL,
-    RATES,
-    READ_OFF,
-    SAVING,
-    SAVING_AT_LEAST,
-    SAVING_AT_MOST,
-    SCHEDULE,
-    SECONDS,
-    SHARE,
-    SOONER,
-    TOKEN_PAIRS,
-    TOKENS,
-    TRAIN_LOSS,
-    TRAINING,
-    UNIFORM_TRAINING,
-    VALIDATION_LOSS,
-    WARMUP,
-    of_budget,
-)  # fmt: skip
 
-MEASURES = (SCHEDULE, GROWTH, ACCOUNTING, RATES, HELD_OUT)
+MEASURES = (vocab.SCHEDULE, vocab.GROWTH, vocab.ACCOUNTING, vocab.RATES, vocab.HELD_OUT)
 """Measures that no other kind of run has; the training of a growth run is told with them."""
 
-TERMS: dict[str, str] = {FLOPS: "at equal FLOPs", TOKENS: "at equal tokens", SECONDS: "at equal seconds"}
+TERMS: dict[str, str] = {
+    vocab.FLOPS: "at equal FLOPs",
+    vocab.TOKENS: "at equal tokens",
+    vocab.SECONDS: "at equal seconds",
+}
 """On which terms an arm is compared with uniform, the one that decides first."""
 
 CONTROLS: dict[str, str] = {
@@ -79,6 +57,9 @@ class Training:
         'uniform@1.25'
         """
         return self.arm if self.share is None else f"{self.arm}@{self.share:g}"
+
+
+UNIFORM = Training(vocab.UNIFORM_TRAINING)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -138,17 +119,20 @@ def arms(data: ReportData) -> tuple[str, ...]:
     if not is_growth(data):
         return ()
     trained = (
-        *data.rows.where(measure=TRAINING, condition=None),
-        *data.rows.where(measure=(HELD_OUT, EPOCHS), amount=None),
+        *data.rows.where(measure=vocab.TRAINING, condition=None),
+        *data.rows.where(measure=(vocab.HELD_OUT, vocab.EPOCHS), amount=None),
     )
-    planned = data.rows.where(measure=(SCHEDULE, ACCOUNTING))
+    planned = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING))
     return in_reading_order(row.arm for row in (*trained, *planned) if row.arm is not None)
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
     """The trainings for a share of the budget: those of uniform first, each by its share."""
-    known = {Training(str(row.arm), row.amount) for row in data.rows.where(measure=(HELD_OUT, EPOCHS), amount=PRESENT)}
-    return tuple(sorted(known, key=lambda each: (each.arm != UNIFORM_TRAINING, each.arm, each.share)))
+    known = {
+        Training(str(row.arm), row.amount)
+        for row in data.rows.where(measure=(vocab.HELD_OUT, vocab.EPOCHS), amount=PRESENT)
+    }
+    return tuple(sorted(known, key=lambda each: (each.arm != vocab.UNIFORM_TRAINING, each.arm, each.share)))
 
 
 def trainings(data: ReportData) -> tuple[Training, ...]:
@@ -158,21 +142,21 @@ def trainings(data: ReportData) -> tuple[Training, ...]:
 
 def uniform_lengths(data: ReportData) -> tuple[Training, ...]:
     """Uniform, and its trainings of other lengths."""
-    return (Training(UNIFORM_TRAINING), *(each for each in lengths(data) if each.arm == UNIFORM_TRAINING))
+    return (UNIFORM, *(each for each in lengths(data) if each.arm == vocab.UNIFORM_TRAINING))
 
 
 def rows_of(data: ReportData, measure: str, metric: str, training: Training) -> Rows:
     """The rows of a training, and of its seeds: held-out losses, or what was noted of the whole training."""
     length: dict[str, Any] = {"amount": training.share}
-    if measure == TRAINING:
-        length = {"amount": None, "condition": of_budget(training.share), "part": None}
+    if measure == vocab.TRAINING:
+        length = {"amount": None, "condition": vocab.of_budget(training.share), "part": None}
     return data.rows.where(measure=measure, metric=metric, arm=training.arm, **length)
 
 
 def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
     """The seeds of a training."""
-    noted = data.rows.where(measure=TRAINING, arm=training.arm, condition=of_budget(training.share))
-    return tuple(sorted({*noted.axis("seed"), *rows_of(data, HELD_OUT, "nll", training).axis("seed")}))
+    noted = data.rows.where(measure=vocab.TRAINING, arm=training.arm, condition=vocab.of_budget(training.share))
+    return tuple(sorted({*noted.axis("seed"), *rows_of(data, vocab.HELD_OUT, "nll", training).axis("seed")}))
 
 
 def by_seed(data: ReportData, measure: str, metric: str, training: Training) -> dict[int, Score]:
@@ -183,26 +167,23 @@ def by_seed(data: ReportData, measure: str, metric: str, training: Training) -> 
 def of_training(data: ReportData, measure: str, metric: str, training: Training) -> Score | None:
     """The row of the training itself, else the mean of its seeds, without an interval."""
     rows = rows_of(data, measure, metric, training)
-    whole, own = rows.one(seed=None), rows.where(seed=PRESENT)
-    if whole is not None or len(own) < 2:
-        return whole or next(iter(own), None)
-    return replace(own[0], seed=None, value=fmean(row.value for row in own), low=None, high=None, p=None)
+    return over_seeds(rows) if rows else None
 
 
 def held_out(data: ReportData, training: Training) -> Score | None:
     """The loss on held-out text."""
-    return of_training(data, HELD_OUT, "nll", training)
+    return of_training(data, vocab.HELD_OUT, "nll", training)
 
 
 def token_pairs(data: ReportData) -> Score | None:
     """What a table of token pairs loses on the held-out text."""
-    return data.rows.one(measure=NULL, metric="nll", arm=TOKEN_PAIRS)
+    return data.rows.one(measure=vocab.NULL, metric="nll", arm=vocab.TOKEN_PAIRS)
 
 
 def losses(data: ReportData, training: Training, seed: int) -> dict[int, float]:
     """Step to validation loss of one training, or to its training loss where it was never validated."""
-    of = {"measure": TRAINING, "arm": training.arm, "seed": seed, "condition": of_budget(training.share)}
-    for metric in (VALIDATION_LOSS, TRAIN_LOSS):
+    of = {"measure": vocab.TRAINING, "arm": training.arm, "seed": seed, "condition": vocab.of_budget(training.share)}
+    for metric in (vocab.VALIDATION_LOSS, vocab.TRAIN_LOSS):
         noted = {int(row.amount or 0): row.value for row in data.rows.where(metric=metric, amount=PRESENT, **of)}
         if noted:
             return dict(sorted(noted.items()))
@@ -214,7 +195,7 @@ def losses(data: ReportData, training: Training, seed: int) -> dict[int, float]:
 
 def phases(data: ReportData, arm: str) -> tuple[PhaseSteps, ...]:
     """The phases of an arm, in order of time."""
-    rows = data.rows.where(measure=(SCHEDULE, ACCOUNTING), arm=arm)
+    rows = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING), arm=arm)
     ends = sorted({(int(row.amount or 0), str(row.condition)) for row in rows})
     firsts = (0, *(end for end, _ in ends))
     return tuple(PhaseSteps(first, end, name) for first, (end, name) in zip(firsts, ends, strict=False))
@@ -222,51 +203,57 @@ def phases(data: ReportData, arm: str) -> tuple[PhaseSteps, ...]:
 
 def shares(data: ReportData, arm: str, phase: PhaseSteps) -> dict[int | str, float]:
     """Layer, or `embedding` and `head`, to the share of its full cost that the phase spends on it."""
-    rows = data.rows.where(measure=SCHEDULE, metric=SHARE, arm=arm, **phase.where)
+    rows = data.rows.where(measure=vocab.SCHEDULE, metric=vocab.SHARE, arm=arm, **phase.where)
     return {str(row.part) if row.layer is None else row.layer: row.value for row in rows}
 
 
 def step_shares(data: ReportData, arm: str, metric: str) -> dict[PhaseSteps, Score]:
     """Phase to what its step takes as a share of a uniform one: `predicted` in operations, `measured` in seconds."""
-    rows = data.rows.where(measure=ACCOUNTING, metric=metric, arm=arm)
+    rows = data.rows.where(measure=vocab.ACCOUNTING, metric=metric, arm=arm)
     shown = {phase: rows.one(**phase.where) for phase in phases(data, arm)}
     return {phase: row for phase, row in shown.items() if row is not None}
 
 
-def epochs(data: ReportData, training: Training) -> dict[int, float]:
-    """Layer to how often the text was read while it learned, by depth."""
-    return {int(row.layer or 0): row.value for row in rows_of(data, EPOCHS, EPOCHS, training)}
+def epochs(data: ReportData, training: Training) -> Rows:
+    """How often the text was read while each layer learned, by depth."""
+    return rows_of(data, vocab.EPOCHS, vocab.EPOCHS, training)
 
 
-def tunings(data: ReportData, setting: str = LEARNING_RATE) -> tuple[Tuning, ...]:
+def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tuning, ...]:
     """The sweep of rates, or with `WARMUP` of warm-ups, of every arm that had one, in the order of the rows."""
-    rows = data.rows.where(measure=RATES, condition=setting, amount=PRESENT)
-    return tuple(_tuning(arm, rows.where(arm=arm)) for arm in rows.where(metric="nll").axis("arm"))
-
-
-def _tuning(arm: str, rows: Rows) -> Tuning:
-    tried = {row.amount: row for row in rows.where(metric="nll") if row.amount is not None}
-    chosen = (row.amount for row in rows.where(metric="chosen") if row.value == 1.0)
-    return Tuning(arm, dict(sorted(tried.items())), next(chosen, None))
+    rows = data.rows.where(measure=vocab.RATES, condition=setting, amount=PRESENT)
+    chosen = {row.arm: row.amount for row in reversed(rows.where(metric="chosen")) if row.value == 1.0}
+    losses = rows.where(metric="nll").by("arm").items()
+    return tuple(Tuning(arm, dict(sorted(own.along("amount").items())), chosen.get(arm)) for arm, own in losses)
 
 
 # -- differences and the headline ---------------------------------------------------------------------------------
 
 
+def compared_rows(data: ReportData, training: Training, terms: str | tuple[str, ...] = tuple(TERMS)) -> Rows:
+    """The rows of a training against uniform, on these terms."""
+    own = {"arm": training.arm, "amount": training.share}
+    return data.rows.where(measure=vocab.GROWTH, against=vocab.UNIFORM_TRAINING, condition=terms, **own)
+
+
 def against(
-    data: ReportData, training: Training, other: str = UNIFORM_TRAINING, terms: str = FLOPS, metric: str = DIFFERENCE
+    data: ReportData,
+    training: Training,
+    other: str = vocab.UNIFORM_TRAINING,
+    terms: str = vocab.FLOPS,
+    metric: str = vocab.DIFFERENCE,
 ) -> Score | None:
     """A row of a training against another arm on these terms: by default its loss minus that of uniform."""
     return data.rows.one(
-        measure=GROWTH, metric=metric, arm=training.arm, amount=training.share, against=other, condition=terms
+        measure=vocab.GROWTH, metric=metric, arm=training.arm, amount=training.share, against=other, condition=terms
     )
 
 
 def planned(data: ReportData) -> str | None:
     """The arm that the study is about: the one with controls, else the first of `PLANNED` that was compared."""
-    compared = data.rows.where(measure=GROWTH, metric=DIFFERENCE, amount=None)
+    compared = data.rows.where(measure=vocab.GROWTH, metric=vocab.DIFFERENCE, amount=None)
     controlled = compared.where(against=tuple(CONTROLS)).axis("arm")
-    others = [arm for arm in compared.where(against=UNIFORM_TRAINING).axis("arm") if arm not in CONTROLS]
+    others = [arm for arm in compared.where(against=vocab.UNIFORM_TRAINING).axis("arm") if arm not in CONTROLS]
     preferred = [arm for arm in PLANNED if arm in others]
     return next(iter([*controlled, *preferred, *others]), None)
 
@@ -281,7 +268,10 @@ def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
 
     `None` where it was not measured, or has no interval.
     """
-    exact, most, least = _savings(data, Training(arm), terms)
+    rows = compared_rows(data, Training(arm), terms)
+    exact, most, least = (
+        rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
+    )
     if exact is not None and exact.low is not None and exact.high is not None:
         return Bounds(exact.value, exact.low, exact.high)
     if most is not None:
@@ -291,30 +281,33 @@ def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
 
 def saved_in_words(data: ReportData, training: Training, terms: str) -> str:
     """The saving as it is printed, in hundredths; where seeds are censored, how many and what that leaves."""
-    exact, most, least = _savings(data, training, terms)
+    return saving_text(compared_rows(data, training, terms))
+
+
+def saving_text(rows: Rows) -> str:
+    """The saving that the rows of a training on some terms have."""
+    exact, most, least = (
+        rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
+    )
     if exact is not None:
         return f"{percents(exact)} %"
     if most is not None:
-        return f"{hundredths(most.value)} % at most (not reached with {_censored(data, training, terms, NEVER)})"
+        return f"{hundredths(most.value)} % at most (not reached with {_censored(rows, vocab.NEVER)})"
     if least is not None:
-        count = _censored(data, training, terms, SOONER)
-        return f"{hundredths(least.value)} % at least (reached before the first look with {count})"
-    return "–"
+        return (
+            f"{hundredths(least.value)} % at least (reached before the first look with {_censored(rows, vocab.SOONER)})"
+        )
+    return ABSENT
 
 
-def _savings(data: ReportData, training: Training, terms: str) -> Sequence[Score | None]:
-    metrics = (SAVING, SAVING_AT_MOST, SAVING_AT_LEAST)
-    return [against(data, training, terms=terms, metric=metric) for metric in metrics]
-
-
-def _censored(data: ReportData, training: Training, terms: str, metric: str) -> str:
-    row = against(data, training, terms=terms, metric=metric)
-    return "a seed" if row is None else counted(int(row.value), "seed")
+def _censored(rows: Rows, metric: str) -> str:
+    count = rows.value(metric=metric)
+    return "a seed" if count is None else counted(int(count), "seed")
 
 
 def how_read(data: ReportData, arm: str) -> str:
     """What the cost of a loss was read off, as the end of a sentence."""
-    rows = data.rows.where(measure=GROWTH, metric=READ_OFF, arm=arm, amount=None)
+    rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.READ_OFF, arm=arm, amount=None)
     count = max((int(row.value) for row in rows), default=0)
     if count > 1:
         return f"read off its trainings of {count} lengths, each decayed to its end"
@@ -323,17 +316,14 @@ def how_read(data: ReportData, arm: str) -> str:
 
 def nulls_in_words(data: ReportData) -> str:
     """The table of token pairs, and uniform with its warm-up, as a sentence; empty where neither was measured."""
-    uniform, pairs = held_out(data, Training(UNIFORM_TRAINING)), token_pairs(data)
-    parts = []
-    if uniform is not None:
-        parts.append(f"uniform{_warmup(data)} ends at {tidy(uniform.value)} nats per token")
-    if pairs is not None:
-        parts.append(f"a table of token pairs at {tidy(pairs.value)}")
-    return f"{listed(parts)[:1].upper()}{listed(parts)[1:]}." if parts else ""
+    uniform, pairs = held_out(data, UNIFORM), token_pairs(data)
+    parts = [] if uniform is None else [f"uniform{_warmup(data)} ends at {tidy(uniform.value)} nats per token"]
+    parts += [] if pairs is None else [f"a table of token pairs at {tidy(pairs.value)}"]
+    return sentence(listed(parts)) if parts else ""
 
 
 def _warmup(data: ReportData) -> str:
-    tried = next((tuning for tuning in tunings(data, WARMUP) if tuning.arm == UNIFORM_TRAINING), None)
+    tried = next((tuning for tuning in tunings(data, vocab.WARMUP) if tuning.arm == vocab.UNIFORM_TRAINING), None)
     if tried is None or tried.chosen is None:
         return " (its warm-up not tuned)"
     tested = listed([f"{share:g}" for share in tried.losses])

@@ -12,52 +12,40 @@ more than uniform was not compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.growth import (
-    CONTROLS,
-    TERMS,
-    Training,
-    Tuning,
-    against,
-    arms,
-    by_seed,
-    held_out,
-    losses,
-    planned,
-    seeds,
-    step_shares,
-    token_pairs,
-    tunings,
-)  # fmt: skip
-from layerwise.report.finding import Finding, Number, State
-from layerwise.report.page.number_format import between, fixed, is_resolved, percent, probability, tidy
-from layerwise.report.page.wording import counted, listed
+from layerwise.report.derived import growth
+from layerwise.report.finding import Effect, Finding, State, firmness, judged, settled
+from layerwise.report.page.number_format import fixed, percent, tidy
+from layerwise.report.page.wording import counted, listed, sentence
+from layerwise.report.show import NUMBER, SIGNED, adjusted_p
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MEASURED, PREDICTED, TRAINING, UNIFORM_TRAINING
 
 BUDGET_BAR, STEP_BAR = 0.01, 0.15
 """How far FLOPs may be from uniform's, and the time of a step from its prediction."""
 
-Effect = Literal["better", "worse", "open", "bare"]
-STATES: dict[Effect, State] = {"better": "resolved", "worse": "resolved", "open": "unresolved", "bare": "described"}
-_WORDS: dict[Effect, str] = {
+EFFECTS: Mapping[Effect, str] = {
+    "better": "the {arm} schedule is better than uniform training: {number}",
+    "worse": "the {arm} schedule is worse than uniform training: {number}",
+    "open": "no difference between the {arm} schedule and uniform training is resolvable{limit}: {number}",
+    "bare": "the {arm} schedule differs from uniform training by {number}, without an interval,",
+}
+OUTCOMES: Mapping[Effect, str] = {
     "better": "better", "worse": "worse", "open": "not resolvable", "bare": "without an interval",
 }  # fmt: skip
-_BESIDE: dict[Effect, str] = {
+BESIDE: Mapping[Effect, str] = {
     "better": "better than",
     "worse": "worse than",
     "open": "not distinguishable from",
     "bare": "not distinguished, for want of an interval, from",
 }
-_BASELINES: dict[State, tuple[str, str]] = {
+BASELINES: Mapping[State, tuple[str, str]] = {
     "resolved": ("Yes.", ""),
     "unresolved": ("Not beyond its seeds.", "; what is gained on it may be gained by letting layers rest"),
     "described": ("No.", ", which needs no layers: any schedule may win that lets them rest"),
 }
-_UNIFORM = Training(UNIFORM_TRAINING)
 
 
 def growth_findings(data: ReportData) -> Iterator[Finding]:
@@ -67,40 +55,30 @@ def growth_findings(data: ReportData) -> Iterator[Finding]:
             yield each
 
 
-def judged(score: Score, level: float) -> Effect:
-    """What an interval says of a difference in loss: less is better; `bare` where it has neither interval nor p."""
-    if score.p is None and score.p_adjusted is None and score.low is None:
-        return "bare"
-    if not is_resolved(score, level):
-        return "open"
-    return "better" if score.value < 0.0 else "worse"
-
-
 def verdict(data: ReportData) -> Finding | None:
     """The verdict in one sentence: against uniform, and against the same schedule with its layers in other roles."""
-    arm = planned(data)
-    scores = _on_terms(data, arm)
+    arm, scores = growth.planned(data), _on_terms(data)
     if arm is None or not scores:
         return None
     terms, score = next(iter(scores.items()))
     effect = judged(score, data.level)
-    pieces = (
-        f"{_upper(TERMS[terms])}, ",
-        *_effect(arm, effect, score, data.level),
-        f" over {counted(min(len(seeds(data, each)) for each in (Training(arm), _UNIFORM)), 'seed')}",
-        *_roles(data, arm, effect),
-        "" if tunings(data) else "; no learning rate was tuned, and another might turn this round",
-        *(("; but uniform training is not shown to beat a table of token pairs, so this says nothing of layers",)
-          if baseline(data) not in (None, "resolved") else ()),
-        ".",
-    )  # fmt: skip
-    return Finding("Does training where layers need it help?", pieces, STATES[effect])
+    number = f"{SIGNED.text(score)} nats per token"
+    against_uniform = EFFECTS[effect].format(arm=arm, number=number, limit=_limit(score, data.level))
+    count = counted(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
+    clauses = [f"{growth.TERMS[terms]}, {against_uniform} over {count}", _roles(data, arm, effect)]
+    if not growth.tunings(data):
+        clauses.append("no learning rate was tuned, and another might turn this round")
+    if baseline(data) not in (None, "resolved"):
+        clauses.append(
+            "but uniform training is not shown to beat a table of token pairs, so this says nothing of layers"
+        )
+    return Finding("Does training where layers need it help?", sentence("; ".join(clauses)), firmness(effect))
 
 
 def baseline(data: ReportData) -> State | None:
     """Whether uniform training ends below a table of token pairs: `resolved` where it does with its interval,
     `unresolved` where it does not show, `described` where it ends above it; `None` where nobody counted a table."""
-    own, null = held_out(data, _UNIFORM), token_pairs(data)
+    own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
     if own is None or null is None:
         return None
     low, high = (own.value if bound is None else bound for bound in (own.low, own.high))
@@ -114,12 +92,12 @@ def budget_shares(data: ReportData) -> dict[tuple[str, int], float]:
 
     Only arms that were compared at equal FLOPs were given that budget.
     """
-    base = by_seed(data, TRAINING, "flops", _UNIFORM)
+    base = growth.by_seed(data, TRAINING, "flops", growth.UNIFORM)
     return {
         (arm, seed): own.value / base[seed].value
-        for arm in arms(data)
-        if against(data, Training(arm)) is not None
-        for seed, own in sorted(by_seed(data, TRAINING, "flops", Training(arm)).items())
+        for arm in growth.arms(data)
+        if growth.against(data, growth.Training(arm)) is not None
+        for seed, own in sorted(growth.by_seed(data, TRAINING, "flops", growth.Training(arm)).items())
         if seed in base and base[seed].value > 0.0
     }
 
@@ -127,48 +105,36 @@ def budget_shares(data: ReportData) -> dict[tuple[str, int], float]:
 def step_errors(data: ReportData) -> dict[tuple[str, str], float]:
     """(Arm, phase) to the measured time of its step over the predicted one, minus one."""
     errors: dict[tuple[str, str], float] = {}
-    for arm in arms(data):
-        predicted = step_shares(data, arm, PREDICTED)
-        for phase, score in step_shares(data, arm, MEASURED).items():
+    for arm in growth.arms(data):
+        predicted = growth.step_shares(data, arm, PREDICTED)
+        for phase, score in growth.step_shares(data, arm, MEASURED).items():
             if phase in predicted and predicted[phase].value > 0.0:
                 errors[arm, phase.name] = score.value / predicted[phase].value - 1.0
     return errors
 
 
-def _on_terms(data: ReportData, arm: str | None) -> dict[str, Score]:
-    """The difference of an arm from uniform on every term that it was compared on, what decides first."""
-    rows = {terms: None if arm is None else against(data, Training(arm), terms=terms) for terms in TERMS}
+def _on_terms(data: ReportData) -> dict[str, Score]:
+    """The difference of the planned arm from uniform on every term that it was compared on, what decides first."""
+    arm = growth.planned(data)
+    rows = {
+        terms: None if arm is None else growth.against(data, growth.Training(arm), terms=terms)
+        for terms in growth.TERMS
+    }
     return {terms: row for terms, row in rows.items() if row is not None}
 
 
-def _effect(arm: str, effect: Effect, score: Score, level: float) -> tuple[str, ...]:
-    """The first half of the verdict, up to the number."""
-    number = (Number(_signed(score)), " nats per token")
-    if effect == "open":
-        limit = _limit(score, level)
-        return (f"no difference between the {arm} schedule and uniform training is resolvable{limit}: ", *number)
-    if effect == "bare":
-        return (f"the {arm} schedule differs from uniform training by ", *number, ", without an interval,")
-    return (f"the {arm} schedule is {effect} than uniform training: ", *number)
-
-
-def _roles(data: ReportData, arm: str, effect: Effect) -> Iterator[str]:
+def _roles(data: ReportData, arm: str, effect: Effect) -> str:
     """The second half of the verdict: the schedule against itself with its layers in other roles, at equal FLOPs."""
-    rows = {control: against(data, Training(arm), control) for control in CONTROLS}
+    rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
     compared = {control: row for control, row in rows.items() if row is not None}
     if not compared:
-        yield f"; {arm} was compared with no permuted or reversed control, so nothing is known of layer roles"
-        return
+        return f"{arm} was compared with no permuted or reversed control, so nothing is known of layer roles"
     fates = {control: judged(score, data.level) for control, score in compared.items()}
-    yield "; the schedule is "
-    for at, fate in enumerate(dict.fromkeys(fates.values())):
-        members = [control for control in compared if fates[control] == fate]
-        yield f"{', and ' if at else ''}{_BESIDE[fate]} itself with "
-        for index, control in enumerate(members):
-            yield f"{' or with ' if index else ''}{CONTROLS[control]}, "
-            yield Number(_signed(compared[control]))
-            yield "," if index < len(members) - 1 else ""
-    yield f", {_conclusion(effect, fates)}"
+    clauses = []
+    for fate in dict.fromkeys(fates.values()):
+        others = (f"{growth.CONTROLS[each]}, {SIGNED.text(compared[each])}" for each in compared if fates[each] == fate)
+        clauses.append(f"{BESIDE[fate]} itself with {', or with '.join(others)}")
+    return f"the schedule is {', and '.join(clauses)}, {_conclusion(effect, fates)}"
 
 
 def _conclusion(effect: Effect, fates: Mapping[str, Effect]) -> str:
@@ -186,63 +152,58 @@ def _conclusion(effect: Effect, fates: Mapping[str, Effect]) -> str:
 
 def _terms(data: ReportData) -> Finding | None:
     """The planned schedule on every term that it was compared on."""
-    arm = planned(data)
-    scores = _on_terms(data, arm)
+    scores = _on_terms(data)
     if not scores:
         return None
-    pieces: list[str] = []
+    effects = {terms: judged(score, data.level) for terms, score in scores.items()}
+    clauses = []
     for terms, score in scores.items():
-        effect = judged(score, data.level)
-        outcome = _WORDS[effect] + (_limit(score, data.level) if effect == "open" else "")
-        pieces += [f"{'; ' if pieces else ''}{TERMS[terms]} {outcome}, ", Number(_signed(score))]
-    absent = [TERMS[terms] for terms in TERMS if terms not in scores]
-    pieces.append(f"; not compared {listed(absent)}." if absent else ".")
-    first = judged(next(iter(scores.values())), data.level)
-    return Finding(f"Is {arm} better than {UNIFORM_TRAINING}?", (_upper(pieces[0]), *pieces[1:]), STATES[first])
+        limit = _limit(score, data.level) if effects[terms] == "open" else ""
+        clauses.append(f"{growth.TERMS[terms]} {OUTCOMES[effects[terms]]}{limit}, {SIGNED.text(score)}")
+    absent = [growth.TERMS[terms] for terms in growth.TERMS if terms not in scores]
+    clauses += [f"not compared {listed(absent)}"] if absent else []
+    question = f"Is {growth.planned(data)} better than {UNIFORM_TRAINING}?"
+    return Finding(question, sentence("; ".join(clauses)), firmness(next(iter(effects.values()))))
 
 
 def _others(data: ReportData) -> Finding | None:
     """The other schedules against uniform, at equal FLOPs."""
-    rows = {arm: against(data, Training(arm)) for arm in arms(data) if arm != planned(data)}
+    rows = {arm: growth.against(data, growth.Training(arm)) for arm in growth.arms(data) if arm != growth.planned(data)}
     scores = {arm: row for arm, row in rows.items() if row is not None}
     if not scores:
         return None
-    effects = {arm: judged(score, data.level) for arm, score in scores.items()}
-    pieces: list[str] = []
-    for effect, phrase in _WORDS.items():
-        members = [arm for arm in scores if effects[arm] == effect]
-        pieces += [f"{'; ' if pieces else ''}{phrase}: "] if members else []
-        for at, arm in enumerate(members):
-            pieces += [f"{', ' if at else ''}{arm} ", Number(_signed(scores[arm]))]
-    state: State = "resolved" if {"better", "worse"} & set(effects.values()) else "unresolved"
-    state = "described" if set(effects.values()) == {"bare"} else state
-    return Finding("And the other schedules, at equal FLOPs?", (_upper(pieces[0]), *pieces[1:], "."), state)
+    groups: dict[Effect, list[str]] = {effect: [] for effect in OUTCOMES}
+    for arm, score in scores.items():
+        groups[judged(score, data.level)].append(f"{arm} {SIGNED.text(score)}")
+    clauses = (f"{OUTCOMES[effect]}: {', '.join(own)}" for effect, own in groups.items() if own)
+    bare = len(groups["bare"]) == len(scores)
+    known = None if bare else bool(groups["better"] or groups["worse"])
+    return Finding("And the other schedules, at equal FLOPs?", sentence("; ".join(clauses)), settled(known))
 
 
 def _learned(data: ReportData) -> Finding | None:
     """Whether there is a baseline: what a table of token pairs loses needs no layers at all."""
-    state, own, null = baseline(data), held_out(data, _UNIFORM), token_pairs(data)
-    if state is None or own is None or null is None:
+    state = baseline(data)
+    if state is None:
         return None
-    words, ending = _BASELINES[state]
-    uniform, pairs = (Number(between(score.value, score.low, score.high)) for score in (own, null))
-    between_them = " nats per token, a table of token pairs counted on the same text at "
-    answer = (f"{words} It ends at ", uniform, between_them, pairs, f"{ending}.")
-    return Finding("Did uniform training learn what needs layers?", answer, state)
+    words, ending = BASELINES[state]
+    uniform, pairs = NUMBER.text(growth.held_out(data, growth.UNIFORM)), NUMBER.text(growth.token_pairs(data))
+    answer = f"{words} It ends at {uniform} nats per token, a table of token pairs counted on the same text at {pairs}"
+    return Finding("Did uniform training learn what needs layers?", f"{answer}{ending}.", state)
 
 
 def _tuned(data: ReportData) -> Finding | None:
     """Which learning rates were tried and chosen, what came of them, and whether a better one may lie beyond."""
-    swept = tunings(data)
+    swept = growth.tunings(data)
     if not swept:
         return None
     answer = "; ".join(_tuning(tuning) + _afterwards(data, tuning) for tuning in swept)
     several = any(score.low is not None for tuning in swept for score in tuning.losses.values())
     who = "Several seeds chose" if several else "One seed chose, so no interval"
-    return Finding("Was the learning rate tuned?", (f"{answer}. {who}.",), "described")
+    return Finding("Was the learning rate tuned?", f"{answer}. {who}.", "described")
 
 
-def _tuning(tuning: Tuning) -> str:
+def _tuning(tuning: growth.Tuning) -> str:
     tried = [f"{rate:g}" for rate in tuning.losses]
     if tuning.chosen is None:
         return f"{tuning.arm} tried {listed(tried)} and none is marked as chosen"
@@ -251,10 +212,10 @@ def _tuning(tuning: Tuning) -> str:
     return f"{tuning.arm} took {tuning.chosen:g} of {listed(tried)}{beyond}{worse}"
 
 
-def _afterwards(data: ReportData, tuning: Tuning) -> str:
+def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
     """What the sweep reached with the chosen rate, and the arm's own seeds: a lucky seed may have chosen."""
-    training = Training(tuning.arm)
-    noted = (losses(data, training, seed) for seed in seeds(data, training))
+    training = growth.Training(tuning.arm)
+    noted = (growth.losses(data, training, seed) for seed in growth.seeds(data, training))
     ends = [list(by_step.values())[-1] for by_step in noted if by_step]
     tried = tuning.losses.get(tuning.chosen) if tuning.chosen is not None else None
     if tried is None or not ends:
@@ -265,32 +226,30 @@ def _afterwards(data: ReportData, tuning: Tuning) -> str:
 
 def _accounted(data: ReportData) -> Finding | None:
     """Whether the arms had equal FLOPs, and whether a step took the time that was predicted."""
-    answer = [sentence for sentence in (_budget(data), _steps(data)) if sentence]
-    return Finding("Do the costs add up?", (" ".join(answer),), "described") if answer else None
+    answer = " ".join((*_budget(data), *_steps(data)))
+    return Finding("Do the costs add up?", answer, "described") if answer else None
 
 
-def _budget(data: ReportData) -> str:
+def _budget(data: ReportData) -> Iterator[str]:
     off = {key: abs(share - 1.0) for key, share in budget_shares(data).items()}
-    if not off:
-        return ""
-    beyond: Sequence[str] = sorted({arm for (arm, _), by in off.items() if by > BUDGET_BAR})
+    beyond = sorted({arm for (arm, _), by in off.items() if by > BUDGET_BAR})
     if beyond:
-        return (
+        yield (
             f"The FLOPs of {listed(beyond)} are up to {percent(max(off.values()))} off uniform's, beyond the"
             f" {100 * BUDGET_BAR:g} % allowed: not all arms have had one budget."
         )
-    return f"The FLOPs of every arm are within {percent(max(off.values()))} of uniform's."
+    elif off:
+        yield f"The FLOPs of every arm are within {percent(max(off.values()))} of uniform's."
 
 
-def _steps(data: ReportData) -> str:
+def _steps(data: ReportData) -> Iterator[str]:
     errors = step_errors(data)
-    if not errors:
-        return ""
-    (arm, phase), worst = max(errors.items(), key=lambda item: abs(item[1]))
-    beyond = sum(abs(error) > STEP_BAR for error in errors.values())
-    many = f"{beyond} of {counted(len(errors), 'phase')} beyond" if beyond else f"all {len(errors)} phases within"
-    off = fixed(100.0 * worst, 1, signed=True)
-    return f"A step's time is off its prediction by {off} % at most ({arm}, {phase}), {many} {100 * STEP_BAR:g} %."
+    if errors:
+        (arm, phase), worst = max(errors.items(), key=lambda item: abs(item[1]))
+        beyond = sum(abs(error) > STEP_BAR for error in errors.values())
+        many = f"{beyond} of {counted(len(errors), 'phase')} beyond" if beyond else f"all {len(errors)} phases within"
+        off = fixed(100.0 * worst, 1, signed=True)
+        yield f"A step's time is off its prediction by {off} % at most ({arm}, {phase}), {many} {100 * STEP_BAR:g} %."
 
 
 def _limit(score: Score, level: float) -> str:
@@ -301,13 +260,5 @@ def _limit(score: Score, level: float) -> str:
     ' among so many arms (adjusted p 0.20)'
     """
     if score.p is not None and score.p < level:
-        return f" among so many arms (adjusted p {probability(score.p_adjusted)})"
+        return f" among so many arms (adjusted p {adjusted_p(score)})"
     return "" if score.mde is None else f" above {tidy(score.mde)} nats"
-
-
-def _signed(score: Score) -> str:
-    return between(score.value, score.low, score.high, signed=True)
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

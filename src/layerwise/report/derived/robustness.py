@@ -23,40 +23,17 @@ from layerwise.report.data import ReportData
 from layerwise.report.page.wording import counted, listed
 from layerwise.report.show import ACCURACY as SHARE_RIGHT
 from layerwise.report.show import Show
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ATTENTION,
-    BASELINE,
-    BLOCKS,
-    BRANCHES,
-    CHANCE,
-    CONTRIBUTION,
-    ENSEMBLE,
-    IDENTITY,
-    MERGED,
-    MERGES,
-    MERGING,
-    NODES,
-    ORDERS,
-    OUTPUT_LAYOUT,
-    POSITION,
-    RANDOM_ORDER,
-    ROBUSTNESS,
-    ROUND_ROBIN,
-    SCATTERED,
-    SEQUENTIAL,
-    SINGLE,
-    WORTH,
-)  # fmt: skip
 
 MEASURES = (
-    ROBUSTNESS, ORDERS, IDENTITY, MERGING, MERGES, POSITION, BRANCHES, CONTRIBUTION, NODES, WORTH, ATTENTION,
-    OUTPUT_LAYOUT,
+    vocab.ROBUSTNESS, vocab.ORDERS, vocab.IDENTITY, vocab.MERGING, vocab.MERGES, vocab.POSITION, vocab.BRANCHES,
+    vocab.CONTRIBUTION, vocab.NODES, vocab.WORTH, vocab.ATTENTION, vocab.OUTPUT_LAYOUT,
 )  # fmt: skip
 """The measures of a robustness run, but for its trainings."""
 
-CONDITIONS: dict[str, str] = {SEQUENTIAL: "in order", RANDOM_ORDER: "in random order"}
+CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
 RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": "the last", "random": "at random"}
 """Which layers are kept when some are left out, and how it is said."""
 
@@ -117,20 +94,22 @@ LOSS = LeadQuantity(
 
 def quantity(data: ReportData) -> LeadQuantity:
     """What the run leads with: nats per token for a model that writes text."""
-    return LOSS if data.rows.value(measure=ROBUSTNESS, metric="leads") == 0.0 else ACCURACY
+    return LOSS if data.rows.value(measure=vocab.ROBUSTNESS, metric="leads") == 0.0 else ACCURACY
 
 
 def above(data: ReportData) -> tuple[str, Show]:
     """The paired difference to the baseline: in nats where a language model has it, else in points of accuracy."""
-    nats = quantity(data).is_loss and data.rows.where(measure=ROBUSTNESS, metric="nll_above", against=BASELINE)
+    nats = quantity(data).is_loss and data.rows.where(
+        measure=vocab.ROBUSTNESS, metric="nll_above", against=vocab.BASELINE
+    )
     return ("nll_above", NATS_ABOVE) if nats else ("accuracy_above", POINTS)
 
 
 def chance(data: ReportData) -> float | None:
     """What knowing nothing gives, in the unit of the rows: the largest class, or a uniform guess of the token."""
     if not quantity(data).is_loss:
-        return data.rows.value(measure=ROBUSTNESS, metric="accuracy", arm=None, against=CHANCE)
-    classes = data.rows.value(measure=ROBUSTNESS, metric="classes")
+        return data.rows.value(measure=vocab.ROBUSTNESS, metric="accuracy", arm=None, against=vocab.CHANCE)
+    classes = data.rows.value(measure=vocab.ROBUSTNESS, metric="classes")
     return None if classes is None or classes < 1.0 else math.log(classes)
 
 
@@ -153,12 +132,14 @@ def of_arms(data: ReportData, **columns: Any) -> Rows:
 
 def lead_rows(data: ReportData) -> Rows:
     """How every arm did with all of its layers, in order and in random order."""
-    return of_arms(data, measure=ROBUSTNESS, metric=quantity(data).metric, **EVERY_LAYER)
+    return of_arms(data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, **EVERY_LAYER)
 
 
 def kept(data: ReportData, condition: str) -> Iterator[Score]:
     """How every arm did by the number of layers kept (`amount`) under each rule (`part`); all of them need no rule."""
-    rows = of_arms(data, measure=ROBUSTNESS, metric=quantity(data).metric, condition=condition, layer=None, other=None)
+    rows = of_arms(
+        data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, condition=condition, layer=None, other=None
+    )
     depth = data.depth
     for rule in RULES:
         for arm, own in rows.where(part=rule).by("arm").items():
@@ -213,19 +194,26 @@ class Survival:
 def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     """The conditions of every arm, those with rows first to last: order, half of the layers, layers of other models."""
     depth, metric = data.depth, quantity(data).metric
-    even = data.rows.where(measure=ROBUSTNESS, metric=metric, part="even", seed=None, against=None)
+    even = data.rows.where(measure=vocab.ROBUSTNESS, metric=metric, part="even", seed=None, against=None)
     counts = [int(count) for count in even.axis("amount") if count < depth]
     half = min(counts, key=lambda count: (abs(2 * count - depth), count), default=0)
     fewer, lost = f"{half} of {depth} layers", f"the loss of {counted(depth - half, 'layer')}"
-    every, few = {"measure": ROBUSTNESS, **EVERY_LAYER}, {"measure": ROBUSTNESS, "part": "even", "amount": float(half)}
-    several = {"measure": MERGING, "condition": RANDOM_ORDER}
+    every, few = (
+        {"measure": vocab.ROBUSTNESS, **EVERY_LAYER},
+        {"measure": vocab.ROBUSTNESS, "part": "even", "amount": float(half)},
+    )
+    several = {"measure": vocab.MERGING, "condition": vocab.RANDOM_ORDER}
     possible = (
-        SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "condition": SEQUENTIAL}),
-        SurvivalCondition("all layers, random order", "random order", {**every, "condition": RANDOM_ORDER}),
-        SurvivalCondition(f"{fewer}, in order", lost, {**few, "condition": SEQUENTIAL}),
-        SurvivalCondition(f"{fewer}, random order", f"{lost} in random order", {**few, "condition": RANDOM_ORDER}),
-        SurvivalCondition("several models, merged", "merging", {**several, "part": MERGED}),
-        SurvivalCondition("several models, ensemble", "an ensemble in random order", {**several, "part": ENSEMBLE}),
+        SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "condition": vocab.SEQUENTIAL}),
+        SurvivalCondition("all layers, random order", "random order", {**every, "condition": vocab.RANDOM_ORDER}),
+        SurvivalCondition(f"{fewer}, in order", lost, {**few, "condition": vocab.SEQUENTIAL}),
+        SurvivalCondition(
+            f"{fewer}, random order", f"{lost} in random order", {**few, "condition": vocab.RANDOM_ORDER}
+        ),
+        SurvivalCondition("several models, merged", "merging", {**several, "part": vocab.MERGED}),
+        SurvivalCondition(
+            "several models, ensemble", "an ensemble in random order", {**several, "part": vocab.ENSEMBLE}
+        ),
     )
     return tuple(each for each in possible if of_arms(data, metric=metric, **each.where))
 
@@ -279,9 +267,9 @@ def summary(data: ReportData) -> str:
 
 def _merged(data: ReportData) -> Iterator[str]:
     lead = quantity(data)
-    rows = of_arms(data, measure=MERGING, metric=lead.metric, condition=RANDOM_ORDER)
+    rows = of_arms(data, measure=vocab.MERGING, metric=lead.metric, condition=vocab.RANDOM_ORDER)
     for arm in rows.axis("arm"):
-        merged, members = (rows.one(arm=arm, part=part) for part in (MERGED, "members"))
+        merged, members = (rows.one(arm=arm, part=part) for part in (vocab.MERGED, "members"))
         if merged is not None and members is not None:
             yield (
                 f"Merged from any layers {arm} has {lead.show.text(merged)}, its members in random order "
@@ -307,7 +295,12 @@ def fates(data: ReportData) -> Iterator[str]:
             text = "; ".join(clauses)
             pieces.append(f"{text[0].upper()}{text[1:]}.")
         gap = data.rows.one(
-            measure=ROBUSTNESS, metric=metric, arm=arm, condition=RANDOM_ORDER, against=BASELINE, **EVERY_LAYER
+            measure=vocab.ROBUSTNESS,
+            metric=metric,
+            arm=arm,
+            condition=vocab.RANDOM_ORDER,
+            against=vocab.BASELINE,
+            **EVERY_LAYER,
         )
         if gap is not None:
             pieces.append(f"Against the baseline in random order: {difference.text(gap)} {difference.axis}.")
@@ -317,7 +310,7 @@ def fates(data: ReportData) -> Iterator[str]:
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
     """The arm that survives in order with the fewest layers, chosen without chance, and the plan that keeps them."""
     lead, depth, ends = quantity(data), data.depth, survival(data).ends
-    rows = Rows(kept(data, SEQUENTIAL))
+    rows = Rows(kept(data, vocab.SEQUENTIAL))
     surviving = [
         row for row in rows
         if row.part != "random" and row.arm != "retrained" and row.low is not None and row.high is not None
@@ -334,15 +327,16 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
 
 IN_BLOCKS, AROUND, ANYWHERE, ALONE = "in blocks", "round robin", "as many layers anywhere", "one by one"
 NODE_COSTS: dict[str, Mapping[str, Any]] = {
-    IN_BLOCKS: {"part": BLOCKS, "against": None}, AROUND: {"part": ROUND_ROBIN, "against": None},
-    ANYWHERE: {"part": BLOCKS, "against": SCATTERED}, ALONE: {"part": BLOCKS, "against": SINGLE},
+    IN_BLOCKS: {"part": vocab.BLOCKS, "against": None}, AROUND: {"part": vocab.ROUND_ROBIN, "against": None},
+    ANYWHERE: {"part": vocab.BLOCKS, "against": vocab.SCATTERED},
+    ALONE: {"part": vocab.BLOCKS, "against": vocab.SINGLE},
 }  # fmt: skip
 """What is set side by side, and the columns of its rows."""
 
 
 def node_costs(data: ReportData) -> Iterator[Score]:
     """What the loss of `amount` of `other` nodes costs, `part` saying in which layout or beside what."""
-    rows = by_arm(data.rows.where(measure=NODES, metric=quantity(data).cost, condition=tuple(CONDITIONS)))
+    rows = by_arm(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, condition=tuple(CONDITIONS)))
     for arm in rows.axis("arm"):
         for count in sorted(rows.axis("other"), reverse=True):
             own = rows.where(arm=arm, other=count)
@@ -353,7 +347,7 @@ def node_costs(data: ReportData) -> Iterator[Score]:
 def worst_nodes(data: ReportData) -> Iterator[Score]:
     """The same, and the block whose loss costs most."""
     yield from node_costs(data)
-    worst = data.rows.where(measure=NODES, metric=f"{quantity(data).cost}_worst", part=BLOCKS)
+    worst = data.rows.where(measure=vocab.NODES, metric=f"{quantity(data).cost}_worst", part=vocab.BLOCKS)
     yield from (replace(row, metric=quantity(data).cost, part="worst block") for row in worst)
 
 
@@ -364,12 +358,14 @@ def node_sentences(data: ReportData) -> Iterator[str]:
     more than the other when all of it lies to one side of zero, and the rest is not resolvable.
     """
     lead = quantity(data)
-    rows = by_arm(data.rows.where(measure=NODES, amount=1.0, condition=RANDOM_ORDER))
+    rows = by_arm(data.rows.where(measure=vocab.NODES, amount=1.0, condition=vocab.RANDOM_ORDER))
     most = max(rows.axis("other"), default=0)
     unit = "nats" if lead.is_loss else "points"
     for arm, every in rows.by("arm").items():
         own = every.where(other=most)
-        blocks, around = (own.one(metric=lead.cost, part=layout, against=None) for layout in (BLOCKS, ROUND_ROBIN))
+        blocks, around = (
+            own.one(metric=lead.cost, part=layout, against=None) for layout in (vocab.BLOCKS, vocab.ROUND_ROBIN)
+        )
         if blocks is None:
             continue
         more = "" if around is None else f" and {lead.added.text(around)} round robin"
@@ -379,9 +375,9 @@ def node_sentences(data: ReportData) -> Iterator[str]:
 
 def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
     questions = {
-        (BLOCKS, SINGLE): "The layers of a block cost {} together {} one by one",
-        (BLOCKS, SCATTERED): "The layers of a block cost {} {} as many anywhere",
-        (ROUND_ROBIN, BLOCKS): "Round robin costs {} {} blocks",
+        (vocab.BLOCKS, vocab.SINGLE): "The layers of a block cost {} together {} one by one",
+        (vocab.BLOCKS, vocab.SCATTERED): "The layers of a block cost {} {} as many anywhere",
+        (vocab.ROUND_ROBIN, vocab.BLOCKS): "Round robin costs {} {} blocks",
     }
     for (layout, null), words in questions.items():
         row, margin = rows.one(metric=f"{lead.cost}_above", part=layout, against=null), ALIKE[lead.is_loss]
@@ -402,5 +398,5 @@ def present(data: ReportData) -> set[str]:
 
 def examples(data: ReportData) -> int | None:
     """How many images (or documents) the survival was measured on."""
-    counts = data.rows.where(measure=ROBUSTNESS, documents=PRESENT).axis("documents")
+    counts = data.rows.where(measure=vocab.ROBUSTNESS, documents=PRESENT).axis("documents")
     return max(counts, default=None)

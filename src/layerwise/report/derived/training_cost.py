@@ -18,16 +18,7 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean, median
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.growth import (
-    Training,
-    arms,
-    by_seed,
-    losses,
-    phases,
-    seeds,
-    step_shares,
-    uniform_lengths,
-)
+from layerwise.report.derived import growth
 from layerwise.report.figures.loss_vs_cost import FRONTIER
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import FLOPS, MEASURED, PREDICTED, SECONDS, TOKENS, TRAINING
@@ -58,9 +49,9 @@ def stretched(pieces: Pieces, steps: int) -> Pieces:
     return tuple((factor * first, factor * end, cost) for first, end, cost in pieces)
 
 
-def outlay(data: ReportData, training: Training, seed: int, terms: str) -> Pieces | None:
+def outlay(data: ReportData, training: growth.Training, seed: int, terms: str) -> Pieces | None:
     """What a training had cost by each step, on these terms; `None` where its rows do not say."""
-    steps, whole = (by_seed(data, TRAINING, metric, training).get(seed) for metric in ("steps", terms))
+    steps, whole = (growth.by_seed(data, TRAINING, metric, training).get(seed) for metric in ("steps", terms))
     if steps is None or steps.value < 1.0:
         return None
     count = int(steps.value)
@@ -82,21 +73,21 @@ def loss_by_cost(data: ReportData) -> Iterator[Score]:
     where uniform was trained for one length alone: one point is no frontier.
     """
     for terms in AXES:
-        for arm in arms(data):
-            yield from _curve(data, Training(arm), terms)
-        curves = [list(_curve(data, training, terms)) for training in uniform_lengths(data)]
+        for arm in growth.arms(data):
+            yield from _curve(data, growth.Training(arm), terms)
+        curves = [list(_curve(data, training, terms)) for training in growth.uniform_lengths(data)]
         ends = {row.amount: row for curve in curves if curve for row in (max(curve, key=_amount),)}
         if len(ends) > 1:
             yield from (Score.of(TRAINING, "loss", row.value, row.low, row.high, arm=FRONTIER, condition=terms,
                                  amount=row.amount) for row in sorted(ends.values(), key=_amount))  # fmt: skip
 
 
-def _curve(data: ReportData, training: Training, terms: str) -> Iterator[Score]:
+def _curve(data: ReportData, training: growth.Training, terms: str) -> Iterator[Score]:
     """Mean cost to mean loss, the n-th validation of every seed together; what not all seeds have is left out."""
     looks = []
-    for seed in seeds(data, training):
+    for seed in growth.seeds(data, training):
         spent = outlay(data, training, seed, terms)
-        if spent is not None and (noted := losses(data, training, seed)):
+        if spent is not None and (noted := growth.losses(data, training, seed)):
             looks.append([(cost_by(spent, step), loss) for step, loss in noted.items()])
     for together in zip(*looks, strict=False):
         values = [loss for _, loss in together]
@@ -105,11 +96,11 @@ def _curve(data: ReportData, training: Training, terms: str) -> Iterator[Score]:
         yield Score.of(TRAINING, "loss", fmean(values), *bounds, arm=training.arm, condition=terms, amount=cost)
 
 
-def _relative(data: ReportData, training: Training, steps: int, *, timed: bool) -> Pieces:
+def _relative(data: ReportData, training: growth.Training, steps: int, *, timed: bool) -> Pieces:
     """What each step takes as a share of a uniform one; all alike unless every phase was accounted for."""
-    known = step_shares(data, training.arm, PREDICTED) if training.share is None else {}
-    known |= step_shares(data, training.arm, MEASURED) if timed and training.share is None else {}
-    if not known or len(known) < len(phases(data, training.arm)):
+    known = growth.step_shares(data, training.arm, PREDICTED) if training.share is None else {}
+    known |= growth.step_shares(data, training.arm, MEASURED) if timed and training.share is None else {}
+    if not known or len(known) < len(growth.phases(data, training.arm)):
         return ((0, steps, 1.0),)
     return stretched(tuple((phase.first, phase.end, row.value) for phase, row in known.items()), steps)
 
@@ -121,7 +112,9 @@ def _scaled(pieces: Pieces, factor: float) -> Pieces:
 def _uniform_pace(data: ReportData) -> float | None:
     """The median seconds of a uniform step, over its trainings of every length."""
     timed: Sequence[float] = [
-        row.value for each in uniform_lengths(data) for row in by_seed(data, TRAINING, "step_seconds", each).values()
+        row.value
+        for each in growth.uniform_lengths(data)
+        for row in growth.by_seed(data, TRAINING, "step_seconds", each).values()
     ]
     return median(timed) if timed else None
 

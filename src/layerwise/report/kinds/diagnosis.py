@@ -12,51 +12,34 @@ from layerwise.report.claims.power import needed
 from layerwise.report.data import ReportData, concluded, skipped
 from layerwise.report.evidence import ALL_TASKS, Evidence
 from layerwise.report.figures.lines import in_perplexity
-from layerwise.report.kind import Column, Kind, Pivot, Says, Section
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
 from layerwise.report.kinds.diagnosis_weights import DELTAS_SECTION, PREDICTION_SECTION, STRUCTURE_SECTION
 from layerwise.report.marks import Bars, Dots, Heat, Lines
 from layerwise.report.page.group import incomplete
-from layerwise.report.page.number_format import fixed, probability, tidy
+from layerwise.report.page.number_format import fixed, tidy
 from layerwise.report.page.wording import counted, label, listed, null_name
-from layerwise.report.show import COUNT, DIFFERENCE, NUMBER, PERCENT, Show
+from layerwise.report.show import ABSENT, BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
 from layerwise.report.sweep.curves import curves
 from layerwise.report.sweep.window import distinct
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
-from layerwise.results.vocabulary import (
-    ABLATION,
-    AGREEMENT,
-    ALL,
-    DECISIONS,
-    DIAGNOSED,
-    EFFECT,
-    MARGIN,
-    NO_EFFECT,
-    ORDER,
-    PREDICTABILITY,
-    PROXIES,
-    PRUNING,
-    RACING,
-    RANDOM,
-    RANDOM_SCORE,
-    SKIPPING,
-    VERDICT,
-)
 
 WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
-VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, SKIPPING: 0}
-SILENCED = {SKIPPING: "skipped", "mean_ablate": "mean of its output"}
+VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, vocab.SKIPPING: 0}
+SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean of its output"}
 REPLACED = {
     "neighbour_copy": "copy of a neighbour", "neighbour_average": "mean of neighbours", "random": "random weights",
 }  # fmt: skip
 INTERVENTIONS = {**SILENCED, **REPLACED}
+INTERVENTION_SLOTS = {name: at for at, name in enumerate(INTERVENTIONS)}
 SILENCED_PARTS = {None: "Whole layer silenced", "attn": "Attention alone silenced", "mlp": "MLP alone silenced"}
 BESIDE: dict[str, dict[str, Any]] = {
-    "attention": {"measure": ABLATION, "metric": SKIPPING, "part": "attn"},
-    "MLP": {"measure": ABLATION, "metric": SKIPPING, "part": "mlp"},
-    "Block Influence": {"measure": PROXIES, "metric": "block_influence", "part": None},
-    "R² held out": {"measure": PREDICTABILITY, "metric": "heldout_rows_r2", "other": None, "part": None},
+    "attention": {"measure": vocab.ABLATION, "metric": vocab.SKIPPING, "part": "attn"},
+    "MLP": {"measure": vocab.ABLATION, "metric": vocab.SKIPPING, "part": "mlp"},
+    "Block Influence": {"measure": vocab.PROXIES, "metric": "block_influence", "part": None},
+    "R² held out": {"measure": vocab.PREDICTABILITY, "metric": "heldout_rows_r2", "other": None, "part": None},
 }
 """What stands beside the worth of a layer, by its heading."""
 RACED = {
@@ -64,8 +47,6 @@ RACED = {
     "share": ("share of the full sweep", PERCENT), "looks": ("looks at the rows", COUNT),
 }  # fmt: skip
 STATISTICS = {"spearman": "Spearman", "kendall": "Kendall"}
-SIGNED = NUMBER.but(signed=True)
-BARE = NUMBER.but(bounds=False)
 
 
 def worth(data: ReportData) -> dict[int, Score]:
@@ -92,16 +73,16 @@ def in_words(row: Score, margin: float | None = None) -> str:
 def layers(data: ReportData) -> Iterator[Score]:
     """The rows of the table of layers: `worth` with its verdict as condition, and what stands beside it by heading."""
     for layer, row in worth(data).items():
-        yield replace(row, measure=VERDICT, metric="worth", condition=WORDS.get(row.metric))
+        yield replace(row, measure=vocab.VERDICT, metric="worth", condition=WORDS.get(row.metric))
         for head, source in BESIDE.items():
-            own = data.rows.one(layer=layer, task=ALL, against=None, **source)
+            own = data.rows.one(layer=layer, task=vocab.ALL, against=None, **source)
             if own is not None:
-                yield replace(own, measure=VERDICT, metric=head, part=None)
+                yield replace(own, measure=vocab.VERDICT, metric=head, part=None)
 
 
 def _margin(data: ReportData) -> float | None:
     """The smallest effect that counts in this run, in nats per token; `None` for runs that did not keep it."""
-    return data.rows.value(measure=VERDICT, metric=MARGIN)
+    return data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN)
 
 
 def decided(data: ReportData) -> Iterator[Score]:
@@ -113,32 +94,21 @@ def decided(data: ReportData) -> Iterator[Score]:
 def summary(data: ReportData) -> Iterator[str]:
     """Which layers matter, which are harmful, which are without effect, and which is worth most."""
     known, rows = concluded(data.rows), worth(data)
-    groups = {name: [layer for layer, row in known.items() if row.metric == name] for name in DECISIONS}
-    named = [f"{_subject(of)} {_predicate(name, len(of))}" for name, of in groups.items() if of]
-    if named:
-        yield f"Of {counted(len(known), 'layer')} {listed(named)}."
+    clauses = []
+    for name in vocab.DECISIONS:
+        of = [str(layer) for layer, row in known.items() if row.metric == name]
+        if of:
+            matter = "matters" if len(of) == 1 else "matter"
+            other = f"{'is' if len(of) == 1 else 'are'} {WORDS[name]}"
+            clauses.append(f"{len(of)} ({listed(of)}) {matter if name == 'matters' else other}")
+    if clauses:
+        yield f"Of {counted(len(known), 'layer')} {listed(clauses)}."
     if rows:
-        most = max(rows, key=lambda layer: rows[layer].value)
-        row = rows[most]
+        most, row = max(rows.items(), key=lambda item: item[1].value)
         if row.low is not None and row.low > 0.0:
             yield f"Layer {most} is worth most: without it the loss is {SIGNED.text(row)} nats per token higher."
         else:
             yield f"No layer is shown to be worth anything; the most is {SIGNED.text(row)} nats per token ({most})."
-
-
-def _subject(of: list[int]) -> str:
-    return f"{len(of)} ({listed([str(layer) for layer in of])})"
-
-
-def _predicate(name: str, count: int) -> str:
-    """The end of a sentence about so many layers.
-
-    >>> _predicate("matters", 1), _predicate("matters", 9), _predicate("harmful", 2)
-    ('matters', 'matter', 'are harmful')
-    """
-    if name == "matters":
-        return "matters" if count == 1 else "matter"
-    return f"{'is' if count == 1 else 'are'} {WORDS[name]}"
 
 
 def margin_in_words(data: ReportData) -> Iterator[str]:
@@ -166,29 +136,25 @@ def next_steps(data: ReportData) -> Iterator[str]:
 
 def silenced(data: ReportData) -> Iterator[Score]:
     """The effects of silencing, the half of the layer in words; of the nulls that of skipping stands for all."""
-    rows = data.rows.where(measure=ABLATION, metric=tuple(SILENCED))
+    rows = data.rows.where(measure=vocab.ABLATION, metric=tuple(SILENCED))
     for part, words in SILENCED_PARTS.items():
         own = rows.where(part=part)
         yield from (replace(row, part=words) for row in own.where(against=None))
-        yield from (replace(row, part=words) for row in own.where(against=NO_EFFECT, metric=SKIPPING))
+        yield from (replace(row, part=words) for row in own.where(against=vocab.NO_EFFECT, metric=vocab.SKIPPING))
 
 
 def replaced(data: ReportData) -> Iterator[Score]:
     """The effects of replacing layers, with the null of skipping."""
-    rows = data.rows.where(measure=ABLATION, part=None)
+    rows = data.rows.where(measure=vocab.ABLATION, part=None)
     effects = rows.where(metric=tuple(REPLACED), against=None)
     yield from effects
     if effects:
-        yield from rows.where(metric=SKIPPING, against=NO_EFFECT)
-
-
-def _intervention(value: object) -> str:
-    return INTERVENTIONS.get(str(value), str(value))
+        yield from rows.where(metric=vocab.SKIPPING, against=vocab.NO_EFFECT)
 
 
 def every_intervention(data: ReportData) -> Iterator[Score]:
     """What each intervention costs on the whole text, the halves of the layer last, under one name each."""
-    rows = data.rows.where(measure=ABLATION, task=ALL, against=None, layer=PRESENT)
+    rows = data.rows.where(measure=vocab.ABLATION, task=vocab.ALL, against=None, layer=PRESENT)
     for part in (None, "attn", "mlp"):
         for row in rows.where(part=part):
             words = label(row.metric) if part is None else f"{label(row.metric)}, {part}"
@@ -196,7 +162,7 @@ def every_intervention(data: ReportData) -> Iterator[Score]:
 
 
 def _raced(data: ReportData) -> Iterator[str]:
-    rows = data.rows.where(measure=RACING, layer=None)
+    rows = data.rows.where(measure=vocab.RACING, layer=None)
     facts = [f"{words}: {show.number(value)}" for metric, (words, show) in RACED.items()
              if (value := rows.value(metric=metric)) is not None]  # fmt: skip
     if facts:
@@ -207,10 +173,10 @@ def orders(data: ReportData) -> Iterator[Score]:
     """What one window of layers costs in another order and left out, on each task; of equal plans the first."""
     evidence = Evidence.of(data)
     for task in evidence.named_tasks or evidence.tasks:
-        points = {curve.strategy: curve.points[-1] for curve in curves(evidence, ORDER, task) if curve.points}
+        points = {curve.strategy: curve.points[-1] for curve in curves(evidence, vocab.ORDER, task) if curve.points}
         for strategy, point in distinct(points).items():
             yield Score.of(
-                EFFECT, "delta_nll", point.value, point.low, point.high, task=task, condition=strategy,
+                vocab.EFFECT, "delta_nll", point.value, point.low, point.high, task=task, condition=strategy,
                 amount=point.affected,
             )  # fmt: skip
 
@@ -222,11 +188,11 @@ def _moved(data: ReportData) -> Iterator[str]:
 
 def agreements(data: ReportData) -> Iterator[Score]:
     """The correlations of every two scores in both directions, their halves on the diagonal, the random score last."""
-    rows = data.rows.where(measure=AGREEMENT)
+    rows = data.rows.where(measure=vocab.AGREEMENT)
     for statistic, words in STATISTICS.items():
         own = rows.where(metric=statistic)
-        chance = own.where(against=RANDOM_SCORE)
-        pairs = [row for row in own if row.against != RANDOM_SCORE]
+        chance = own.where(against=vocab.RANDOM_SCORE)
+        pairs = [row for row in own if row.against != vocab.RANDOM_SCORE]
         names = {name for row in (*pairs, *chance) for name in (row.arm, row.against)}
         halves = [row for row in rows.where(metric=f"{statistic}_halves") if row.arm in names]
         for row in (*pairs, *halves, *chance):
@@ -238,7 +204,7 @@ def agreements(data: ReportData) -> Iterator[Score]:
 def _agreement(row: Score) -> str:
     """What stands in a cell: in brackets where the interval holds zero; with the random score how far chance
     reaches."""
-    if RANDOM_SCORE in (row.arm, row.against) and row.high is not None:
+    if vocab.RANDOM_SCORE in (row.arm, row.against) and row.high is not None:
         return f"±{fixed(row.high, 2)}"
     holds_zero = row.low is not None and row.high is not None and row.low <= 0.0 <= row.high
     return f"({fixed(row.value, 2)})" if holds_zero else fixed(row.value, 2)
@@ -246,14 +212,14 @@ def _agreement(row: Score) -> str:
 
 def pruned(data: ReportData) -> Iterator[Score]:
     """The curves of the scores, and the random sets as what they are against."""
-    rows = data.rows.where(measure=PRUNING, against=None)
-    yield from (row for row in rows if row.arm != RANDOM)
-    yield from (replace(row, against="random sets") for row in rows.where(arm=RANDOM))
+    rows = data.rows.where(measure=vocab.PRUNING, against=None)
+    yield from (row for row in rows if row.arm != vocab.RANDOM)
+    yield from (replace(row, against="random sets") for row in rows.where(arm=vocab.RANDOM))
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
-    yield f"{len(data.rows.where(measure=DIAGNOSED)):,}", "scores"
-    tasks = [task for task in data.rows.where(measure=ABLATION).axis("task") if task != ALL_TASKS]
+    yield f"{len(data.rows.where(measure=vocab.DIAGNOSED)):,}", "scores"
+    tasks = [task for task in data.rows.where(measure=vocab.ABLATION).axis("task") if task != ALL_TASKS]
     if tasks:
         yield f"{len(tasks):,}", "tasks"
 
@@ -267,14 +233,14 @@ def _unfinished(data: ReportData) -> str | None:
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     complete = set(data.rows.where(measure="part").axis("condition"))
-    order = {ORDER} if data.rows.where(measure=EFFECT) else set()
-    finished = complete or {*data.rows.where(measure=DIAGNOSED).axis("measure"), *order}
-    waiting = [name for name in names if name in {*DIAGNOSED, ORDER} and name not in finished]
+    order = {vocab.ORDER} if data.rows.where(measure=vocab.EFFECT) else set()
+    finished = complete or {*data.rows.where(measure=vocab.DIAGNOSED).axis("measure"), *order}
+    waiting = [name for name in names if name in {*vocab.DIAGNOSED, vocab.ORDER} and name not in finished]
     return incomplete((waiting, "part of this diagnosis")) if waiting else None
 
 
 def _present(data: ReportData) -> bool:
-    return bool(data.rows.where(measure=DIAGNOSED)) or any(record.family == ORDER for record in data.plans)
+    return bool(data.rows.where(measure=vocab.DIAGNOSED)) or any(record.family == vocab.ORDER for record in data.plans)
 
 
 def _tokens(row: Score) -> float | None:
@@ -283,9 +249,9 @@ def _tokens(row: Score) -> float | None:
 
 DIAGNOSIS = Kind(
     name="diagnosis",
-    measures=DIAGNOSED,
+    measures=vocab.DIAGNOSED,
     present=_present,
-    answer=lambda data: " ".join(summary(data)),
+    answer=opening(summary, None),
     tiles=_tiles,
     unfinished=_unfinished,
     counts=("documents", "tokens"),
@@ -293,21 +259,14 @@ DIAGNOSIS = Kind(
     claims=True,
     sections=(
         Section(
-            anchor="verdicts",
-            title="What each layer is worth",
-            short="Layers",
-            missing="No layer was left out in this run, so none has a verdict (ablation).",
-            needs=lambda data: bool(worth(data)),
-            parts=(
+            anchor="verdicts", needs=lambda data: bool(worth(data)), parts=(
                 Bars(
-                    name="layers", title="What the loss is without each layer, by its verdict", show=DIFFERENCE,
-                    derive=lambda data: worth(data).values(), series="metric", stacked=True,
-                    slots=lambda names: {name: VERDICT_SLOTS.get(name, 0) for name in names},
-                    words=lambda name: WORDS.get(name, "skipped"), rooted=True, bent=True,
+                    name="layers", show=DIFFERENCE, derive=lambda data: worth(data).values(), series="metric",
+                    stacked=True, slots=VERDICT_SLOTS, words=lambda name: WORDS.get(name, "skipped"), rooted=True,
+                    bent=True,
                 ),
                 Pivot(
-                    derive=layers, rows={"layer": "layer"}, note="layers",
-                    columns=(
+                    derive=layers, rows={"layer": "layer"}, note="worth", columns=(
                         Column("Δ NLL without it", "worth", SIGNED),
                         Column("verdict", text=lambda rows: next(iter(rows.axis("condition")), "")),
                         Column("attention", "attention", SIGNED.but(bounds=False)),
@@ -318,71 +277,50 @@ DIAGNOSIS = Kind(
                 ),
                 Says(margin_in_words, terminal=False),
                 Pivot(
-                    title="The verdicts in full", derive=decided, rows={"layer": "layer"}, folded=True, terminal=False,
+                    name="the-verdicts-in-full", derive=decided, rows={"layer": "layer"}, folded=True, terminal=False,
                     columns=(
-                        Column("verdict", text=lambda rows: rows[0].condition or ""),
-                        Column("Δ NLL of skipping", DECISIONS, SIGNED),
-                        Column("perplexity", text=lambda rows: in_perplexity(rows[0].value)),
-                        Column("adjusted p", text=lambda rows: probability(rows[0].p_adjusted)),
-                        Column("tokens", text=lambda rows: f"{rows[0].tokens:,}" if rows[0].tokens else "–"),
+                        Column("verdict", show=lambda row: row.condition or ""),
+                        Column("Δ NLL of skipping", vocab.DECISIONS, SIGNED),
+                        Column("perplexity", show=lambda row: in_perplexity(row.value)),
+                        Column("adjusted p", show=adjusted_p),
+                        Column("tokens", show=lambda row: f"{row.tokens:,}" if row.tokens else ABSENT),
                     ),
                 ),
             ),
         ),
         Section(
-            anchor=ABLATION,
-            title="Layers silenced and replaced",
-            short="Ablation",
-            missing="No layer was silenced or replaced in this run (ablation).",
-            needs={"measure": ABLATION, "layer": PRESENT},
-            parts=(
+            anchor=vocab.ABLATION, needs={"measure": vocab.ABLATION, "layer": PRESENT}, parts=(
                 Lines(
-                    name="ablation-silenced", title="Whole layer silenced: effect by depth", derive=silenced,
-                    series="metric", each="part", choices={"Task": "task"}, nulls=null_name, show=DIFFERENCE,
-                    slots=lambda names: {name: list(INTERVENTIONS).index(name) for name in names}, height=260,
-                    words=_intervention, legend="Interventions", nats=True, rooted=True, bent=True,
+                    name="ablation-silenced", derive=silenced, series="metric", each="part", choices={"Task": "task"},
+                    nulls=null_name, show=DIFFERENCE, slots=INTERVENTION_SLOTS, height=260, words=named(INTERVENTIONS),
+                    legend="Interventions", nats=True, rooted=True, bent=True,
                 ),
                 Lines(
-                    name="ablation-replaced", title="Whole layer replaced: effect by depth, on its own scale",
-                    derive=replaced, series="metric", choices={"Task": "task"}, nulls=null_name, show=DIFFERENCE,
-                    slots=lambda names: {name: list(INTERVENTIONS).index(name) for name in names if name != SKIPPING},
-                    words=_intervention, legend="Interventions", height=330, nats=True, rooted=True, bent=True,
-                    note="ablation",
+                    name="ablation-replaced", derive=replaced, series="metric", choices={"Task": "task"},
+                    nulls=null_name, show=DIFFERENCE, slots={name: INTERVENTION_SLOTS[name] for name in REPLACED},
+                    words=named(INTERVENTIONS), legend="Interventions", height=330, nats=True, rooted=True, bent=True,
                 ),
                 Pivot(
-                    title="Every intervention", derive=every_intervention, rows={"layer": "layer"}, words=str,
+                    name="every-intervention", derive=every_intervention, rows={"layer": "layer"}, words=str,
                     across="condition", show=SIGNED, folded=True, terminal=False, order=lambda line: line[0],
                 ),
             ),
         ),
         Section(
-            anchor=RACING,
-            title="What the verdicts cost",
-            short="Race",
-            missing="No race was run: every layer was measured on all tokens, or not at all (--budget starts a race).",
-            needs={"measure": RACING, "metric": DECISIONS},
-            parts=(
+            anchor=vocab.RACING, needs={"measure": vocab.RACING, "metric": vocab.DECISIONS}, parts=(
                 Bars(
-                    name="racing", title="Tokens spent on each layer until its verdict was settled", of=_tokens,
-                    where={"measure": RACING, "metric": DECISIONS}, series="metric", stacked=True,
-                    slots=lambda names: {name: VERDICT_SLOTS[name] for name in names}, words=lambda name: WORDS[name],
-                    show=Show(axis="tokens spent"), height=320, note="tokens",
+                    name="racing", of=_tokens, where={"measure": vocab.RACING, "metric": vocab.DECISIONS},
+                    series="metric", stacked=True, slots=VERDICT_SLOTS, words=lambda name: WORDS[name],
+                    show=Show(axis="tokens spent"), height=320,
                 ),
                 Says(_raced, terminal=False),
             ),
         ),
         Section(
-            anchor=ORDER,
-            title="Does order matter?",
-            short="Order",
-            missing="No layers were put into another order in this run (order).",
-            needs=lambda data: any(record.family == ORDER for record in data.plans) and any(orders(data)),
-            parts=(
+            anchor=vocab.ORDER,
+            needs=lambda data: any(record.family == vocab.ORDER for record in data.plans) and any(orders(data)), parts=(
                 Says(_moved, terminal=False),
-                Dots(
-                    name="diagnosis-order", title="Effect of order and of absence", derive=orders, series="condition",
-                    show=DIFFERENCE, legend="Orders", note="order",
-                ),
+                Dots(name="diagnosis-order", derive=orders, series="condition", show=DIFFERENCE, legend="Orders"),
             ),
         ),
         DELTAS_SECTION,
@@ -392,29 +330,19 @@ DIAGNOSIS = Kind(
         STRUCTURE_SECTION,
         PROXIES_SECTION,
         Section(
-            anchor=AGREEMENT,
-            title="Do the scores agree?",
-            short="Agreement",
-            missing="No two scores were compared in this run (agreement).",
-            parts=(
+            anchor=vocab.AGREEMENT, parts=(
                 Heat(
-                    name="agreement", title="Rank correlation between all scores", derive=agreements, x="arm",
-                    y="against", choices={"Correlation": "condition"}, diverging=True, most=1.0, across="",
-                    cell_words=lambda name: label(str(name)), numbers=True, number=_agreement, note="agreement",
-                    words=str,
+                    name="agreement", derive=agreements, x="arm", y="against", choices={"Correlation": "condition"},
+                    diverging=True, most=1.0, across="", cell_words=lambda name: label(str(name)), numbers=True,
+                    number=_agreement, words=str,
                 ),
             ),
         ),
         Section(
-            anchor=PRUNING,
-            title="Which layers can go together?",
-            short="Pruning",
-            missing="No set of layers was dropped jointly in this run (pruning).",
-            parts=(
+            anchor=vocab.PRUNING, parts=(
                 Lines(
-                    name="pruning", title="Effect of dropping layers jointly, a curve a score", derive=pruned,
-                    series="arm", x="amount", nulls=str, across="layers dropped jointly", at="{} layers dropped",
-                    show=DIFFERENCE, height=440, rooted=True, legend="Scores", nats=True, note="pruning",
+                    name="pruning", derive=pruned, series="arm", x="amount", nulls=str, across="layers dropped jointly",
+                    at="{} layers dropped", show=DIFFERENCE, height=440, rooted=True, legend="Scores", nats=True,
                 ),
             ),
         ),

@@ -19,22 +19,9 @@ from layerwise.report.marks import Heat, Lines, Mark, Scatter
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.wording import label, listed, null_name
 from layerwise.report.show import DIFFERENCE, NATS, NUMBER, Show
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ABLATION,
-    AGREEMENT,
-    ALL,
-    CONTRAST,
-    GATE,
-    LOGIT_LENS,
-    MANIPULATION,
-    NO_EFFECT,
-    PROXIES,
-    RECOVERY,
-    SHUFFLED_LAYERS,
-    SKIPPING,
-)
 
 DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "re-initialised"}
 SCOPES = {"layer": "layer trained", "model": "model trained"}
@@ -55,7 +42,7 @@ SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
 
 def treated(data: ReportData) -> Iterator[Score]:
     """The rows of a recovery with the damage in words, the published damage first; `amount` is 1 where it is cut."""
-    rows = data.rows.where(measure=RECOVERY, seed=None)
+    rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
     order = list(DAMAGES)
     known = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
     for damage, scope in sorted(known, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)):
@@ -72,7 +59,9 @@ def beside_skipping(data: ReportData) -> Iterator[Score]:
     rows = Rows(treated(data))
     yield from rows.where(metric="area", layer=PRESENT, against=None)
     for damage in rows.where(metric="area", layer=PRESENT).axis("condition"):
-        skips = data.rows.where(measure=ABLATION, metric=SKIPPING, task=ALL, part=None, against=None, layer=PRESENT)
+        skips = data.rows.where(
+            measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None, against=None, layer=PRESENT
+        )
         yield from (replace(row, condition=damage) for row in skips)
 
 
@@ -80,7 +69,7 @@ def _correlation(metric: str) -> Column:
     """A correlation with its interval, or with the band that shuffled layers give where that is its measure."""
 
     def cell(rows: Rows) -> str:
-        row, chance = (rows.one(metric=metric, against=against) for against in (None, SHUFFLED_LAYERS))
+        row, chance = (rows.one(metric=metric, against=against) for against in (None, vocab.SHUFFLED_LAYERS))
         if row is not None and row.low is None and chance is not None and chance.low is not None:
             return f"{tidy(row.value, signed=True)} [by chance {tidy(chance.low)} to {tidy(chance.high or 0.0)}]"
         return NUMBER.but(signed=True).text(row)
@@ -93,12 +82,7 @@ def _correlation(metric: str) -> Column:
 
 
 RECOVERY_SECTION = Section(
-    anchor=RECOVERY,
-    title="How layers recover",
-    short="Recovery",
-    missing="No layer was damaged and trained again in this run (recovery).",
-    needs={"measure": RECOVERY, "layer": PRESENT},
-    parts=(
+    anchor=vocab.RECOVERY, needs={"measure": vocab.RECOVERY, "layer": PRESENT}, parts=(
         Beside((
             *(
                 Lines(
@@ -109,16 +93,14 @@ RECOVERY_SECTION = Section(
                 for metric, (title, show, _) in RECOVERED.items()
             ),
             Scatter(
-                name="recovery-ablation", title="Recovery against the effect of skipping, by layer", words=str,
-                derive=beside_skipping, choices={"Damage": "condition"}, across={"metric": SKIPPING},
-                upwards={"metric": "area"}, show_across=SKIPPED, show=Show(axis="area, nat-steps"), numbered=True,
-                hollow=lambda row: row.amount == 1.0, height=330, note="censored",
+                name="recovery-ablation", words=str, derive=beside_skipping, choices={"Damage": "condition"},
+                across={"metric": vocab.SKIPPING}, upwards={"metric": "area"}, show_across=SKIPPED,
+                show=Show(axis="area, nat-steps"), numbered=True, hollow=lambda row: row.amount == 1.0, height=330,
             ),
         )),
         Pivot(
-            title="Does recovery follow importance?", derive=treated, where={"layer": None},
-            rows={"damage": "condition"}, columns=(_correlation("spearman"), _correlation("spearman_given_damage")),
-            terminal=False, folded=True, note="heavy",
+            name="does-recovery-follow", derive=treated, where={"layer": None}, rows={"damage": "condition"},
+            columns=(_correlation("spearman"), _correlation("spearman_given_damage")), terminal=False, folded=True,
         ),
     ),
 )  # fmt: skip
@@ -126,26 +108,26 @@ RECOVERY_SECTION = Section(
 
 def typical(data: ReportData) -> Iterator[Score]:
     """The median layer at each size of each strategy, its bounds holding the middle half; and the first one's null."""
-    rows = data.rows.where(measure=MANIPULATION, part=None, layer=PRESENT)
-    strategies = [name for name in rows.axis("condition") if name != GATE]
+    rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
+    strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
     for name in strategies:
         for size, own in rows.where(condition=name, against=None).by("amount").items():
             values = sorted(row.value for row in own)
             quarter = len(values) // 4
             bounds = (values[quarter], values[-1 - quarter]) if len(values) > 3 else (None, None)
-            yield Score.of(MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
+            yield Score.of(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
     yield from _middle_nulls(rows.where(condition=tuple(strategies[:1])))
 
 
 def _middle_nulls(rows: Rows) -> Iterator[Score]:
     """The null band at each size: that of the median layer, for every layer has its own."""
-    for own in rows.where(against=NO_EFFECT).by("amount").values():
+    for own in rows.where(against=vocab.NO_EFFECT).by("amount").values():
         yield sorted(own, key=lambda row: row.high or 0.0)[len(own) // 2]
 
 
 def gated(data: ReportData) -> Iterator[Score]:
     """The rows of gates with the half of the layer in words."""
-    rows = data.rows.where(measure=MANIPULATION, condition=GATE)
+    rows = data.rows.where(measure=vocab.MANIPULATION, condition=vocab.GATE)
     for part, words in GATES.items():
         yield from (replace(row, part=words) for row in rows.where(part=part))
 
@@ -173,7 +155,7 @@ class Fan(Mark):
 
 
 def _members(data: ReportData) -> Iterator[str]:
-    rows = data.rows.where(measure=CONTRAST, subject="joint_manipulation", metric="member")
+    rows = data.rows.where(measure=vocab.CONTRAST, subject="joint_manipulation", metric="member")
     if rows:
         layers = ", ".join(str(layer) for layer in sorted(rows.axis("layer")))
         yield f"Layers {layers}, each of which costs little when it is skipped, were moved together."
@@ -181,34 +163,27 @@ def _members(data: ReportData) -> Iterator[str]:
 
 def manipulations(data: ReportData) -> Iterator[Part]:
     """The median layer, a fan for each strategy, the gates, and the set that was moved together."""
-    strategies = tuple(name for name in data.rows.where(measure=MANIPULATION).axis("condition") if name != GATE)
+    strategies = tuple(
+        name for name in data.rows.where(measure=vocab.MANIPULATION).axis("condition") if name != vocab.GATE
+    )
     yield Lines(
-        name="manipulation", title="Effect of each strategy by size, median of the layers", derive=typical,
-        x="amount", series="condition", nulls=null_name, show=DIFFERENCE, sizes=True, named=True, nats=True,
-        across="size of the change, ‖ΔW‖ / ‖W‖", at="size {}, median of the layers", rooted=True, bent=True,
+        name="manipulation", derive=typical, x="amount", series="condition", nulls=null_name, show=DIFFERENCE,
+        sizes=True, named=True, nats=True, across="size of the change, ‖ΔW‖ / ‖W‖", at="size {}, median of the layers",
+        rooted=True, bent=True,
     )  # fmt: skip
     if strategies:
         yield Fan(
-            name="manipulation-layers", title="A line a layer", each="condition", sizes=True, rooted=True, bent=True,
-            where={"measure": MANIPULATION, "part": None, "condition": strategies}, note="manipulation",
+            name="manipulation-layers", each="condition", sizes=True, rooted=True, bent=True,
+            where={"measure": vocab.MANIPULATION, "part": None, "condition": strategies},
         )  # fmt: skip
-    yield Fan(
-        name="gate", title="What a layer adds, times α: a line a layer", derive=gated, each="part", words=str,
-        at="α = {}", rooted=True, bent=True, note="gates",
-    )  # fmt: skip
+    yield Fan(name="gate", derive=gated, each="part", words=str, at="α = {}", rooted=True, bent=True)
     yield Says(_members, terminal=False)
     yield replace(
-        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True
+        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True,
     )  # fmt: skip
 
 
-MANIPULATION_SECTION = Section(
-    anchor=MANIPULATION,
-    title="What a change of weights costs",
-    short="Manipulation",
-    missing="No layer's weights were changed in this run (manipulation).",
-    parts=manipulations,
-)
+MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=manipulations)
 
 
 def recommendation(data: ReportData) -> Iterator[str]:
@@ -217,7 +192,7 @@ def recommendation(data: ReportData) -> Iterator[str]:
     One agrees when its rank correlation with skipping leaves zero below its interval, and is beyond what random
     rankings reach (Holm's p over the proxies, which are what is chosen among).
     """
-    rows = data.rows.where(measure=AGREEMENT, metric="spearman", arm=SKIPPING)
+    rows = data.rows.where(measure=vocab.AGREEMENT, metric="spearman", arm=vocab.SKIPPING)
     compared = {name: row for name in RANKED if (row := rows.one(against=name)) is not None}
     if not compared:
         return
@@ -253,8 +228,8 @@ def _price(data: ReportData) -> Iterator[str]:
 
 def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
     """The gate gradient and the effect of skipping, of each layer whole and by halves."""
-    gates = data.rows.where(measure=PROXIES, metric="gate_gradient", against=None)
-    skips = data.rows.where(measure=ABLATION, metric=SKIPPING, task=ALL, against=None)
+    gates = data.rows.where(measure=vocab.PROXIES, metric="gate_gradient", against=None)
+    skips = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, against=None)
     for part, words in HALVES.items():
         pair = (gates.where(part=part, layer=PRESENT), skips.where(part=part, layer=PRESENT))
         if all(pair):
@@ -263,28 +238,23 @@ def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
 
 def _by_halves(name: str, metric: str, title: str, show: Show, **fields: Any) -> Lines:
     return Lines(
-        name=name, title=title, derive=of_halves(PROXIES, metric), series="part", words=str, nulls=null_name,
+        name=name, title=title, derive=of_halves(vocab.PROXIES, metric), series="part", words=str, nulls=null_name,
         show=show, named=True, **fields,
     )  # fmt: skip
 
 
 PROXIES_SECTION = Section(
-    anchor=PROXIES,
-    title="Cheap proxies",
-    short="Proxies",
-    missing="No proxy was measured in this run (proxies).",
-    parts=(
+    anchor=vocab.PROXIES, parts=(
         Says(recommendation, terminal=False),
         Beside((
             Lines(
-                name="proxies-influence", title="Block Influence: 1 − cosine of input and output",
-                where={"measure": PROXIES, "metric": "block_influence"}, nulls=null_name,
-                show=Show(axis="1 − cosine"),
+                name="proxies-influence", where={"measure": vocab.PROXIES, "metric": "block_influence"},
+                nulls=null_name, show=Show(axis="1 − cosine"),
             ),
             Heat(
-                name="proxies-angular", title="Angular distance across a window of layers", y="amount",
-                where={"measure": PROXIES, "metric": "angular_distance"}, across="first layer",
-                down="number of layers", cell_words=lambda value: f"{value:g}", least=0.0, upwards=True, height=340,
+                name="proxies-angular", y="amount", where={"measure": vocab.PROXIES, "metric": "angular_distance"},
+                across="first layer", down="number of layers", cell_words=lambda value: f"{value:g}", least=0.0,
+                upwards=True, height=340,
             ),
             _by_halves(
                 "proxies-sensitivity", "gate_sensitivity",
@@ -295,18 +265,14 @@ PROXIES_SECTION = Section(
                 nats=True, rooted=True,
             ),
             Scatter(
-                name="proxies-skip", title="Gate gradient against the measured effect", derive=gates_beside_skipping,
-                choices={"Part": "part"}, words=str, across={"metric": SKIPPING}, upwards={"metric": "gate_gradient"},
-                show_across=SKIPPED, show=Show(axis="gate gradient"), equal=True, numbered=True, height=340,
+                name="proxies-skip", derive=gates_beside_skipping, choices={"Part": "part"}, words=str,
+                across={"metric": vocab.SKIPPING}, upwards={"metric": "gate_gradient"}, show_across=SKIPPED,
+                show=Show(axis="gate gradient"), equal=True, numbered=True, height=340,
             ),
+            Lines(name="proxies-taylor", nulls=null_name, where={"measure": vocab.PROXIES, "metric": "taylor"}),
             Lines(
-                name="proxies-taylor", title="Taylor importance: Σ |w · ∂L/∂w|", nulls=null_name,
-                where={"measure": PROXIES, "metric": "taylor"},
-            ),
-            Lines(
-                name="proxies-lens", title="Logit lens: the loss read off each hidden state", nulls=null_name,
-                where={"measure": PROXIES, "metric": LOGIT_LENS}, x="amount", across="hidden state",
-                at="hidden state {}", show=NATS.but(axis="NLL (nats per token)"), note="proxies",
+                name="proxies-lens", nulls=null_name, where={"measure": vocab.PROXIES, "metric": vocab.LOGIT_LENS},
+                x="amount", across="hidden state", at="hidden state {}", show=NATS.but(axis="NLL (nats per token)"),
             ),
         )),
         Says(_price, terminal=False),

@@ -11,18 +11,10 @@ from layerwise.report.data import ReportData
 from layerwise.report.kind import Beside, Column, Derive, Pivot, Says, Section
 from layerwise.report.marks import Levels, Lines
 from layerwise.report.page.wording import null_name
-from layerwise.report.show import DIFFERENCE, NUMBER, Show
+from layerwise.report.show import DIFFERENCE, SIGNED, Show
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    CONTRAST,
-    DELTAS,
-    P_OVER_N,
-    PREDICTABILITY,
-    RANDOM_TWIN,
-    SHUFFLED,
-    STRUCTURE,
-)
 
 EVERY = "all tensor types"
 HALVES = {None: "whole layer", "attn": "attention", "mlp": "MLP"}
@@ -78,30 +70,30 @@ def of_halves(measure: str, metric: str) -> Derive:
 
 
 def _at_lag_one(data: ReportData) -> list[Score]:
-    rows = Rows(of_types(DELTAS, "correlation")(data)).where(amount=1)
-    return [*rows.where(against=(SHUFFLED, RANDOM_TWIN)), *rows.where(against=None)]
+    rows = Rows(of_types(vocab.DELTAS, "correlation")(data)).where(amount=1)
+    return [*rows.where(against=(vocab.SHUFFLED, vocab.RANDOM_TWIN)), *rows.where(against=None)]
 
 
 def lag_structure(data: ReportData) -> Iterator[str]:
     """What the correlation at lag 1 shows beside random orders, over all types or over the first."""
-    types = (None, *data.rows.where(measure=DELTAS, metric="correlation").axis("part"))
+    types = (None, *data.rows.where(measure=vocab.DELTAS, metric="correlation").axis("part"))
     for kind, words in LAG_STRUCTURE.items():
-        row = data.rows.one(measure=DELTAS, metric=kind, part=types[0])
+        row = data.rows.one(measure=vocab.DELTAS, metric=kind, part=types[0])
         if row is not None:
-            away = NUMBER.but(signed=True).text(row)
+            away = SIGNED.text(row)
             yield f"Verdict over {EVERY}: {words}. Lag 1, norms divided out, beside random orders: {away}."
 
 
 def explained(data: ReportData) -> Iterator[Score]:
     """R2 by type of weights: in sample and held out, for each way of holding out (`condition`), with its nulls."""
-    rows = Rows(of_types(PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
+    rows = Rows(of_types(vocab.PREDICTABILITY, "in_sample_r2", *HELD_OUT)(data)).where(layer=None)
     in_sample = rows.where(metric="in_sample_r2")
     for metric, words in HELD_OUT.items():
         own = rows.where(metric=metric)
         if not own.where(against=None):
             continue
         nulls = sorted(own.where(against=PRESENT), key=lambda row: str(row.against))
-        for row in (*nulls, *in_sample.where(against=P_OVER_N)):
+        for row in (*nulls, *in_sample.where(against=vocab.P_OVER_N)):
             yield replace(row, condition=words)
         for name, of in (("in sample", in_sample), (words, own)):
             yield from (replace(row, condition=words, arm=name) for row in of.where(against=None))
@@ -110,7 +102,7 @@ def explained(data: ReportData) -> Iterator[Score]:
 def explained_by_depth(data: ReportData) -> Iterator[Score]:
     """The held-out R2 of every layer, for each way of holding out (`condition`)."""
     for metric, words in HELD_OUT.items():
-        rows = data.rows.where(measure=PREDICTABILITY, metric=metric, layer=PRESENT, other=None, part=None)
+        rows = data.rows.where(measure=vocab.PREDICTABILITY, metric=metric, layer=PRESENT, other=None, part=None)
         yield from (replace(row, condition=words, arm=words) for row in rows)
 
 
@@ -118,7 +110,7 @@ def shared(metric: str) -> Derive:
     """How much neighbours share, at the first of each pair; a null of all pairs together is level along the depth."""
 
     def rows(data: ReportData) -> Iterator[Score]:
-        own = Rows(of_types(PREDICTABILITY, metric)(data))
+        own = Rows(of_types(vocab.PREDICTABILITY, metric)(data))
         for part in own.axis("part"):
             of = own.where(part=part)
             pairs = Rows(row for row in of.where(layer=PRESENT) if row.other == (row.layer or 0) + 1)
@@ -135,7 +127,7 @@ def _share(rows: Rows) -> str:
     """The share that single costs leave, where the joint damage is large enough to have shares."""
     joint = rows.one(metric="joint")
     damaged = joint is not None and joint.value >= LEAST_DAMAGE
-    return NUMBER.but(signed=True).text(rows.one(metric="share") if damaged else None)
+    return SIGNED.text(rows.one(metric="share") if damaged else None)
 
 
 def _set_order(line: tuple[str | None, float | None]) -> tuple[str, float]:
@@ -144,11 +136,10 @@ def _set_order(line: tuple[str | None, float | None]) -> tuple[str, float]:
 
 def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str] = str) -> Pivot:
     """A table of layers that were changed together: what that costs, and what they cost one by one."""
-    signed = NUMBER.but(signed=True)
+    signed = SIGNED
     return Pivot(
         rows={what: "condition", size: "amount"}, words=words, order=_set_order, terminal=False,
-        where={"measure": CONTRAST, "subject": claim, "amount": PRESENT},
-        columns=(
+        where={"measure": vocab.CONTRAST, "subject": claim, "amount": PRESENT}, columns=(
             Column("together (nats)", "joint", signed), Column("one by one, added up", "singles", signed),
             Column("more together", "excess", signed), Column("share that single costs leave", text=_share),
         ),
@@ -175,47 +166,33 @@ def by_type(name: str, metric: str, title: str, measure: str, **fields: object) 
 
 
 DELTAS_SECTION = Section(
-    anchor=DELTAS,
-    title="How weights change with depth",
-    short="Deltas",
-    missing="Weight differences were not measured in this run (deltas).",
-    needs={"measure": DELTAS, "metric": "correlation"},
-    parts=(
+    anchor=vocab.DELTAS, needs={"measure": vocab.DELTAS, "metric": "correlation"}, parts=(
         Says(lag_structure, terminal=False),
         Beside((
-            by_type("deltas-correlation", "correlation", "Correlation of weight differences, by lag", DELTAS,
+            by_type("deltas-correlation", "correlation", "Correlation of weight differences, by lag", vocab.DELTAS,
                     x="amount", across="lag", at="lag {}", show=Show(axis="correlation", reference=INDEPENDENT)),
-            by_type("deltas-covariance", "autocovariance", "Autocovariance over depth, by lag", DELTAS,
+            by_type("deltas-covariance", "autocovariance", "Autocovariance over depth, by lag", vocab.DELTAS,
                     x="amount", across="lag", at="lag {}", show=Show(axis="autocovariance")),
         )),
-        Levels(
-            name="deltas-types", title="Correlation at lag 1 of every tensor type", derive=_at_lag_one, note="types",
-            show=Show(axis="correlation at lag 1", reference=INDEPENDENT),
-        ),
+        Levels(name="deltas-types", derive=_at_lag_one, show=Show(axis="correlation at lag 1", reference=INDEPENDENT)),
     ),
 )  # fmt: skip
 
 PREDICTION_SECTION = Section(
-    anchor=PREDICTABILITY,
-    title="Can a layer be predicted?",
-    short="Prediction",
-    missing="Predictability of weights was not measured in this run (predictability).",
-    parts=(
+    anchor=vocab.PREDICTABILITY, parts=(
         Beside((
             Levels(
-                name="predictability-r2", title="R² by tensor type, with nulls", derive=explained, series="arm",
-                choices={"Held out": "condition"}, words=str, show=R2, floor=FLOOR,
-                slots=lambda names: {name: int(name == "in sample") for name in names},
+                name="predictability-r2", derive=explained, series="arm", choices={"Held out": "condition"}, words=str,
+                show=R2, floor=FLOOR, slots={**dict.fromkeys(HELD_OUT.values(), 0), "in sample": 1},
             ),
             Lines(
-                name="predictability-depth", title="Held-out R² by depth", derive=explained_by_depth, series="arm",
-                choices={"Held out": "condition"}, words=str, show=R2, nulls=null_name, height=310,
-                slots=lambda names: dict.fromkeys(names, 0),
+                name="predictability-depth", derive=explained_by_depth, series="arm", choices={"Held out": "condition"},
+                words=str, show=R2, nulls=null_name, height=310, slots=dict.fromkeys(HELD_OUT.values(), 0),
             ),
         )),
         Levels(
-            name="predictability-norms", title="Norms predicted from neighbours' norms",
-            derive=lambda data: Rows(of_types(PREDICTABILITY, "norm_r2")(data)).where(layer=None),
+            name="predictability-norms",
+            derive=lambda data: Rows(of_types(vocab.PREDICTABILITY, "norm_r2")(data)).where(layer=None),
             show=Show(axis="R² of a layer's norm"), floor=FLOOR,
         ),
         Beside(tuple(
@@ -227,15 +204,15 @@ PREDICTION_SECTION = Section(
         )),
         Beside((
             Lines(
-                name="predictability-use", title="Cost of running one predicted layer", show=DIFFERENCE, rooted=True,
-                where={"measure": PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
+                name="predictability-use", show=DIFFERENCE, rooted=True,
+                where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
                 nulls=null_name, nats=True,
             ),
             Lines(
-                name="predictability-sets", title="Cost of running many predicted layers", show=DIFFERENCE,
-                where={"measure": PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"}, x="amount",
-                nulls=null_name, across="layers predicted jointly", at="{} layers predicted", rooted=True, nats=True,
-                note="predicted",
+                name="predictability-sets", show=DIFFERENCE,
+                where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"},
+                x="amount", nulls=null_name, across="layers predicted jointly", at="{} layers predicted", rooted=True,
+                nats=True,
             ),
         )),
         replace(
@@ -246,20 +223,14 @@ PREDICTION_SECTION = Section(
 )  # fmt: skip
 
 STRUCTURE_SECTION = Section(
-    anchor=STRUCTURE,
-    title="What the layers are made of",
-    short="Structure",
-    missing="The structure of the layers was not measured in this run.",
-    needs=measured(STRUCTURE, (*OF_WEIGHTS, *OF_STATES)),
-    parts=(
+    anchor=vocab.STRUCTURE, needs=measured(vocab.STRUCTURE, (*OF_WEIGHTS, *OF_STATES)), parts=(
         Beside(tuple(
-            by_type(f"structure-{metric}", metric, f"{title} by depth", STRUCTURE, height=230,
-                    slots=lambda names: {})
+            by_type(f"structure-{metric}", metric, f"{title} by depth", vocab.STRUCTURE, height=230)
             for metric, title in OF_WEIGHTS.items()
         )),
         Beside(tuple(
             Lines(
-                name=f"structure-{metric}", title=f"{title}, by depth", derive=of_halves(STRUCTURE, metric),
+                name=f"structure-{metric}", title=f"{title}, by depth", derive=of_halves(vocab.STRUCTURE, metric),
                 series="part", words=str, nulls=null_name, show=Show(axis="ratio"), height=320, named=True,
             )
             for metric, title in OF_STATES.items()

@@ -11,8 +11,8 @@ from layerwise.report.data import ReportData
 from layerwise.report.figures.curves import score_curves
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.frame import limits
-from layerwise.report.finding import Finding, Number, State
-from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.finding import Finding, settled
+from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, in_text
 from layerwise.report.kinds.pretraining import RIGHT, suite_findings
 from layerwise.report.marks import Dots, Mark
 from layerwise.report.page.figure_slot import Choice, Picture
@@ -23,19 +23,10 @@ from layerwise.report.page.wording import label
 from layerwise.report.show import ABSENT, NUMBER, Show
 from layerwise.report.sweep.curves import Curve, Point, curves_of
 from layerwise.report.sweep.window import distinct
-from layerwise.report.trained import TASKS, by_arm, slots, suite_name, suites, tiles
+from layerwise.report.trained import TASKS, THREE, arms, by_arm, suite_name, suites, tiles
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ALL,
-    CHANCE,
-    FINE_TUNED,
-    MSGS,
-    NORMALISED,
-    OUR_MSGS,
-    PARADIGM,
-    PHENOMENON,
-)  # fmt: skip
+from layerwise.results.vocabulary import ALL, CHANCE, FINE_TUNED, MSGS, NORMALISED, OUR_MSGS, PARADIGM, PHENOMENON
 
 PLANS = "fine_tuned_plans"
 """The anchor of the section, and the measure of notes on plans that a model cannot run."""
@@ -46,7 +37,6 @@ REMARKS = {
     OUR_MSGS: f"{SIGN} These sentences are of our own making: the numbers compare with nothing but each other.",
 }
 SCORE = Show(axis="score")
-THREE = Show(decimals=3, bounds=False)
 
 View = tuple[str, str, str | None]
 """A task, one of its metrics, and the scale: none, or `NORMALISED`."""
@@ -80,21 +70,19 @@ def suite_table(data: ReportData) -> Table:
     return Table(head, tuple(body))
 
 
-def _accuracies(data: ReportData, condition: str) -> Rows:
-    return by_arm(data.rows.where(measure=suites(data), metric="accuracy", condition=condition))
-
-
-def _counted(rows: Rows) -> str:
-    most = max((row.documents or 0 for row in rows), default=0)
-    return f"{most:,}" if most else ABSENT
-
-
-def _by(condition: str) -> Pivot:
+def _by(name: str, condition: str) -> Pivot:
     """A table for each suite, a line for each phenomenon (or paradigm), a column for each arm."""
+
+    def accuracies(data: ReportData) -> Rows:
+        return by_arm(data.rows.where(measure=suites(data), metric="accuracy", condition=condition))
+
+    def counted(rows: Rows) -> str:
+        most = max((row.documents or 0 for row in rows), default=0)
+        return f"{most:,}" if most else ABSENT
+
     return Pivot(
-        title=f"Every {condition}", derive=lambda data: _accuracies(data, condition), rows={condition: "task"},
-        columns=(Column("pairs", text=_counted),), across="arm", show=RIGHT, split="measure", words=suite_name,
-        folded=True, terminal=False,
+        name=name, derive=accuracies, rows={condition: "task"}, columns=(Column("pairs", text=counted),), across="arm",
+        show=RIGHT, split="measure", words=suite_name, folded=True, terminal=False,
     )  # fmt: skip
 
 
@@ -112,53 +100,25 @@ def task_metrics(data: ReportData) -> list[tuple[str, str, str]]:
 
 def taught(data: ReportData) -> Iterator[Score]:
     """The scores of models as trained, and what the commonest label scores, each under its task and metric."""
-    for suite in FINE_TUNED:
-        rows = data.rows.where(measure=suite, plan=None, condition=None)
-        for row in (*by_arm(rows.where(against=None)), *_chances(rows)):
-            yield replace(row, task=f"{row.task}, {row.metric}", metric="score")
-
-
-def _chances(rows: Rows) -> Iterator[Score]:
-    """The first row of chance of each task and metric: it is the same for all arms."""
-    seen = set()
-    for row in rows.where(against=CHANCE):
-        if (row.task, row.metric) not in seen:
-            seen.add((row.task, row.metric))
-            yield replace(row, arm=None, seed=None, other=None)
-
-
-def _by_metric(data: ReportData) -> Iterator[Score]:
     for suite, task, metric in task_metrics(data):
         rows = data.rows.where(measure=suite, task=task, metric=metric, plan=None, condition=None)
         yield from by_arm(rows.where(against=None))
         yield from _chances(rows)
 
 
-def _chance(rows: Rows) -> str:
-    return THREE.text(next(iter(rows.where(against=CHANCE)), None))
+def _in_one_figure(data: ReportData) -> Iterator[Score]:
+    return (replace(row, task=f"{row.task}, {row.metric}", metric="score") for row in taught(data))
+
+
+def _chances(rows: Rows) -> Iterator[Score]:
+    """The first row of chance of a task and metric: it is the same for all arms."""
+    return (replace(row, arm=None, seed=None, other=None) for row in rows.where(against=CHANCE)[:1])
 
 
 def _remarks(data: ReportData) -> Iterator[str]:
     for suite, remark in REMARKS.items():
         if data.rows.where(measure=suite, plan=None):
             yield f"{TASKS[suite]}: {remark}"
-
-
-def _taught_suites(data: ReportData) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(suite for suite, _, _ in task_metrics(data)))
-
-
-def _is_taught(data: ReportData) -> bool:
-    return bool(data.rows.where(measure=FINE_TUNED, plan=None))
-
-
-def _is_paired(data: ReportData) -> bool:
-    return any(data.rows.where(measure=suite, metric="accuracy") for suite in suites(data))
-
-
-def under_plans(data: ReportData) -> Rows:
-    """The rows of models that were fine-tuned under a plan."""
-    return data.rows.where(measure=FINE_TUNED, plan=PRESENT)
 
 
 def families(data: ReportData) -> tuple[str, ...]:
@@ -189,7 +149,7 @@ class Taught:
     @classmethod
     def every(cls, data: ReportData) -> Iterator[Taught]:
         """Every suite and arm that has a row under a plan."""
-        for suite, of in under_plans(data).by("measure").items():
+        for suite, of in data.rows.where(measure=FINE_TUNED, plan=PRESENT).by("measure").items():
             for arm in of.axis("arm"):
                 rows = data.rows.where(measure=suite, arm=arm, seed=None, other=None)
                 yield cls(suite, arm, rows, data.plans, _trained(data))
@@ -336,11 +296,13 @@ def plan_table(data: ReportData, suite: str, arm: str) -> Table:
     return Table(("plan", "layers affected", "plans", *map(heading, shown)), tuple(body))
 
 
+def _score_of(point: Point) -> Score:
+    return Score.of("", "", point.value, point.low, point.high)
+
+
 def _text(of: Score | Point | None) -> str:
-    if of is None:
-        return ABSENT
-    row = Score.of("", "", of.value, of.low, of.high)
-    return THREE.text(row) if row.low is None else NUMBER.text(row)
+    row = _score_of(of) if isinstance(of, Point) else of
+    return THREE.text(row) if row is None or row.low is None else NUMBER.text(row)
 
 
 def _ranked(own: Taught, family: str, depth: int) -> tuple[View, int, list[tuple[str, Point]]] | None:
@@ -372,17 +334,11 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
 
 def _strongest(arm: str, depth: int, view: View, affected: int, ranked: list[tuple[str, Point]]) -> Finding:
     (first, most), (last, least) = ranked[0], ranked[-1]
-    state: State = "described"
-    if most.low is not None and least.high is not None:
-        state = "resolved" if most.low > least.high else "unresolved"
-    words = {"resolved": f"{label(first)} leaves more than {label(last)}: ", "unresolved": "Not resolvable: "}
-    verdict = words.get(state, "")
-    pieces: list[str] = [verdict[:1].upper() + verdict[1:]]
-    for at, (strategy, point) in enumerate(ranked):
-        text = NUMBER.text(Score.of("", "", point.value, point.low, point.high))
-        pieces += [f"{', ' if at else ''}{label(strategy)} ", Number(text)]
+    known = None if most.low is None or least.high is None else most.low > least.high
+    verdict = {True: f"{label(first)} leaves more than {label(last)}: ", False: "Not resolvable: ", None: ""}[known]
+    scores = ", ".join(f"{label(name)} {NUMBER.text(_score_of(point))}" for name, point in ranked)
     question = f"What is left of {heading(view)} of {arm} fine-tuned with {affected} of {depth} layers affected?"
-    return Finding(question, (*pieces, "."), state)
+    return Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settled(known))
 
 
 def _strongest_plan(data: ReportData) -> Iterator[str]:
@@ -415,15 +371,13 @@ def _answer(data: ReportData) -> str:
     """What is left under plans, else what is known of the first suite, else the first score of a fine-tuned task."""
     findings = (*plan_findings(data), *suite_findings(data))
     if findings:
-        return f"{findings[0].question} {findings[0].text}"
-    named = task_metrics(data)
-    if not named:
-        return ""
-    suite, task, metric = named[0]
-    rows = data.rows.where(measure=suite, task=task, metric=metric, plan=None, condition=None)
-    scores = "; ".join(f"{row.arm} {NUMBER.text(row)}" for row in by_arm(rows.where(against=None)))
-    chance = next((f"; chance {THREE.text(row)}" for row in _chances(rows)), "")
-    return f"{TASKS[suite]}, {task}, {metric}: {scores}{chance}."
+        return in_text(findings[0])
+    for suite, task, metric in task_metrics(data)[:1]:
+        rows = Rows(taught(data)).where(measure=suite, task=task, metric=metric)
+        scores = "; ".join(f"{row.arm} {NUMBER.text(row)}" for row in rows.where(against=None))
+        chance = "".join(f"; chance {THREE.text(row)}" for row in rows.where(against=CHANCE))
+        return f"{TASKS[suite]}, {task}, {metric}: {scores}{chance}."
+    return ""
 
 
 def _suite_notes(data: ReportData) -> Iterator[str]:
@@ -443,41 +397,31 @@ EVALUATION = Kind(
     answer=_answer,
     following=_strongest_plan,
     sections=(
+        Section(anchor=PLANS, needs={"measure": FINE_TUNED, "plan": PRESENT}, parts=_plan_parts),
         Section(
-            anchor=PLANS, title="What the models can be taught under a plan", short="Plans in fine-tuning",
-            needs={"measure": FINE_TUNED, "plan": PRESENT}, parts=_plan_parts,
-            missing="No model was fine-tuned under a plan: layerwise evaluate MODEL --suite glue --plan does.",
-        ),
-        Section(
-            anchor="pairs", title="What the models know of language", short="Minimal pairs", needs=_is_paired,
-            missing="No minimal pairs were evaluated (pairs, blimp, supplement, ewok): layerwise evaluate RUN does.",
+            anchor="pairs", needs=lambda data: bool(data.rows.where(measure=suites(data), metric="accuracy")),
             parts=lambda data: (
                 Dots(
-                    name="suite", title="".join(map(suite_name, suites(data)[:1])), derive=pair_rows, each="measure",
-                    series="arm", slots=slots(data), words=suite_name, legend="Arms", show=RIGHT, note="intervals",
+                    name="suite", derive=pair_rows, each="measure", series="arm", arms=arms, words=suite_name,
+                    legend="Arms", show=RIGHT,
                 ),
                 Says(suite_findings, terminal=not data.rows.where(measure="masked_lm")),
-                Tabled(title="Suites", table=suite_table, folded=True, terminal=False),
-                _by(PHENOMENON),
-                _by(PARADIGM),
+                Tabled(name="suites", table=suite_table, folded=True, terminal=False),
+                _by("phenomena", PHENOMENON),
+                _by("paradigms", PARADIGM),
                 Says(_suite_notes, terminal=False),
             ),
         ),
         Section(
-            anchor="glue", title="What the models can be taught", short="Fine-tuning", needs=_is_taught,
-            missing=(
-                "No model was fine-tuned on a benchmark (glue, msgs, msgs-ours): layerwise evaluate RUN --suite does."
-            ),
-            parts=lambda data: (
+            anchor="glue", needs={"measure": FINE_TUNED, "plan": None}, parts=(
                 Dots(
-                    name="taught", title="".join(TASKS[each] for each in _taught_suites(data)[:1]),
-                    derive=taught, each="measure", series="arm", slots=slots(data), words=suite_name, legend="Arms",
-                    show=SCORE, chance=CHANCE, from_zero=True, note="chance",
+                    name="taught", derive=_in_one_figure, each="measure", series="arm", arms=arms, words=suite_name,
+                    legend="Arms", show=SCORE, chance=CHANCE, from_zero=True,
                 ),
                 Pivot(
-                    title="Every task", derive=_by_metric, rows={"task": "task", "metric": "metric"}, across="arm",
-                    columns=(Column("chance", text=_chance),), split="measure", words=suite_name, folded=True,
-                    terminal=False,
+                    name="tasks", derive=taught, rows={"task": "task", "metric": "metric"}, across="arm",
+                    columns=(Column("chance", show=THREE, where={"against": CHANCE}),), split="measure",
+                    words=suite_name, folded=True, terminal=False,
                 ),
                 Says(_task_notes, terminal=False),
             ),

@@ -9,37 +9,21 @@ from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Scatter, Style
 from layerwise.report.page.group import STOPPED
-from layerwise.report.page.number_format import probability
 from layerwise.report.page.wording import counted
-from layerwise.report.show import DIFFERENCE, NUMBER, Show
+from layerwise.report.show import ABSENT, DIFFERENCE, NUMBER, Show, adjusted_p, named
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    ABOVE_CLOSEST,
-    ABOVE_RIVAL,
-    BEATEN,
-    BEST,
-    CHOOSE,
-    DELTA,
-    FRONTIER,
-    FRONTIER_DRAFT,
-    FUSED,
-    IDENTITY,
-    MILLISECONDS,
-    PARALLEL,
-    REPORT,
-    TIME,
-    UNRESOLVED,
-)
 
 ARMS: Mapping[str, str] = {
-    IDENTITY: "as trained", "skip": "layers skipped", PARALLEL: "parallel, in turn", FUSED: "parallel, fused",
-    "looped": "looped", "speculation": "draft and verify", "healed": "pruned and healed",
+    vocab.IDENTITY: "as trained", "skip": "layers skipped", vocab.PARALLEL: "parallel, in turn",
+    vocab.FUSED: "parallel, fused", "looped": "looped", "speculation": "draft and verify",
+    "healed": "pruned and healed",
 }  # fmt: skip
 """The arms in reading order, as they are called."""
 
-SLOTS = {IDENTITY: 5, "skip": 0, PARALLEL: 4, FUSED: 1, "looped": 2, "speculation": 3, "healed": 8}
-VERDICTS = (BEST, BEATEN, UNRESOLVED)
+SLOTS = {vocab.IDENTITY: 5, "skip": 0, vocab.PARALLEL: 4, vocab.FUSED: 1, "looped": 2, "speculation": 3, "healed": 8}
+VERDICTS = (vocab.BEST, vocab.BEATEN, vocab.UNRESOLVED)
 MORE_ROUNDS = "more rounds would tell"
 NOTHING_AS_QUICK = "nothing else that was timed is as quick"
 QUICK = Show(decimals=2, bounds=False)
@@ -47,17 +31,17 @@ QUICK = Show(decimals=2, bounds=False)
 
 def settings(data: ReportData) -> tuple[str, ...]:
     """What everything was timed in, a token behind a cache before a prompt."""
-    return tuple(reversed(data.rows.where(measure=TIME).axis("condition"))) if _points(data) else ()
+    return tuple(reversed(data.rows.where(measure=vocab.TIME).axis("condition"))) if _points(data) else ()
 
 
 def timed(data: ReportData) -> Iterator[Score]:
     """Of every point in every setting, the quickest first: its milliseconds, losses and verdict, with arm and kind."""
-    sizes, run = _points(data), data.rows.where(measure=FRONTIER)
+    sizes, run = _points(data), data.rows.where(measure=vocab.FRONTIER)
     for setting in settings(data):
-        times = data.rows.where(measure=TIME, metric=MILLISECONDS, condition=setting).along("plan")
+        times = data.rows.where(measure=vocab.TIME, metric=vocab.MILLISECONDS, condition=setting).along("plan")
         for plan in sorted((name for name in sizes if name in times), key=lambda name: times[name].value):
             own = run.where(plan=plan)
-            for row in (times[plan], *own.where(metric=DELTA), *own.where(condition=setting)):
+            for row in (times[plan], *own.where(metric=vocab.DELTA), *own.where(condition=setting)):
                 yield replace(row, arm=sizes[plan].arm, part=sizes[plan].part, condition=setting)
 
 
@@ -65,8 +49,8 @@ def drawn(data: ReportData) -> Iterator[Score]:
     """The milliseconds and the losses on fresh text, arm by arm."""
     rows = Rows(timed(data))
     for arm in ARMS:
-        yield from rows.where(arm=arm, metric=MILLISECONDS)
-        yield from rows.where(arm=arm, metric=DELTA, task=REPORT)
+        yield from rows.where(arm=arm, metric=vocab.MILLISECONDS)
+        yield from rows.where(arm=arm, metric=vocab.DELTA, task=vocab.REPORT)
 
 
 def headline(data: ReportData, setting: str) -> str:
@@ -90,8 +74,8 @@ def findings(data: ReportData) -> Iterator[str]:
     for setting in settings(data):
         yield headline(data, setting)
         verdicts = _verdicts(data, setting)
-        yield from (f"{verdict_sentence(data, row)}." for row in verdicts.where(metric=BEST))
-        texts = [_what_would_resolve(data, row) for row in verdicts.where(metric=UNRESOLVED)]
+        yield from (f"{verdict_sentence(data, row)}." for row in verdicts.where(metric=vocab.BEST))
+        texts = [_what_would_resolve(data, row) for row in verdicts.where(metric=vocab.UNRESOLVED)]
         rounds, others = (sum(words in text for text in texts) for words in (MORE_ROUNDS, NOTHING_AS_QUICK))
         counts = {
             "for want of rounds, or of a quieter machine": rounds, "for want of text": len(texts) - rounds - others,
@@ -111,28 +95,28 @@ def every_verdict(data: ReportData) -> Iterator[str]:
 def verdict_sentence(data: ReportData, verdict: Score) -> str:
     """A parallel plan beside its rival, and where that is not resolvable what would resolve it."""
     rival, closest = _compared(data, verdict)
-    if verdict.metric == BEATEN and rival is not None:
+    if verdict.metric == vocab.BEATEN and rival is not None:
         return f"{verdict.plan}: beaten by {_beside(data, rival)}"
-    if verdict.metric == BEST and closest is not None:
+    if verdict.metric == vocab.BEST and closest is not None:
         return f"{verdict.plan}: best; the closest that is as quick is {_beside(data, closest)}"
     return f"{verdict.plan}: not resolvable; {_what_would_resolve(data, verdict)}"
 
 
 def _points(data: ReportData) -> dict[str, Score]:
     """The size row of every point that was measured on fresh text."""
-    run = data.rows.where(measure=FRONTIER)
-    measured = run.where(metric=DELTA, task=REPORT).axis("plan")
+    run = data.rows.where(measure=vocab.FRONTIER)
+    measured = run.where(metric=vocab.DELTA, task=vocab.REPORT).axis("plan")
     return run.where(metric="size", plan=measured).along("plan")
 
 
 def _verdicts(data: ReportData, setting: str) -> Rows:
-    return data.rows.where(measure=FRONTIER, metric=VERDICTS, condition=setting, plan=tuple(_points(data)))
+    return data.rows.where(measure=vocab.FRONTIER, metric=VERDICTS, condition=setting, plan=tuple(_points(data)))
 
 
 def _compared(data: ReportData, verdict: Score) -> tuple[Score | None, Score | None]:
     """What the plan loses above its two rivals."""
-    own = data.rows.where(measure=FRONTIER, plan=verdict.plan, condition=verdict.condition)
-    return own.one(metric=ABOVE_RIVAL), own.one(metric=ABOVE_CLOSEST)
+    own = data.rows.where(measure=vocab.FRONTIER, plan=verdict.plan, condition=verdict.condition)
+    return own.one(metric=vocab.ABOVE_RIVAL), own.one(metric=vocab.ABOVE_CLOSEST)
 
 
 def _what_would_resolve(data: ReportData, verdict: Score) -> str:
@@ -165,25 +149,21 @@ def tokens_needed(score: Score) -> int | None:
 
 def _beside(data: ReportData, score: Score) -> str:
     """The rival, its time, and what the plan loses above it."""
-    times = data.rows.where(measure=TIME, metric=MILLISECONDS, condition=score.condition).along("plan")
+    times = data.rows.where(measure=vocab.TIME, metric=vocab.MILLISECONDS, condition=score.condition).along("plan")
     rival, own = times.get(score.against), times.get(score.plan)
     time = "" if rival is None or own is None else f" ({QUICK.text(rival)} ms, here {QUICK.text(own)})"
-    return f"{score.against}{time}: {DIFFERENCE.text(score)} nats above it, corrected p {probability(score.p_adjusted)}"
+    return f"{score.against}{time}: {DIFFERENCE.text(score)} nats above it, corrected p {adjusted_p(score)}"
 
 
 def _verdict_cell(rows: Rows) -> str:
     """What became of a parallel plan, and beside which rival."""
     verdict = next((name for name in VERDICTS if rows.where(metric=name)), "")
-    row = rows.one(metric=ABOVE_CLOSEST if verdict == BEST else ABOVE_RIVAL)
-    if verdict == BEST:
+    row = rows.one(metric=vocab.ABOVE_CLOSEST if verdict == vocab.BEST else vocab.ABOVE_RIVAL)
+    if verdict == vocab.BEST:
         return "best" if row is None else f"best, next {row.against}"
-    if verdict == BEATEN:
+    if verdict == vocab.BEATEN:
         return "beaten" if row is None else f"beaten by {row.against}"
-    return "not resolvable" if verdict else "–"
-
-
-def _words(value: object) -> str:
-    return ARMS.get(str(value), str(value))
+    return "not resolvable" if verdict else ABSENT
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -199,8 +179,8 @@ def _following(data: ReportData) -> Iterator[str]:
 
 
 FRONTIER_KIND = Kind(
-    name=FRONTIER,
-    measures=(FRONTIER, FRONTIER_DRAFT),
+    name=vocab.FRONTIER,
+    measures=(vocab.FRONTIER, vocab.FRONTIER_DRAFT),
     answer=lambda data: " ".join(headline(data, setting) for setting in settings(data)),
     tiles=_tiles,
     counts=("documents", "tokens"),
@@ -208,26 +188,23 @@ FRONTIER_KIND = Kind(
     following=_following,
     sections=(
         Section(
-            anchor=FRONTIER, title="Is parallel ever the best way to spend a millisecond?", short="Frontier",
-            needs=lambda data: bool(_points(data)), missing="No frontier was measured: layerwise time frontier does.",
-            parts=(
+            anchor=vocab.FRONTIER, needs=lambda data: bool(_points(data)), parts=(
                 Scatter(
-                    name=FRONTIER, title="What is lost against the milliseconds of a pass", derive=drawn, point="plan",
-                    across={"metric": MILLISECONDS}, upwards={"metric": DELTA}, series="arm", words=_words, at="{}",
-                    slots=lambda arms: {arm: SLOTS[arm] for arm in arms}, legend="Arms", choices={"Phase": "condition"},
+                    name=vocab.FRONTIER, derive=drawn, point="plan", across={"metric": vocab.MILLISECONDS},
+                    upwards={"metric": vocab.DELTA}, series="arm", words=named(ARMS), at="{}", slots=SLOTS,
+                    legend="Arms", choices={"Phase": "condition"},
                     show_across=NUMBER.but(axis="milliseconds of a pass"), show=DIFFERENCE, height=520, rooted=True,
-                    bent=True, note="points",
-                    styles={arm: Style(front=True, size=12 if arm == IDENTITY else 9) for arm in ARMS},
+                    bent=True, styles={arm: Style(front=True, size=12 if arm == vocab.IDENTITY else 9) for arm in ARMS},
                 ),
                 Says(findings),
-                Says(every_verdict, title="Every parallel plan beside its rival", terminal=False, folded=True,
-                     note="rule"),
+                Says(every_verdict, name="every-parallel-plan-beside", terminal=False, folded=True),
                 Pivot(
-                    derive=timed, split="condition", rows={"arm": "arm", "kind": "part", "plan": "plan"}, words=_words,
-                    columns=(
-                        Column("ms", MILLISECONDS), Column("nats per token", DELTA, DIFFERENCE, where={"task": REPORT}),
+                    derive=timed, split="condition", rows={"arm": "arm", "kind": "part", "plan": "plan"},
+                    words=named(ARMS), columns=(
+                        Column("ms", vocab.MILLISECONDS),
+                        Column("nats per token", vocab.DELTA, DIFFERENCE, {"task": vocab.REPORT}),
                         Column("verdict", text=_verdict_cell),
-                        Column("nats where chosen", DELTA, DIFFERENCE.but(bounds=False), where={"task": CHOOSE}),
+                        Column("nats where chosen", vocab.DELTA, DIFFERENCE.but(bounds=False), {"task": vocab.CHOOSE}),
                     ),
                 ),
             ),

@@ -6,31 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from layerwise.report.data import ReportData
-from layerwise.report.kind import Column, Kind, Pivot, Says, Section
+from layerwise.report.finding import judged
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Dots, Lines
-from layerwise.report.page.number_format import between, is_resolved, probability, tidy
 from layerwise.report.page.wording import listed
-from layerwise.report.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT
+from layerwise.report.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT, SIGNED, adjusted_p, detectable, plain
+from layerwise.report.trained import over_seeds
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ALL,
-    BEFORE,
-    HEALED,
-    HEALING,
-    HEALING_CONTRAST,
-    HEALING_COST,
-    HEALING_RATE,
-    HEALING_WINDOW,
-    PRUNED,
-    RANDOM,
-    SKIP,
-    UNTOUCHED,
-    WHOLE,
-)  # fmt: skip
 
 SLOTS = (0, 1, 2, 3, 7, 8, 9, 10, 11)
-CONTROLS = {PRUNED: 5, WHOLE: 4, RANDOM: 6}
+CONTROLS = {vocab.PRUNED: 5, vocab.WHOLE: 4, vocab.RANDOM: 6}
 ABOVE = DIFFERENCE.but(axis="nats a token above the untouched whole model")
 SHARE = PERCENT.but(unit="")
 COSTS = {
@@ -41,45 +28,45 @@ COSTS = {
 
 def arms(data: ReportData) -> tuple[str, ...]:
     """The arms that were trained, without those of the windows: the healing that was asked for first."""
-    trained = data.rows.where(measure=HEALING, metric="above_whole").axis("arm")
-    return tuple(arm for arm in trained if not arm.startswith(SKIP))
+    trained = data.rows.where(measure=vocab.HEALING, metric="above_whole").axis("arm")
+    return tuple(arm for arm in trained if not arm.startswith(vocab.SKIP))
 
 
 def healings(data: ReportData) -> list[str]:
     """The arms without the controls."""
-    return [arm for arm in arms(data) if arm not in (WHOLE, RANDOM)]
+    return [arm for arm in arms(data) if arm not in (vocab.WHOLE, vocab.RANDOM)]
 
 
 def above_whole(data: ReportData) -> Iterator[Score]:
     """Nats above the untouched model: of the pruned one, of every arm, and of each of its seeds."""
-    run = data.rows.where(measure=HEALING, condition=None)
-    yield from run.where(arm=PRUNED, metric="lost")
+    run = data.rows.where(measure=vocab.HEALING, condition=None)
+    yield from run.where(arm=vocab.PRUNED, metric="lost")
     shown = arms(data)
     yield from run.where(arm=shown, metric="above_whole")
     for row in run.where(arm=shown, metric="nll", seed=PRESENT):
-        whole = run.value(arm=UNTOUCHED, metric="nll", task=row.task)
+        whole = run.value(arm=vocab.UNTOUCHED, metric="nll", task=row.task)
         if whole is not None:
             yield replace(row, metric="above_whole", value=row.value - whole)
 
 
 def models(data: ReportData) -> Rows:
     """The rows of the table: of each model as it is, in reading order, without single seeds and windows."""
-    run = data.rows.where(measure=HEALING, seed=None, condition=None)
-    return Rows(row for arm in (UNTOUCHED, PRUNED, *arms(data)) for row in run.where(arm=arm))
+    run = data.rows.where(measure=vocab.HEALING, seed=None, condition=None)
+    return Rows(row for arm in (vocab.UNTOUCHED, vocab.PRUNED, *arms(data)) for row in run.where(arm=arm))
 
 
 def mean_costs(data: ReportData) -> Iterator[Score]:
     """What the trainings of each arm took, on the mean over seeds."""
-    costs = data.rows.where(measure=HEALING_COST)
+    costs = data.rows.where(measure=vocab.HEALING_COST)
     for arm in arms(data):
-        for metric, rows in costs.where(arm=arm, metric=tuple(COSTS)).by("metric").items():
-            yield Score.of(HEALING_COST, metric, sum(row.value for row in rows) / len(rows), arm=arm)
+        for rows in costs.where(arm=arm, metric=tuple(COSTS)).by("metric").values():
+            yield over_seeds(rows)
 
 
 def findings(data: ReportData) -> Iterator[str]:
     """What was lost and came back, who did better, where healing stops to make up, and which sweeps are not tuned."""
-    run = data.rows.where(measure=HEALING, task=ALL, seed=None, condition=None)
-    lost = run.one(arm=PRUNED, metric="lost")
+    run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, condition=None)
+    lost = run.one(arm=vocab.PRUNED, metric="lost")
     if lost is not None:
         yield f"The plan loses {NUMBER.text(lost)} nats a token (interval over documents)."
     for arm in healings(data):
@@ -89,28 +76,28 @@ def findings(data: ReportData) -> Iterator[str]:
             continue
         text = f"{arm} regains {SHARE.text(share)} % of it"
         yield text + ("." if net is None else f", {SHARE.text(net)} % net of what the whole model gains.")
-    yield from map(_contrast, data.rows.where(measure=HEALING_CONTRAST))
-    yield from _windows(data.rows.where(measure=HEALING_WINDOW, condition=HEALED))
-    rates = data.rows.where(measure=HEALING_RATE)
+    yield from map(_contrast, data.rows.where(measure=vocab.HEALING_CONTRAST))
+    yield from _windows(data.rows.where(measure=vocab.HEALING_WINDOW, condition=vocab.HEALED))
+    rates = data.rows.where(measure=vocab.HEALING_RATE)
     for row in rates.where(metric="chosen_at_end"):
         if len(rates.where(arm=row.arm, metric="validation_nll")) > 1:
             yield f"The best learning rate of {row.arm}, {row.amount:g}, is at the end of those tried: it is not tuned."
 
 
 def _contrast(row: Score) -> str:
-    value = f"{between(row.value, row.low, row.high, signed=True)} nats a token"
-    who = "a random plan healed as long" if row.against == RANDOM else row.against
-    if is_resolved(row, 0.05):
-        verdict = "better" if row.value < 0 else "worse"
-        return f"{row.arm} is {verdict} than {who}: {value}, adjusted p {probability(row.p_adjusted)}."
+    value = f"{SIGNED.text(row)} nats a token"
+    who = "a random plan healed as long" if row.against == vocab.RANDOM else row.against
+    effect = judged(row, 0.05)
+    if effect in ("better", "worse"):
+        return f"{row.arm} is {effect} than {who}: {value}, adjusted p {adjusted_p(row)}."
     seeds = f"{row.documents} seed{'s' * (row.documents != 1)}"
-    above = "" if row.mde is None else f"; above {tidy(row.mde)} it would have been seen"
+    above = "" if row.mde is None else f"; above {detectable(row)} it would have been seen"
     return f"{row.arm} against {who}: not resolvable in {seeds}, {value}{above}."
 
 
 def _windows(run: Rows) -> Iterator[str]:
     """Which numbers of skipped layers help and hurt, each by its interval, and up to how many healing makes up."""
-    against = WHOLE if WHOLE in run.axis("against") else None
+    against = vocab.WHOLE if vocab.WHOLE in run.axis("against") else None
     healed = sorted((row for row in run.where(metric="above_whole", against=against) if row.amount), key=_amount)
     if not healed:
         return
@@ -146,14 +133,10 @@ def _slots(names: Sequence[str]) -> Mapping[str, int]:
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(arms(data)):,}", "arms"
-    run = data.rows.where(measure=HEALING, task=ALL, seed=None, arm=tuple(healings(data))[:1])
+    run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, arm=tuple(healings(data))[:1])
     share = run.one(metric="net_share") or run.one(metric="regained_share")
     if share is not None:
         yield PERCENT.number(share.value), "regained"
-
-
-def _rate(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _chosen(rows: Rows) -> str:
@@ -162,24 +145,19 @@ def _chosen(rows: Rows) -> str:
 
 HEALING_KIND = Kind(
     name="healing",
-    measures=(HEALING,),
+    measures=(vocab.HEALING,),
     tiles=_tiles,
-    answer=lambda data: " ".join(list(findings(data))[:2]),
+    answer=opening(findings, 2),
     sections=(
         Section(
-            anchor=HEALING,
-            title="What healing brings back",
-            short="Healing",
-            missing="No model was healed: layerwise heal does.",
-            parts=(
+            anchor=vocab.HEALING, parts=(
                 Dots(
-                    name="healing-nats", title="Nats a token above the untouched whole model", derive=above_whole,
-                    series="arm", slots=_slots, legend="Models", words=str, show=ABOVE, from_zero=True, note="nats",
+                    name="healing-nats", derive=above_whole, series="arm", slots=_slots, legend="Models", words=str,
+                    show=ABOVE, from_zero=True,
                 ),
                 Says(findings),
                 Pivot(
-                    title="By task", derive=models, rows={"task": "task", "model": "arm"},
-                    columns=(
+                    name="by-task", derive=models, rows={"task": "task", "model": "arm"}, columns=(
                         Column("nats a token", "nll", NATS),
                         Column("right (%)", "accuracy", SHARE.but(bounds=False)),
                         Column("above the whole model", ("above_whole", "lost"), ABOVE),
@@ -188,20 +166,19 @@ HEALING_KIND = Kind(
                     ),
                 ),
                 Lines(
-                    name="healing-windows", title="Few layers skipped, and many", x="amount", series="condition",
-                    where={"measure": HEALING_WINDOW, "metric": "above_whole", "against": None},
-                    slots=lambda names: {BEFORE: 5, HEALED: 0}, across="middle layers skipped", at="{} layers skipped",
-                    show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True, note="windows",
+                    name="healing-windows", x="amount", series="condition",
+                    where={"measure": vocab.HEALING_WINDOW, "metric": "above_whole", "against": None},
+                    slots={vocab.BEFORE: 5, vocab.HEALED: 0}, across="middle layers skipped", at="{} layers skipped",
+                    show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True,
                 ),
                 Pivot(
-                    title="Learning rates", where={"measure": HEALING_RATE}, folded=True, terminal=False,
-                    rows={"arm": "arm", "learning rate": "amount"}, words=_rate,
-                    columns=(
+                    name="learning-rates", where={"measure": vocab.HEALING_RATE}, folded=True, terminal=False,
+                    rows={"arm": "arm", "learning rate": "amount"}, words=plain, columns=(
                         Column("validation loss", "validation_nll", NATS), Column("", text=_chosen),
                     ),
                 ),
                 Pivot(
-                    title="Cost", derive=mean_costs, folded=True, terminal=False, rows={"arm": "arm"},
+                    name="cost", derive=mean_costs, folded=True, terminal=False, rows={"arm": "arm"},
                     columns=tuple(Column(head, metric, COUNT) for metric, head in COSTS.items()),
                 ),
             ),

@@ -6,53 +6,36 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
+from typing import Any
 
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
-from layerwise.report.finding import Finding, Number, State
-from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
-from layerwise.report.kinds.training import TRAINING_SECTION, unfinished
+from layerwise.report.finding import Finding, settled
+from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening
+from layerwise.report.kinds.training import TRAINING_SECTION, training_stopped
 from layerwise.report.marks import Dots, Mark
-from layerwise.report.page.group import incomplete
-from layerwise.report.page.number_format import fixed, is_resolved, probability, tidy
+from layerwise.report.page.number_format import fixed, is_resolved, tidy
 from layerwise.report.page.table import Table, Tone
 from layerwise.report.page.wording import counted, listed
-from layerwise.report.show import ABSENT, ACCURACY, NUMBER, Show
+from layerwise.report.prose import prose
+from layerwise.report.show import ABSENT, ACCURACY, COUNT, NUMBER, SIGNED, Show, adjusted_p, p_value
 from layerwise.report.trained import (
     LOSS,
-    SIGNED,
     THREE,
     arms,
     by_arm,
     reference,
     seeds,
-    slots,
     suite_name,
     suites,
     tiles,
     with_seeds,
 )
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ALL,
-    ALPHA,
-    BEYOND_DISTANCE,
-    BEYOND_START,
-    EMBEDDING,
-    FINE_TUNED,
-    MASKED_LM,
-    OUTPUT,
-    PAIRS,
-    SEED_AGREEMENT,
-    SHUFFLED,
-    STABILITY,
-    STUDY,
-    TRAINING,
-    UNIFORMITY,
-)
 
 MARGIN = 0.05
 """The share of a row's weight that counts; a test compares it with that of the measure."""
@@ -70,46 +53,47 @@ COSTS: Mapping[str, tuple[str, float]] = {
 }  # fmt: skip
 LIKE = {
     ("correlation", None): ("Do the seeds weigh their layers alike?", "as they are"),
-    ("correlation", BEYOND_START): ("Are they alike beyond the start they share?", "beyond the start"),
+    ("correlation", vocab.BEYOND_START): ("Are they alike beyond the start they share?", "beyond the start"),
     ("contrast", None): ("Do surface and linguistic layers keep to themselves?", "as they are"),
-    ("contrast", BEYOND_DISTANCE): ("Do they beyond being neighbours?", "beyond distance"),
+    ("contrast", vocab.BEYOND_DISTANCE): ("Do they beyond being neighbours?", "beyond distance"),
 }
 """The questions of agreement by metric and condition, and how their rows are called in a figure."""
+AGREED = {
+    "correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's",
+}  # fmt: skip
+UNIFORM = {True: "uniform", False: "not uniform", None: "not resolvable"}
 
 
-def answered(arm: str, text: str, at: int) -> Iterator[str]:
-    """A clause of an answer: an arm with its number, the first without a comma before it."""
-    yield f"{', ' if at else ''}{arm} "
-    yield Number(text)
+def _scores(rows: Iterable[Score], show: Show) -> str:
+    """The arms, each with its number."""
+    return ", ".join(f"{row.arm} {show.text(row)}" for row in rows)
 
 
 def held_out_findings(data: ReportData) -> Iterator[Finding]:
     """What pre-training gave: the arms by their held-out loss."""
-    ranked = sorted(by_arm(data.rows.where(measure=MASKED_LM)), key=lambda row: row.value)
-    if not ranked:
-        return
-    clauses = (piece for at, row in enumerate(ranked) for piece in answered(str(row.arm), LOSS.text(row), at))
-    studied = data.rows.where(measure=STUDY)
-    more = " A study compares arms, seed by seed." if len(ranked) > 1 and not studied else ""
-    state: State = "resolved" if all(row.low is not None for row in ranked) else "described"
-    answer = ("Held-out loss in nats per masked token: ", *clauses, ".", *([more] if more else []))
-    yield Finding("What did pre-training give?", answer, state)
+    ranked = sorted(by_arm(data.rows.where(measure=vocab.MASKED_LM)), key=lambda row: row.value)
+    if ranked:
+        studied = data.rows.where(measure=vocab.STUDY)
+        more = " A study compares arms, seed by seed." if len(ranked) > 1 and not studied else ""
+        known = True if all(row.low is not None for row in ranked) else None
+        answer = f"Held-out loss in nats per masked token: {_scores(ranked, LOSS)}.{more}"
+        yield Finding("What did pre-training give?", answer, settled(known))
 
 
 def suite_findings(data: ReportData) -> Iterator[Finding]:
     """Each suite of minimal pairs: which arms are distinguished from chance, and on which side."""
     for suite in suites(data):
-        of = by_arm(data.rows.where(measure=suite, metric="accuracy", task=ALL))
+        of = by_arm(data.rows.where(measure=suite, metric="accuracy", task=vocab.ALL))
         if not of:
             continue
         chance = CHANCE_OF_PAIRS / 100
         above = [str(row.arm) for row in of if row.low is not None and row.low > chance]
         below = [str(row.arm) for row in of if row.high is not None and row.high < chance]
         whole = "all" if len(above) == len(of) and len(of) > 1 else listed(above) or "none"
-        clauses = (piece for at, row in enumerate(of) for piece in answered(str(row.arm), ACCURACY.text(row), at))
-        ends = f"; above chance ({CHANCE_OF_PAIRS:g} %): {whole}", f"; below it: {listed(below)}." if below else "."
-        state: State = "described" if all(row.low is None for row in of) else "resolved"
-        yield Finding(f"What is known of {suite_name(suite)}?", (*clauses, *ends), state)
+        under = f"; below it: {listed(below)}" if below else ""
+        answer = f"{_scores(of, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {whole}{under}."
+        known = None if all(row.low is None for row in of) else True
+        yield Finding(f"What is known of {suite_name(suite)}?", answer, settled(known))
 
 
 def outcome_findings(data: ReportData) -> Iterator[Finding]:
@@ -119,39 +103,40 @@ def outcome_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _losses(data: ReportData) -> Iterator[Score]:
-    return with_seeds(data.rows.where(measure=MASKED_LM))
+    return with_seeds(data.rows.where(measure=vocab.MASKED_LM))
 
 
 def _first_suite(data: ReportData) -> Iterator[Score]:
     """The first suite alone: the others have a section of their own."""
-    return with_seeds(data.rows.where(measure=suites(data)[:1], metric="accuracy", task=ALL))
+    return with_seeds(data.rows.where(measure=suites(data)[:1], metric="accuracy", task=vocab.ALL))
 
 
-def outcome_table(data: ReportData) -> Table:
-    """A line an arm: seeds, held-out loss, and the accuracy on every suite of minimal pairs."""
-    columns = [("held-out loss (nats)", LOSS, by_arm(data.rows.where(measure=MASKED_LM)).along("arm"))]
-    for suite in suites(data):
-        of = by_arm(data.rows.where(measure=suite, metric="accuracy", task=ALL))
-        columns.append((suite_name(suite), ACCURACY, of.along("arm")))
-    shown = [column for column in columns if column[2]]
-    body = []
+def outcomes(data: ReportData) -> Iterator[Score]:
+    """Of each arm how many seeds it has, its held-out loss, and its accuracy on every suite of minimal pairs."""
+    of = {"metric": "accuracy", "task": vocab.ALL}
+    losses = by_arm(data.rows.where(measure=vocab.MASKED_LM))
+    rows = losses + (row for suite in suites(data) for row in by_arm(data.rows.where(measure=suite, **of)))
     for arm in arms(data):
-        if any(arm in of for _, _, of in shown):
-            count = len(seeds(data, arm))
-            cells = (show.text(of.get(arm)) for _, show, of in shown)
-            body.append((arm, str(count) if count else ABSENT, *cells))
-    return Table(("arm", "seeds", *(head for head, _, _ in shown)), tuple(body))
+        own = rows.where(arm=arm)
+        if own and seeds(data, arm):
+            yield Score.of("seeds", "seeds", float(len(seeds(data, arm))), arm=arm)
+        yield from (replace(row, metric=row.measure) for row in own)
+
+
+def _outcome_columns(data: ReportData) -> tuple[Column, ...]:
+    suite_columns = (Column(suite_name(suite), suite, ACCURACY) for suite in suites(data))
+    return (Column("seeds", "seeds", COUNT), Column("held-out loss (nats)", vocab.MASKED_LM, LOSS), *suite_columns)
 
 
 def readers(rows: Iterable[Score]) -> Iterator[Score]:
     """Rows by reader, each with its name as the task: a layer, or the output."""
     for row in rows:
-        yield replace(row, task="the output" if row.part == OUTPUT else f"layer {row.layer}")
+        yield replace(row, task="the output" if row.part == vocab.OUTPUT else f"layer {row.layer}")
 
 
 def weight_parts(data: ReportData) -> Iterator[Part]:
     """A table for each arm that learned layer weights."""
-    learned = in_reading_order(data.rows.where(measure=ALPHA).axis("arm"))
+    learned = in_reading_order(data.rows.where(measure=vocab.ALPHA).axis("arm"))
     for arm in learned:
         note = "weights" if arm == learned[-1] else ""
         table = partial(weight_table, arm=arm)
@@ -164,7 +149,7 @@ def weight_table(data: ReportData, arm: str) -> Table:
     The stronger the colour, the greater the weight, up to the greatest of a reader that has a choice.
     """
     cells: dict[tuple[int | None, int], list[Score]] = {}
-    for row in data.rows.where(measure=ALPHA, arm=arm, other=PRESENT):
+    for row in data.rows.where(measure=vocab.ALPHA, arm=arm, other=PRESENT):
         cells.setdefault((row.layer, row.other or 0), []).append(row)
     means = {cell: fmean(row.value for row in own) for cell, own in cells.items()}
     most = max((abs(value) for (reader, _), value in means.items() if reader != 0), default=1.0) or 1.0
@@ -185,17 +170,17 @@ def weight_table(data: ReportData, arm: str) -> Table:
             title = f"{texts[0]} reads {source_name(source)}: {tidy(value)} ({by_seed})"
             tones[line, at] = Tone("negative" if value < 0 else "weight", min(1.0, abs(value) / most), title)
         body.append(tuple(texts))
-    heads = ("e" if source == EMBEDDING else str(source - 1) for source in sources)
+    heads = ("e" if source == vocab.EMBEDDING else str(source - 1) for source in sources)
     return Table(("reader", *heads), tuple(body), tones=tones)
 
 
 def source_name(source: int) -> str:
     """A source as it is read.
 
-    >>> source_name(EMBEDDING), source_name(3)
+    >>> source_name(vocab.EMBEDDING), source_name(3)
     ('the embedding', 'layer 2')
     """
-    return "the embedding" if source == EMBEDDING else f"layer {source - 1}"
+    return "the embedding" if source == vocab.EMBEDDING else f"layer {source - 1}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +191,7 @@ class AgreementLevels(Mark):
         """The levels of the rows that are against nothing, over those that are against shuffled ones."""
         measured = rows.where(against=None)
         marks = [Level(arm, _in_rows(own), slots.get(arm, 0)) for arm, own in measured.by("arm").items()]
-        null = Level("shuffled", _in_rows(rows.where(against=SHUFFLED)), null=True)
+        null = Level("shuffled", _in_rows(rows.where(against=vocab.SHUFFLED)), null=True)
         return levels([*marks, *([null] if null.rows else [])], across=self.show.axis) if marks else None
 
 
@@ -217,15 +202,15 @@ def _in_rows(rows: Rows) -> dict[str, Score]:
 def agreement_findings(data: ReportData) -> Iterator[Finding]:
     """Each question of agreement, answered for all arms at once."""
     for (metric, condition), (question, _) in LIKE.items():
-        rows = data.rows.where(measure=SEED_AGREEMENT, metric=metric, condition=condition, against=None)
+        rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric=metric, condition=condition, against=None)
         known = [is_resolved(row, data.level) for row in rows]
         words = {True: "more than chance", False: "not distinguishable from chance"}
         answers = [
-            f"{row.arm} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {probability(row.p)})"
+            f"{row.arm} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {p_value(row)})"
             for row, is_known in zip(rows, known, strict=True)
         ]
         if answers:
-            yield Finding(question, (f"{'; '.join(answers)}.",), "resolved" if all(known) else "unresolved")
+            yield Finding(question, f"{'; '.join(answers)}.", settled(all(known)))
 
 
 def is_uniform(distance: Score) -> bool | None:
@@ -237,85 +222,68 @@ def is_uniform(distance: Score) -> bool | None:
 
 def stability_findings(data: ReportData) -> Iterator[Finding]:
     """Are the weights uniform, and were the trainings stable?"""
-    distances = data.rows.where(measure=UNIFORMITY, metric="distance", layer=None, part=None)
+    distances = data.rows.where(measure=vocab.UNIFORMITY, metric="distance", layer=None, part=None)
     if distances:
-        pieces = [piece for at, row in enumerate(distances) for piece in _uniform(data, row, at)]
+        answer = "; ".join(_uniform(data, row) for row in distances)
         decided = all(is_uniform(row) is not None for row in distances)
-        yield Finding("Are the layer weights uniform?", (*pieces, "."), "resolved" if decided else "unresolved")
-    if data.rows.where(measure=STABILITY, metric=("spread", "spiked")):
-        yield _stable(data)
+        yield Finding("Are the layer weights uniform?", f"{answer}.", settled(decided))
+    stable = dict(_stable(data))
+    if stable:
+        yield Finding("Were the trainings stable?", f"{'; '.join(stable)}.", settled(all(stable.values())))
 
 
-def _uniform(data: ReportData, distance: Score, at: int) -> Iterator[str]:
-    of = data.rows.where(measure=UNIFORMITY, arm=distance.arm)
-    words = {True: "uniform", False: "not uniform", None: "not resolvable"}[is_uniform(distance)]
-    yield f"{'; ' if at else ''}{distance.arm} {words}, distance "
-    yield Number(NUMBER.text(distance))
+def _uniform(data: ReportData, distance: Score) -> str:
+    of = data.rows.where(measure=vocab.UNIFORMITY, arm=distance.arm)
+    moved = ""
     start, learned = (of.one(metric=metric, layer=None, part=None) for metric in ("start", "learned"))
     if start is not None and learned is not None:
-        if learned.value == 0:
-            yield " as at the start"
-        else:
-            yield f" from {fixed(start.value, 3)} at the start, moved by "
-            yield Number(SIGNED.text(learned))
-            yield "" if learned.p is None or is_resolved(learned, data.level) else ", not distinguishable from none"
+        known = learned.p is None or is_resolved(learned, data.level)
+        none = "" if known else ", not distinguishable from none"
+        moved = f" from {fixed(start.value, 3)} at the start, moved by {SIGNED.text(learned)}{none}"
+        moved = " as at the start" if learned.value == 0 else moved
     own = [row for row in of.where(metric="distance") if row.layer is not None or row.part is not None]
     flat = sum(is_uniform(row) is True for row in own)
-    yield f", {flat} of {counted(len(own), 'layer')} uniform" if flat else ""
+    layers = f", {flat} of {counted(len(own), 'layer')} uniform" if flat else ""
+    return f"{distance.arm} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{layers}"
 
 
-def _stable(data: ReportData) -> Finding:
-    run = data.rows.where(measure=STABILITY)
-    pieces: list[str] = []
-    resolved = True
+def _stable(data: ReportData) -> Iterator[tuple[str, bool]]:
+    """What is said of each arm, and whether its spread is told from that of the backbone."""
+    run = data.rows.where(measure=vocab.STABILITY)
     for arm in dict.fromkeys((*run.where(metric="spread").axis("arm"), *arms(data))):
         of = run.where(arm=arm, seed=None)
         spiked, spread, ratio = (of.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
-        if spread is None and spiked is None:
-            continue
-        pieces.append(f"{'; ' if pieces else ''}{arm} ")
+        clauses, known = [], True
         if spiked is not None:  # of the trainings that had enough notes to be judged
             spikes = run.where(arm=arm, seed=PRESENT, metric="spikes")
             unstable = sum(row.value > 0 for row in spikes)
-            pieces.append(f"{unstable} of {counted(len(spikes), 'training')} with a spike")
+            clauses.append(f"{unstable} of {counted(len(spikes), 'training')} with a spike")
         if spread is not None:
-            pieces += [", " if spiked is not None else "", "seeds stray by ", Number(NUMBER.text(spread)), " nats"]
-        if ratio is not None:
-            settled = is_resolved(ratio, data.level)
-            resolved = resolved and settled
-            words = ("more" if ratio.value > 1 else "less") if settled else "not distinguishable"
-            pieces.append(f", {words} against {reference(data) or 'the backbone'} (p {probability(ratio.p_adjusted)})")
-    return Finding(
-        "Were the trainings stable?", (*filter(None, pieces), "."), "resolved" if resolved else "unresolved"
-    )  # fmt: skip
+            clauses.append(f"seeds stray by {NUMBER.text(spread)} nats")
+        if clauses and ratio is not None:
+            known = is_resolved(ratio, data.level)
+            words = ("more" if ratio.value > 1 else "less") if known else "not distinguishable"
+            clauses.append(f"{words} against {reference(data) or 'the backbone'} (p {adjusted_p(ratio)})")
+        if clauses:
+            yield f"{arm} {', '.join(clauses)}", known
 
 
 def _by_reader(data: ReportData) -> Iterator[Score]:
-    rows = data.rows.where(measure=UNIFORMITY)
+    rows = data.rows.where(measure=vocab.UNIFORMITY)
     return readers(row for row in rows if row.layer is not None or row.part is not None)
 
 
 def _every_reader(data: ReportData) -> Iterator[Score]:
     """The rows of every reader that has all metrics, those of all readers of an arm first."""
-    for own in data.rows.where(measure=UNIFORMITY).by("arm").values():
+    for own in data.rows.where(measure=vocab.UNIFORMITY).by("arm").values():
         yield from own.where(layer=None, part=None)
         yield from readers(row for row in own if row.layer is not None or row.part is not None)
-
-
-def _p_of_learned(rows: Rows) -> str:
-    learned = rows.one(metric="learned")
-    return probability(None if learned is None else learned.p_adjusted)
-
-
-def _verdict_of_distance(rows: Rows) -> str:
-    distance = rows.one(metric="distance")
-    return {True: "uniform", False: "not uniform", None: ABSENT}[None if distance is None else is_uniform(distance)]
 
 
 def cost_table(data: ReportData) -> Table:
     """A line an arm: what its training and its use took, the mean over seeds, and in brackets as a multiple of the
     backbone where that was trained."""
-    rows = by_arm(data.rows.where(measure=TRAINING, metric=tuple(COSTS), amount=None))
+    rows = by_arm(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), amount=None))
     measured = [metric for metric in COSTS if rows.where(metric=metric)]
     base = rows.where(arm=reference(data))
     body = []
@@ -336,131 +304,85 @@ def cost_notes(data: ReportData) -> Iterator[str]:
     against = reference(data)
     if against:
         yield f"In brackets, as a multiple of {against}."
-    if data.rows.where(measure=TRAINING, metric="state_bytes"):
-        yield (
-            "Weights, states and activations are counted: a pass of the encoder over 8 texts of 128 tokens in float32; "
-            "states are the outputs of layers that are kept at once, activations all tensors that are alive at once. "
-            "The pass peak is an accelerator's own, with the weights."
-        )
-
-
-def _unfinished(data: ReportData) -> str | None:
-    return incomplete((unfinished(data), "training"))
+    if data.rows.where(measure=vocab.TRAINING, metric="state_bytes"):
+        yield prose("pretraining")["costs/counted"]
 
 
 def _following(data: ReportData) -> Iterator[str]:
-    if not any(suite != PAIRS for suite in suites(data)) and not data.rows.where(measure=FINE_TUNED):
+    if not any(suite != vocab.PAIRS for suite in suites(data)) and not data.rows.where(measure=vocab.FINE_TUNED):
         yield "Next, what the models know of published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
 
 
-WEIGHTS = Section(
-    anchor=ALPHA, title="What every layer reads", short="Weights", prose="pretraining", parts=weight_parts,
-    missing="No arm of this run has layer weights (alpha): its layers read the state before them and no other.",
-)  # fmt: skip
-
-
-def _stability_parts(data: ReportData) -> tuple[Part, ...]:
-    return (
-        Dots(
-            name="uniformity", title="How far each row is from uniform", derive=_by_reader, series="arm", words=str,
-            where={"metric": "distance"}, slots=slots(data), legend="Arms", show=DISTANCE, from_zero=True,
-            allowed=(0.0, MARGIN), note="distances",
-        ),
-        Says(stability_findings),
-        Pivot(
-            title="Every row of weights", derive=_every_reader, rows={"arm": "arm", "reader": "task"}, folded=True,
-            terminal=False,
-            columns=(
-                Column("distance", "distance"), Column("at the start", "start", THREE),
-                Column("learned", "learned", SIGNED), Column("p", text=_p_of_learned),
-                Column("entropy", "entropy", THREE), Column("", text=_verdict_of_distance),
-            ),
-        ),
-        Pivot(
-            title="Every arm", where={"measure": STABILITY, "seed": None}, rows={"arm": "arm"}, folded=True,
-            terminal=False,
-            columns=(
-                Column("trainings with a spike", "spiked"), Column("spread over seeds (nats)", "spread"),
-                Column("as a ratio", "spread_ratio"), Column("gradient norm", "gradient_norm"),
-            ),
-        ),
-    )  # fmt: skip
-
-
-def _agreement_mark(name: str, title: str, axis: str, data: ReportData) -> AgreementLevels:
-    return AgreementLevels(
-        name=f"seed-agreement-{name}", title=title, where={"measure": SEED_AGREEMENT, "metric": name}, series="arm",
-        slots=slots(data), words=str, show=Show(axis=axis),
-    )  # fmt: skip
-
+WEIGHTS = Section(anchor=vocab.ALPHA, prose="pretraining", parts=weight_parts)
+OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": arms, "words": str}
 
 PRETRAINING = Kind(
     name="pretraining",
-    measures=(MASKED_LM, SEED_AGREEMENT),
+    measures=(vocab.MASKED_LM, vocab.SEED_AGREEMENT),
     claims=True,
     tiles=tiles,
-    unfinished=_unfinished,
+    unfinished=training_stopped,
     following=_following,
-    answer=lambda data: next((f"{each.question} {each.text}" for each in outcome_findings(data)), ""),
+    answer=opening(outcome_findings),
     sections=(
         Section(
-            anchor=MASKED_LM, title="What pre-training gave", short="Outcome",
-            needs=lambda data: bool(data.rows.where(measure=MASKED_LM) or suites(data)),
-            missing=(
-                "Nothing was measured on held-out text yet (masked_lm), and no minimal pairs were evaluated (pairs)."
-            ),
+            anchor=vocab.MASKED_LM, needs=lambda data: bool(data.rows.where(measure=vocab.MASKED_LM) or suites(data)),
             parts=lambda data: (
-                Beside(
-                    (
-                        Dots(
-                            name="held-out", title="Loss on held-out text", derive=_losses, y="arm", series="arm",
-                            slots=slots(data), words=str, show=LOSS, note="outcome",
-                        ),
-                        Dots(
-                            name="outcome-pairs", title="".join(map(suite_name, suites(data)[:1])), y="arm",
-                            derive=_first_suite, series="arm", slots=slots(data), words=str, show=RIGHT,
-                        ),
-                    )
-                ),
+                Beside((
+                    Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **OF_ARMS),
+                    Dots(
+                        name="outcome-pairs", title="".join(map(suite_name, suites(data)[:1])), y="arm",
+                        derive=_first_suite, show=RIGHT, **OF_ARMS,
+                    ),
+                )),
                 Says(outcome_findings),
-                Tabled(title="Every number", table=outcome_table, folded=True),
+                Pivot(
+                    name="numbers", derive=outcomes, rows={"arm": "arm"}, columns=_outcome_columns(data), folded=True,
+                ),
             ),
         ),
         WEIGHTS,
         Section(
-            anchor=SEED_AGREEMENT, title="Do the weights mean anything", short="Agreement of seeds",
-            missing=(
-                "The weights were not compared across seeds (seed_agreement): that needs layer weights of two seeds or "
-                "more."
-            ),
-            parts=lambda data: (
-                Beside(
-                    (
-                        _agreement_mark(
-                            "correlation", "Agreement across seeds", "mean rank correlation of two seeds", data
-                        ),
-                        _agreement_mark(
-                            "contrast", "Within groups of layers, minus across",
-                            "weight, in multiples of a uniform row's", data,
-                        ),
+            anchor=vocab.SEED_AGREEMENT, parts=(
+                Beside(tuple(
+                    AgreementLevels(
+                        name=f"seed-agreement-{metric}", where={"measure": vocab.SEED_AGREEMENT, "metric": metric},
+                        show=Show(axis=axis), **OF_ARMS,
                     )
-                ),
+                    for metric, axis in AGREED.items()
+                )),
                 Says(agreement_findings, note="null"),
             ),
         ),
         Section(
-            anchor="stability", title="Uniform rows and unstable trainings", short="Stability",
-            needs={"measure": (UNIFORMITY, STABILITY)}, parts=_stability_parts,
-            missing="Neither uniformity nor stability was measured in this run (uniformity, stability).",
+            anchor="stability", needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)}, parts=(
+                Dots(
+                    name="uniformity", derive=_by_reader, where={"metric": "distance"}, legend="Arms", show=DISTANCE,
+                    from_zero=True, allowed=(0.0, MARGIN), **OF_ARMS,
+                ),
+                Says(stability_findings),
+                Pivot(
+                    name="readers", derive=_every_reader, rows={"arm": "arm", "reader": "task"}, folded=True,
+                    terminal=False, columns=(
+                        Column("distance", "distance"), Column("at the start", "start", THREE),
+                        Column("learned", "learned", SIGNED), Column("p", "learned", adjusted_p),
+                        Column("entropy", "entropy", THREE),
+                        Column("", "distance", lambda row: {**UNIFORM, None: ABSENT}[is_uniform(row)]),
+                    ),
+                ),
+                Pivot(
+                    name="arms", where={"measure": vocab.STABILITY, "seed": None}, rows={"arm": "arm"}, folded=True,
+                    terminal=False, columns=(
+                        Column("trainings with a spike", "spiked"), Column("spread over seeds (nats)", "spread"),
+                        Column("as a ratio", "spread_ratio"), Column("gradient norm", "gradient_norm"),
+                    ),
+                ),
+            ),
         ),
         TRAINING_SECTION,
         Section(
-            anchor="costs", title="What it cost", short="Cost",
-            needs={"measure": TRAINING, "metric": tuple(COSTS)},
-            missing="Time, memory and size of the trainings were not noted (training).",
-            parts=(
-                Tabled(table=cost_table, terminal=False, note="means"), Says(cost_notes, terminal=False),
-            ),
+            anchor="costs", needs={"measure": vocab.TRAINING, "metric": tuple(COSTS)},
+            parts=(Tabled(name="costs", table=cost_table, terminal=False), Says(cost_notes, terminal=False)),
         ),
     ),
 )  # fmt: skip

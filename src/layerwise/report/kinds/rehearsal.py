@@ -10,7 +10,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Lines
 from layerwise.report.page.wording import listed
-from layerwise.report.show import Show
+from layerwise.report.show import Show, named
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import BASELINE, COMMONEST, NODES, REHEARSAL
@@ -113,17 +113,12 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{data.rows.value(measure=REHEARSAL, metric=NODES) or 0:,.0f}", "nodes"
 
 
-def _written(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else NAMES.get(str(value), str(value))
-
-
 def _lines(name: str, title: str, question: str, metrics: Mapping[str, object], note: str = "") -> Lines:
     return Lines(
         name=name, title=title, derive=curves, where={"metric": tuple(metrics)}, x="amount", series="arm",
-        slots=arm_slots, legend="Arms", choices={"Replicas": "condition", question: "metric"},
-        words=_written, across="dead nodes", at="{} nodes dead", height=400,
-        nulls=lambda name: "always the commonest class", show=MILLISECONDS, note=note,
-        by_choice={metric: {"show": show} for metric, (_, show) in QUALITY.items()},
+        slots=arm_slots, legend="Arms", choices={"Replicas": "condition", question: "metric"}, words=named(NAMES),
+        across="dead nodes", at="{} nodes dead", height=400, nulls=lambda name: "always the commonest class",
+        show=MILLISECONDS, note=note, by_choice={metric: {"show": show} for metric, (_, show) in QUALITY.items()},
     )  # fmt: skip
 
 
@@ -134,16 +129,13 @@ REHEARSAL_KIND = Kind(
     tiles=_tiles,
     sections=(
         Section(
-            anchor=REHEARSAL, title="What is left when nodes die", short="Dead nodes",
-            missing="No swarm was rehearsed: layerwise robustness rehearse does.",
-            parts=(
+            anchor=REHEARSAL, parts=(
                 _lines("rehearsal-quality", "Quality by dead nodes", "Score", QUALITY),
                 Says(findings),
                 _lines("rehearsal-latency", "Latency by dead nodes", "Within", LATENCY, "curves"),
                 Pivot(
-                    title="Every number", derive=levels, folded=True, words=_written,
-                    rows={"arm": "arm", "replicas": "condition", "dead": "amount"},
-                    columns=(
+                    name="every-number", derive=levels, folded=True, words=named(NAMES),
+                    rows={"arm": "arm", "replicas": "condition", "dead": "amount"}, columns=(
                         *(Column(show.axis, metric, show, {"against": None}) for metric, (_, show) in QUALITY.items()),
                         *(Column(f"{metric} (ms)", metric, MILLISECONDS.but(bounds=False)) for metric in LATENCY),
                         *(Column(show.axis, metric, show) for metric, show in PLAIN.items()),

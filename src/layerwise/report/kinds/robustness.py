@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
-from layerwise.report.derived.robustness import (
-    ALONE,
-    ANYWHERE,
-    AROUND,
-    CONDITIONS,
-    EVERY_LAYER,
-    IN_BLOCKS,
-    MEASURES,
-    RULES,
-    above,
-    by_arm,
-    examples,
-    fates,
-    fewest_layers,
-    kept,
-    lead_rows,
-    lead_show,
-    node_costs,
-    node_sentences,
-    of_arms,
-    present,
-    quantity,
-    summary,
-    survival,
-    worst_nodes,
-)  # fmt: skip
+from layerwise.report.derived import robustness as outcome
 from layerwise.report.figures.frame import limits
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.kinds.robustness_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION
@@ -43,10 +17,10 @@ from layerwise.report.marks import Dots, Lines
 from layerwise.report.page.group import incomplete
 from layerwise.report.page.table import Table, Tone
 from layerwise.report.page.wording import counted
-from layerwise.report.show import ABSENT, ACCURACY, Show
+from layerwise.report.show import ABSENT, ACCURACY, Show, named
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import BASELINE, IDENTITY, NODES, ORDERS, RANDOM_ORDER, ROBUSTNESS, SEQUENTIAL
 
 ABOVE = "above baseline"
 KEPT_HEIGHT, NODES_HEIGHT = 420, 380
@@ -57,11 +31,6 @@ PUBLISHED: dict[str, tuple[str, str]] = {
     "layershuffle-predict": ("74.41 ± 0.20", "61.18 ± 1.06"),
 }
 """Accuracy of ViT-B/16 on ImageNet, in order and in random order, in percent (Freiberger et al. 2024, Table 1)."""
-
-
-def _words(value: Any) -> str:
-    """A condition, a rule or a count as it is read; arms go by their own names."""
-    return f"{value:g}" if isinstance(value, float) else CONDITIONS.get(value, str(value))
 
 
 def _common(show: Show, rows: Iterable[Score]) -> Show:
@@ -76,7 +45,7 @@ def _common(show: Show, rows: Iterable[Score]) -> Show:
 
 def _matrix(data: ReportData) -> Table:
     """Arms by conditions, each cell in the colour of what is left."""
-    matrix, show = survival(data), quantity(data).show
+    matrix, show = outcome.survival(data), outcome.quantity(data).show
     body, tones = [], {}
     for line, (arm, cells) in enumerate(matrix.cells.items()):
         body.append((arm, *(show.text(cells[each].score) if each in cells else ABSENT for each in matrix.conditions)))
@@ -96,13 +65,13 @@ def _matrix(data: ReportData) -> Table:
 
 def _every_number(data: ReportData) -> Table:
     """A row for each arm and condition: the run's own quantity, top-1, top-5, and the difference to the baseline."""
-    matrix, lead, (metric, difference) = survival(data), quantity(data), above(data)
+    matrix, lead, (metric, difference) = outcome.survival(data), outcome.quantity(data), outcome.above(data)
     columns = {
         lead.name: (lead.metric, lead.show, None), "accuracy": ("accuracy", ACCURACY, None),
         "top-5 accuracy": ("accuracy_top5", ACCURACY, None),
-        f"{difference.axis} above the baseline": (metric, difference, BASELINE),
+        f"{difference.axis} above the baseline": (metric, difference, vocab.BASELINE),
     }  # fmt: skip
-    rows = data.rows.where(measure=ROBUSTNESS, seed=None)
+    rows = data.rows.where(measure=vocab.ROBUSTNESS, seed=None)
     shown = {head: each for head, each in columns.items() if rows.where(metric=each[0], against=each[2], arm=PRESENT)}
     body = tuple(
         (arm, each.name, *(
@@ -116,16 +85,22 @@ def _every_number(data: ReportData) -> Table:
 
 
 def _survival(data: ReportData) -> Iterator[Part]:
-    lead, (metric, difference) = quantity(data), above(data)
-    show = lead_show(data)
+    lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
+    show = outcome.lead_show(data)
     in_order, shuffled, against = _order_columns(data)
     chance = "" if show.reference is None else f"; chance {show.reference:.3g}"
     compared = f"; {ABOVE}: random order, paired, {difference.axis}"
-    gaps = data.rows.where(measure=ROBUSTNESS, metric=metric, condition=RANDOM_ORDER, against=BASELINE, **EVERY_LAYER)
+    gaps = data.rows.where(
+        measure=vocab.ROBUSTNESS,
+        metric=metric,
+        condition=vocab.RANDOM_ORDER,
+        against=vocab.BASELINE,
+        **outcome.EVERY_LAYER,
+    )
     title = f"Who survives what: {lead.show.axis}{chance}"
     yield Tabled(title=title, table=_matrix, terminal=False, note="survival")
-    yield Says(fates, terminal=False)
-    yield Tabled(title="Every number", table=_every_number, folded=True, terminal=False)
+    yield Says(outcome.fates, terminal=False)
+    yield Tabled(name="every-number", table=_every_number, folded=True, terminal=False)
     yield Pivot(
         title=f"{lead.show.axis}{chance}{compared if gaps else ''}", derive=_compared, rows={"arm": "arm"}, page=False,
         columns=(in_order, shuffled, replace(against, head=ABOVE)),
@@ -134,17 +109,17 @@ def _survival(data: ReportData) -> Iterator[Part]:
 
 def _compared(data: ReportData) -> Rows:
     """How every arm did with all of its layers, with the spread over seeds and the difference to the baseline."""
-    return by_arm(data.rows.where(measure=ROBUSTNESS, seed=None, arm=PRESENT, **EVERY_LAYER))
+    return outcome.by_arm(data.rows.where(measure=vocab.ROBUSTNESS, seed=None, arm=PRESENT, **outcome.EVERY_LAYER))
 
 
 def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
     """In order, in random order, and in random order against the baseline."""
-    lead, (metric, difference) = quantity(data), above(data)
+    lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
     in_order, shuffled = (
         Column(words, lead.metric, lead.show, {"condition": condition, "against": None})
-        for condition, words in CONDITIONS.items()
+        for condition, words in outcome.CONDITIONS.items()
     )
-    where = {"condition": RANDOM_ORDER, "against": BASELINE}
+    where = {"condition": vocab.RANDOM_ORDER, "against": vocab.BASELINE}
     return in_order, shuffled, Column("Δ in random order", metric, difference, where)
 
 
@@ -153,21 +128,21 @@ def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
 
 def _draws(data: ReportData) -> Iterator[Score]:
     """Every fixed order of every seed; of several seeds an order is named with its seed."""
-    rows = by_arm(data.rows.where(measure=ORDERS, metric=quantity(data).metric))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.ORDERS, metric=outcome.quantity(data).metric))
     for own in rows.by("arm").values():
         several = len(own.axis("seed")) > 1
         yield from (replace(row, plan=f"{row.plan} (seed {row.seed})") if several else row for row in own)
 
 
 def _orders(data: ReportData) -> Iterator[Part]:
-    lead, (metric, difference) = quantity(data), above(data)
-    plans = data.rows.where(measure=ORDERS).axis("plan")
-    show = _common(lead_show(data), data.rows.where(measure=ORDERS, metric=lead.metric))
+    lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
+    plans = data.rows.where(measure=vocab.ORDERS).axis("plan")
+    show = _common(outcome.lead_show(data), data.rows.where(measure=vocab.ORDERS, metric=lead.metric))
     yield Beside((
         Dots(
-            name="robustness-orders", title="In order, and in random order", derive=lead_rows, y="arm",
-            series="condition", slots=lambda names: {SEQUENTIAL: 0, RANDOM_ORDER: 1}, show=show, words=_words,
-            legend="Orders", note="orders",
+            name="robustness-orders", derive=outcome.lead_rows, y="arm", series="condition",
+            slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1}, show=show, words=named(outcome.CONDITIONS),
+            legend="Orders",
         ),
         Dots(
             name="robustness-fixed-orders", title=f"{counted(len(plans), 'fixed order')}, one by one", derive=_draws,
@@ -177,19 +152,18 @@ def _orders(data: ReportData) -> Iterator[Part]:
     in_order, shuffled, against = _order_columns(data)
     spreads = (
         Column(f"sd, {words}", f"{lead.metric}_spread", lead.show.but(bounds=False), {"condition": condition})
-        for condition, words in CONDITIONS.items()
+        for condition, words in outcome.CONDITIONS.items()
     )
     published = () if lead.is_loss else (
-        Column(f"published, {words}", text=partial(_published, at=at)) for at, words in enumerate(CONDITIONS.values())
+        Column(f"published, {words}", text=partial(_published, at=at))
+        for at, words in enumerate(outcome.CONDITIONS.values())
     )  # fmt: skip
-    before = Column("Δ in order", metric, difference, {"condition": SEQUENTIAL, "against": BASELINE})
+    before = Column("Δ in order", metric, difference, {"condition": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
-        title="Order", derive=_compared, rows={"arm": "arm"}, terminal=False, note="published",
+        name="order", derive=_compared, rows={"arm": "arm"}, terminal=False,
         columns=(in_order, shuffled, before, against, *spreads, *published),
     )  # fmt: skip
-    yield Tabled(
-        title="Draws that changed nothing", table=_identity, folded=True, terminal=False, note="identity"
-    )  # fmt: skip
+    yield Tabled(name="draws-that-changed-nothing", table=_identity, folded=True, terminal=False)
 
 
 def _published(rows: Rows, at: int) -> str:
@@ -198,10 +172,10 @@ def _published(rows: Rows, at: int) -> str:
 
 def _identity(data: ReportData) -> Table:
     """Random draws that happened to change nothing, which no other number of the report holds."""
-    lead, rows = quantity(data), of_arms(data, measure=IDENTITY)
+    lead, rows = outcome.quantity(data), outcome.of_arms(data, measure=vocab.IDENTITY)
     body = []
     for same in rows.where(metric="identical"):
-        alike = {column: getattr(same, column) for column in ("arm", "condition", *EVERY_LAYER)}
+        alike = {column: getattr(same, column) for column in ("arm", "condition", *outcome.EVERY_LAYER)}
         drawn, result = (rows.one(metric=metric, **alike) for metric in ("draws", lead.metric))
         if same.value:
             total = ABSENT if drawn is None else f"{drawn.value:,.0f}"
@@ -211,13 +185,15 @@ def _identity(data: ReportData) -> Table:
 
 def _condition(row: Score) -> str:
     """Under which condition a row is: which layers ran, and in which order."""
-    order = CONDITIONS.get(str(row.condition), str(row.condition))
+    order = outcome.CONDITIONS.get(str(row.condition), str(row.condition))
     if row.other is not None:
         lost = "" if row.layer is None else f", that of layer {row.layer}"
         return f"{row.amount:g} of {row.other} nodes lost ({row.part}){lost}, {order}"
     if row.layer is not None:
         return f"without layer {row.layer}, {order}"
-    return order if row.part is None else f"{row.amount:g} layers kept, {RULES.get(row.part, row.part)}, {order}"
+    return (
+        order if row.part is None else f"{row.amount:g} layers kept, {outcome.RULES.get(row.part, row.part)}, {order}"
+    )
 
 
 # ---- how many layers are needed
@@ -225,23 +201,23 @@ def _condition(row: Score) -> str:
 
 def _kept(data: ReportData) -> Iterator[Part]:
     yield Lines(
-        name="kept", title="By the number of layers kept", derive=_kept_rows, each="condition", x="amount",
-        series="arm", slots=arm_slots, legend="Arms", choices={"Which layers are kept": "part"}, words=_words,
-        show=_common(lead_show(data), _kept_rows(data)), across="layers kept", at="{} layers kept", height=KEPT_HEIGHT,
-        reach=(data.depth + 0.3, 0.7), note="kept",
+        name="kept", derive=_kept_rows, each="condition", x="amount", series="arm", slots=arm_slots, legend="Arms",
+        choices={"Which layers are kept": "part"}, words=named(outcome.CONDITIONS),
+        show=_common(outcome.lead_show(data), _kept_rows(data)), across="layers kept", at="{} layers kept",
+        height=KEPT_HEIGHT, reach=(data.depth + 0.3, 0.7),
     )  # fmt: skip
-    for condition, words in CONDITIONS.items():
+    for condition, words in outcome.CONDITIONS.items():
         yield Pivot(
             title=f"Layers kept, {words}", derive=_downwards, where={"condition": condition}, rows={"arm": "arm"},
-            across="amount", split="part", show=quantity(data).show.but(bounds=False), page=False, terminal=False,
-            words=_words,
+            across="amount", split="part", show=outcome.quantity(data).show.but(bounds=False), page=False,
+            terminal=False, words=named(outcome.CONDITIONS),
         )  # fmt: skip
 
 
 def _kept_rows(data: ReportData) -> Iterator[Score]:
     """How every arm did by the number of layers kept, `part` saying by which rule, in words."""
-    for condition in CONDITIONS:
-        yield from (replace(row, part=RULES[str(row.part)]) for row in kept(data, condition))
+    for condition in outcome.CONDITIONS:
+        yield from (replace(row, part=outcome.RULES[str(row.part)]) for row in outcome.kept(data, condition))
 
 
 def _downwards(data: ReportData) -> list[Score]:
@@ -253,17 +229,17 @@ def _downwards(data: ReportData) -> list[Score]:
 
 
 def _nodes(data: ReportData) -> Iterator[Part]:
-    added = quantity(data).added
+    added = outcome.quantity(data).added
     yield Lines(
-        name="nodes", title="What is left runs in order", derive=node_costs, each="condition", x="amount",
-        series="part", slots=lambda names: {IN_BLOCKS: 0, AROUND: 1, ANYWHERE: 2, ALONE: 3}, legend="What is lost",
-        choices={"Arm": "arm", "Nodes": "other"}, words=_words, show=added, across="nodes lost",
-        at="{} of the nodes lost", height=NODES_HEIGHT, note="nodes",
+        name="nodes", derive=outcome.node_costs, each="condition", x="amount", series="part",
+        slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3}, legend="What is lost",
+        choices={"Arm": "arm", "Nodes": "other"}, words=named(outcome.CONDITIONS), show=added, across="nodes lost",
+        at="{} of the nodes lost", height=NODES_HEIGHT,
     )  # fmt: skip
-    yield Says(node_sentences, terminal=False)
+    yield Says(outcome.node_sentences, terminal=False)
     yield Pivot(
-        title="Every number", derive=worst_nodes, folded=True, terminal=False, across="part", show=added, words=_words,
-        rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
+        name="every-number", derive=outcome.worst_nodes, folded=True, terminal=False, across="part", show=added,
+        words=named(outcome.CONDITIONS), rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
     )  # fmt: skip
 
 
@@ -272,65 +248,51 @@ def _nodes(data: ReportData) -> Iterator[Part]:
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield from tiles(data)
-    count = examples(data)
+    count = outcome.examples(data)
     if count is not None:
-        yield f"{count:,}", "documents" if quantity(data).is_loss else "images"
+        yield f"{count:,}", "documents" if outcome.quantity(data).is_loss else "images"
 
 
 def _unfinished(data: ReportData) -> str | None:
     """Trainings that were begun and have no end, and parts that the run was to have and that have no rows."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
-    missing = [name for name in names if name in MEASURES and name not in present(data)]
+    missing = [name for name in names if name in outcome.MEASURES and name not in outcome.present(data)]
     return incomplete((unfinished(data), "training"), (missing, "part"))
 
 
 def _following(data: ReportData) -> Iterator[str]:
     """The smaller model that survives, and what was not measured yet."""
-    fewest = fewest_layers(data)
+    fewest = outcome.fewest_layers(data)
     if fewest is not None:
         arm, plan = fewest
         yield (
             f"{arm} survives with {len(plan.order())} of {data.depth} layers. To keep it: layerwise save MODEL "
             f'--plan "{plan}" --output FOLDER'
         )
-    if present(data) & {ROBUSTNESS, ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):
+    if outcome.present(data) & {vocab.ROBUSTNESS, vocab.ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):
         yield "Models of several seeds can be merged: layerwise robustness merge RUN"
-
-
-def _has(*measures: str, **columns: Any) -> Mapping[str, Any]:
-    return {"measure": measures, **columns}
 
 
 ROBUSTNESS_KIND = Kind(
     name="robustness",
-    measures=MEASURES,
+    measures=outcome.MEASURES,
     claims=True,
-    answer=summary,
+    answer=outcome.summary,
     tiles=_tiles,
     unfinished=_unfinished,
     following=_following,
     sections=(
+        Section(anchor=vocab.ROBUSTNESS, parts=_survival, needs=lambda data: bool(outcome.survival(data).cells)),
         Section(
-            anchor=ROBUSTNESS, title="Who survives what", short="Survival", parts=_survival,
-            needs=lambda data: bool(survival(data).cells),
-            missing="No arm was tested in this run: layerwise robustness RUN does.",
+            anchor=vocab.ORDERS, parts=_orders,
+            needs=lambda data: bool(outcome.lead_rows(data) or data.rows.where(measure=vocab.ORDERS)),
         ),
         Section(
-            anchor=ORDERS, title="What another order costs", short="Order", parts=_orders,
-            needs=lambda data: bool(lead_rows(data) or data.rows.where(measure=ORDERS)),
-            missing="No order was tried in this run: layerwise robustness RUN does.",
+            anchor="layers-kept", parts=_kept,
+            needs=lambda data: any(any(outcome.kept(data, condition)) for condition in outcome.CONDITIONS),
         ),
-        Section(
-            anchor="layers-kept", title="How many layers are needed", short="Pruning", parts=_kept,
-            needs=lambda data: any(any(kept(data, condition)) for condition in CONDITIONS),
-            missing="No layers were left out in this run: layerwise robustness RUN does.",
-        ),
-        Section(
-            anchor=NODES, title="What the loss of a node costs", short="Nodes", parts=_nodes,
-            needs=lambda data: any(node_costs(data)),
-            missing="No node was lost in this run: layerwise robustness RUN --nodes N does.",
-        ),
+        Section(anchor=vocab.NODES, parts=_nodes, needs=lambda data: any(outcome.node_costs(data))),
         MERGING_SECTION,
         POSITION_SECTION,
         INSIDE_SECTION,

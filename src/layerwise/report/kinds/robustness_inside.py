@@ -9,48 +9,19 @@ from functools import partial
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
-from layerwise.report.derived.robustness import (
-    CONDITIONS,
-    NATS_ABOVE,
-    POINTS,
-    by_arm,
-    lead_rows,
-    lead_show,
-    of_arms,
-    quantity,
-)  # fmt: skip
+from layerwise.report.derived import robustness as outcome
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.scatter import layout_scatter
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
 from layerwise.report.marks import Dots, Heat, Lines, Mark
-from layerwise.report.page.number_format import probability
 from layerwise.report.page.wording import counted
-from layerwise.report.show import ABSENT, ACCURACY, Show
+from layerwise.report.show import ABSENT, ACCURACY, Show, named, p_value
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ATTENTION,
-    BEST_MEMBER,
-    BRANCHES,
-    CHANCE,
-    CONTRIBUTION,
-    ENSEMBLE,
-    MEMBERS,
-    MERGED,
-    MERGES,
-    MERGING,
-    NODE_LOST,
-    NODE_REPLACED,
-    OUTPUT_LAYOUT,
-    POSITION,
-    SEQUENTIAL,
-    SHUFFLED,
-    UNIFORM_ATTENTION,
-    WORTH,
-)  # fmt: skip
 
-WAYS = (MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED)
-SOURCES = (BRANCHES, ATTENTION, CONTRIBUTION, WORTH, OUTPUT_LAYOUT)
+WAYS = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED)
+SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.WORTH, vocab.OUTPUT_LAYOUT)
 CORRELATION = Show(decimals=2)
 EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
 """Near-perfect accuracies are distinguished by their decimals."""
@@ -63,18 +34,14 @@ ATTENTION_MAPS = {
 }  # fmt: skip
 
 
-def _words(value: object) -> str:
-    return CONDITIONS.get(str(value), str(value))
-
-
 # ---- layers of several models
 
 
 def _drawn(data: ReportData) -> Iterator[Score]:
     """The accuracy of every merged model, and of the members that run in the same order on the mean."""
-    draws = by_arm(data.rows.where(measure=MERGES, metric="accuracy"))
-    members = of_arms(data, measure=MERGING, metric="accuracy", part=MEMBERS)
-    for condition in reversed(CONDITIONS):
+    draws = outcome.by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
+    members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", part=vocab.MEMBERS)
+    for condition in reversed(outcome.CONDITIONS):
         for arm, own in draws.where(condition=condition).by("arm").items():
             yield from own
             yield from members.where(arm=arm, condition=condition)
@@ -82,57 +49,54 @@ def _drawn(data: ReportData) -> Iterator[Score]:
 
 def _ways(data: ReportData) -> Iterator[Score]:
     """Members, best member, merged and ensemble, in the quantity of the run."""
-    rows = of_arms(data, measure=MERGING, metric=quantity(data).metric, part=WAYS)
+    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, part=WAYS)
     for way in WAYS:
-        for condition in CONDITIONS:
+        for condition in outcome.CONDITIONS:
             yield from rows.where(part=way, condition=condition)
 
 
 def _merging(data: ReportData) -> Iterator[Part]:
-    lead, show = quantity(data), lead_show(data)
+    lead, show = outcome.quantity(data), outcome.lead_show(data)
     swarms = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
     yield Dots(
-        name="merging-ways", title="One model, a merged one, and all of them together", derive=_ways, y="arm",
-        series="part", slots=lambda names: {way: at for at, way in enumerate(WAYS)}, legend="Models", words=_words,
-        choices={"Layers run": "condition"}, show=show,
+        name="merging-ways", derive=_ways, y="arm", series="part", slots={way: at for at, way in enumerate(WAYS)},
+        legend="Models", words=named(outcome.CONDITIONS), choices={"Layers run": "condition"}, show=show,
     )  # fmt: skip
     yield Dots(
-        name="merging-draws", title="Every merged model, against the models it was made of", derive=_drawn, y="arm",
-        series="arm", slots=arm_slots, faint="plan", swarm=True, mark="the members, mean", words=_words,
-        choices={"Layers run": "condition"}, show=swarms, note="merging",
+        name="merging-draws", derive=_drawn, y="arm", series="arm", slots=arm_slots, faint="plan", swarm=True,
+        mark="the members, mean", words=named(outcome.CONDITIONS), choices={"Layers run": "condition"}, show=swarms,
     )  # fmt: skip
     yield Says(_own_depth, terminal=False)
-    metric, difference = ("nll_above", NATS_ABOVE) if lead.is_loss else ("accuracy_above", POINTS)
+    metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
     whole = {"against": None}
     yield Pivot(
-        title="A node left out, or replaced by that of another model", derive=_replaced, terminal=False, words=_words,
-        rows={"arm": "arm", "order": "condition"}, note="replaced",
-        columns=(
-            Column("node left out", lead.metric, lead.show, {"part": NODE_LOST, **whole}),
-            Column("node of another model", lead.metric, lead.show, {"part": NODE_REPLACED, **whole}),
-            Column("difference", metric, difference, {"part": NODE_REPLACED, "against": NODE_LOST}),
+        name="a-node-left-out-or-replaced", derive=_replaced, terminal=False, words=named(outcome.CONDITIONS),
+        rows={"arm": "arm", "order": "condition"}, columns=(
+            Column("node left out", lead.metric, lead.show, {"part": vocab.NODE_LOST, **whole}),
+            Column("node of another model", lead.metric, lead.show, {"part": vocab.NODE_REPLACED, **whole}),
+            Column("difference", metric, difference, {"part": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
         ),
     )  # fmt: skip
     lines = {"arm": "arm", "models": "part", "order": "condition"}
-    order = partial(_reading, list(by_arm(data.rows.where(measure=MERGING)).axis("arm")))
+    order = partial(_reading, list(outcome.by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
     yield Pivot(
-        title="Merging", where={"measure": MERGING}, rows=lines, folded=True, words=_words, order=order,
-        terminal=not lead_rows(data),
-        columns=(
+        name="merging", where={"measure": vocab.MERGING}, rows=lines, folded=True, words=named(outcome.CONDITIONS),
+        order=order, terminal=not outcome.lead_rows(data), columns=(
             Column(lead.name, lead.metric, lead.show, whole),
             Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
         ),
     )  # fmt: skip
     yield Pivot(
-        title="Merging, top-5 accuracy", where={"measure": MERGING, "metric": "accuracy_top5"}, rows=lines, folded=True,
-        terminal=False, words=_words, order=order, columns=(Column("top-5 accuracy", "accuracy_top5", ACCURACY),),
+        name="merging-top-5-accuracy", where={"measure": vocab.MERGING, "metric": "accuracy_top5"}, rows=lines,
+        folded=True, terminal=False, words=named(outcome.CONDITIONS), order=order,
+        columns=(Column("top-5 accuracy", "accuracy_top5", ACCURACY),),
     )  # fmt: skip
 
 
 def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
     """Where a line stands: by arm, by what runs, and in order first."""
-    parts = (MEMBERS, BEST_MEMBER, ENSEMBLE, MERGED, NODE_LOST, NODE_REPLACED)
-    axes = (arms, parts, tuple(CONDITIONS))
+    parts = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED, vocab.NODE_LOST, vocab.NODE_REPLACED)
+    axes = (arms, parts, tuple(outcome.CONDITIONS))
     arm, part, condition = (
         axis.index(value) if value in axis else len(axis) for axis, value in zip(axes, line, strict=True)
     )
@@ -140,15 +104,15 @@ def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int
 
 
 def _replaced(data: ReportData) -> Rows:
-    rows = by_arm(data.rows.where(measure=MERGING, part=(NODE_LOST, NODE_REPLACED)))
-    return rows if rows.where(against=NODE_LOST) else Rows()
+    rows = outcome.by_arm(data.rows.where(measure=vocab.MERGING, part=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
+    return rows if rows.where(against=vocab.NODE_LOST) else Rows()
 
 
 def _own_depth(data: ReportData) -> Iterator[str]:
     """Whether the baseline, which never saw another order, is also good when merged at its own depth."""
-    lead = quantity(data)
-    rows = of_arms(data, measure=MERGING, metric=lead.metric, arm="baseline", condition=SEQUENTIAL)
-    merged, members = (rows.one(part=part) for part in (MERGED, MEMBERS))
+    lead = outcome.quantity(data)
+    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=lead.metric, arm="baseline", condition=vocab.SEQUENTIAL)
+    merged, members = (rows.one(part=part) for part in (vocab.MERGED, vocab.MEMBERS))
     if merged is not None and members is not None:
         yield (
             f"Does a baseline merged at its own depth survive too? Merged it scores {lead.show.text(merged)}, its "
@@ -157,9 +121,7 @@ def _own_depth(data: ReportData) -> Iterator[str]:
 
 
 MERGING_SECTION = Section(
-    anchor=MERGING, title="Layers of several models", short="Merging", parts=_merging,
-    needs=lambda data: bool(any(_ways(data)) or any(_drawn(data))),
-    missing="No models were merged in this run: layerwise robustness merge RUN does.",
+    anchor=vocab.MERGING, parts=_merging, needs=lambda data: bool(any(_ways(data)) or any(_drawn(data))),
 )  # fmt: skip
 
 
@@ -168,28 +130,22 @@ MERGING_SECTION = Section(
 
 def _placed(data: ReportData) -> Iterator[Score]:
     """The accuracy of the predicted position by the true one, each seed under a name of its own; chance once."""
-    rows = by_arm(data.rows.where(measure=POSITION, metric="accuracy"))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.POSITION, metric="accuracy"))
     for row in rows.where(against=None):
         yield row if row.seed is None else replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
-    guesses = rows.where(against=CHANCE)
+    guesses = rows.where(against=vocab.CHANCE)
     for position in (None, *guesses.axis("other")):
         yield from guesses.where(other=position)[:1]
 
 
 POSITION_SECTION = Section(
-    anchor=POSITION,
-    title="Does a layer know where it stands?",
-    short="Position",
-    needs={"measure": POSITION, "against": None},
-    missing="No layer predicts its position in this run: only those of layershuffle-predict learn to.",
-    parts=(
+    anchor=vocab.POSITION, needs={"measure": vocab.POSITION, "against": None}, parts=(
         Lines(
-            name="position", title="Accuracy of the predicted position, by the true one", derive=_placed,
-            where={"other": PRESENT}, x="other", series="arm", slots=arm_slots, legend="Models", words=str,
-            across="position", at="position {}", show=ACCURACY, nulls=str, note="position",
+            name="position", derive=_placed, where={"other": PRESENT}, x="other", series="arm", slots=arm_slots,
+            legend="Models", words=str, across="position", at="position {}", show=ACCURACY, nulls=str,
         ),
         Pivot(
-            title="Over all positions", derive=_placed, where={"other": None}, terminal=False,
+            name="over-all-positions", derive=_placed, where={"other": None}, terminal=False,
             rows={"model": "arm", "against": "against"}, columns=(Column("right", "accuracy", EXACT),),
         ),
     ),
@@ -214,33 +170,30 @@ class Layout(Mark):
 
 def _points(data: ReportData) -> Iterator[Score]:
     """The points of every arm, once for each way of colouring them: by position, and by layer of several layers."""
-    rows = by_arm(data.rows.where(measure=OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
+    rows = outcome.by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
     for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
         yield from (replace(row, part=colour) for row in rows)
 
 
 def _inside(data: ReportData) -> Iterator[Part]:
-    yield from _maps(data, BRANCHES, BRANCH_MAPS)
-    yield from _maps(data, ATTENTION, ATTENTION_MAPS)
+    yield from _maps(data, vocab.BRANCHES, BRANCH_MAPS)
+    yield from _maps(data, vocab.ATTENTION, ATTENTION_MAPS)
     yield Says(_even_attention, terminal=False)
     yield from _contribution(data)
-    yield from _maps(data, WORTH, {"nll_added": "Nats lost without the layer there"})
+    yield from _maps(data, vocab.WORTH, {"nll_added": "Nats lost without the layer there"})
     yield Pivot(
-        title="What it adds, and what it is worth", rows={"arm": "arm"}, terminal=False, note="relation",
-        derive=lambda data: by_arm(data.rows.where(measure=WORTH, layer=None)),
-        columns=(
+        name="what-it-adds-and-what-it-is", rows={"arm": "arm"}, terminal=False,
+        derive=lambda data: outcome.by_arm(data.rows.where(measure=vocab.WORTH, layer=None)), columns=(
             Column("rank correlation", "relation", CORRELATION, {"against": None}),
-            Column("shuffled positions", text=_band), Column("p", text=_p),
+            Column("shuffled positions", text=_band), Column("p", "relation", p_value, {"against": None}),
         ),
     )  # fmt: skip
     yield Layout(
-        name="embedding", title="Where the outputs of layers lie", derive=_points, words=str, note=_laid_out(data),
-        choices={"Arm": "arm", "Colour": "part"},
+        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "part"},
     )  # fmt: skip
     yield Pivot(
-        title="What the nearest outputs share", rows={"arm": "arm", "against": "against"}, terminal=False,
-        where={"measure": OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")}, note="neighbours",
-        columns=(
+        name="what-the-nearest-outputs", rows={"arm": "arm", "against": "against"}, terminal=False,
+        where={"measure": vocab.OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")}, columns=(
             Column("ran at the same position", "same_position", ACCURACY),
             Column("are of the same layer", "same_layer", ACCURACY),
         ),
@@ -250,7 +203,7 @@ def _inside(data: ReportData) -> Iterator[Part]:
 
 def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
     """A map of layers by positions for each metric or branch, an arm at a time, each on one scale for all arms."""
-    rows = of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
+    rows = outcome.of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
     marks: list[Mark] = []
     for name, title in titles.items():
         column = "part" if name in ("attn", "mlp") else "metric"
@@ -271,17 +224,17 @@ def _own(rows: Rows, data: ReportData) -> Rows:
 
 def _contribution(data: ReportData) -> Iterator[Part]:
     """What each layer is worth where it is left out alone."""
-    lead = quantity(data)
+    lead = outcome.quantity(data)
     yield Lines(
-        name="contribution", title="Without one layer", each="condition", series="arm", slots=arm_slots,
-        derive=lambda data: of_arms(data, measure=CONTRIBUTION, metric=lead.cost), legend="Arms", words=_words,
-        show=lead.added.but(axis=f"{lead.added.axis} without the layer"), at="without layer {}", rooted=True,
-        note="contribution",
+        name="contribution", each="condition", series="arm", slots=arm_slots,
+        derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost), legend="Arms",
+        words=named(outcome.CONDITIONS), show=lead.added.but(axis=f"{lead.added.axis} without the layer"),
+        at="without layer {}", rooted=True,
     )  # fmt: skip
 
 
 def _even_attention(data: ReportData) -> Iterator[str]:
-    rows = data.rows.where(measure=ATTENTION, against=UNIFORM_ATTENTION)
+    rows = data.rows.where(measure=vocab.ATTENTION, against=vocab.UNIFORM_ATTENTION)
     words = (("to the first token", rows.where(metric="first")), ("over a distance of", rows.where(metric="distance")))
     levels = [f"{text} {own[0].value:.3g}" for text, own in words if own]
     if levels:
@@ -289,20 +242,15 @@ def _even_attention(data: ReportData) -> Iterator[str]:
 
 
 def _band(rows: Rows) -> str:
-    null = rows.one(metric="relation", against=SHUFFLED)
+    null = rows.one(metric="relation", against=vocab.SHUFFLED)
     if null is None or null.low is None or null.high is None:
         return ABSENT
     return f"{CORRELATION.number(null.low)} to {CORRELATION.number(null.high)}"
 
 
-def _p(rows: Rows) -> str:
-    row = rows.one(metric="relation", against=None)
-    return probability(None if row is None else row.p)
-
-
 def _laid_out(data: ReportData) -> str:
-    rows = data.rows.where(measure=OUTPUT_LAYOUT)
-    first = next(iter(by_arm(rows.where(metric="x")).axis("arm")), None)
+    rows = data.rows.where(measure=vocab.OUTPUT_LAYOUT)
+    first = next(iter(outcome.by_arm(rows.where(metric="x")).axis("arm")), None)
     points, images = (
         int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
         for metric in ("points", "images")
@@ -320,11 +268,4 @@ def _left_out(data: ReportData) -> Iterator[str]:
     yield from (note.text for note in data.notes if note.measure in SOURCES)
 
 
-INSIDE_SECTION = Section(
-    anchor="inside",
-    title="What goes on inside",
-    short="Inside",
-    needs={"measure": SOURCES},
-    missing="Nothing was measured inside the models of this run: layerwise robustness RUN does.",
-    parts=_inside,
-)
+INSIDE_SECTION = Section(anchor="inside", needs={"measure": SOURCES}, parts=_inside)

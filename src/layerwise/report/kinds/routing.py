@@ -9,24 +9,13 @@ from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Scatter, Style
 from layerwise.report.page.group import STOPPED
-from layerwise.report.page.number_format import probability, tidy
-from layerwise.report.show import ABSENT, COUNT, NUMBER, PERCENT, Show
+from layerwise.report.show import ABSENT, COUNT, NUMBER, PERCENT, Show, adjusted_p, detectable, named, p_value
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    MILLISECONDS,
-    ROUTE,
-    ROUTE_CURVE,
-    ROUTE_PLAN,
-    ROUTE_SEED,
-    ROUTE_SHARE,
-    ROUTE_TIME,
-    ROUTE_VERDICT,
-    ROUTER,
-)
 
 ARMS: Mapping[str, str] = {
-    ROUTER: "router", "fixed": "best fixed plans", "permuted": "its plans, dealt out at random",
+    vocab.ROUTER: "router", "fixed": "best fixed plans", "permuted": "its plans, dealt out at random",
     "permuted_in_task": "the same within each task", "hindsight": "best fixed plans in hindsight",
     "random": "every candidate alike", "oracle": "oracle", "oracle_of_noise": "oracle of noise",
 }  # fmt: skip
@@ -37,11 +26,12 @@ DECISIONS: Mapping[str, str] = {
     "above": "above the best fixed plan", "equivalent": "alike within the margin", "below": "below the best fixed plan",
     "unresolved": "not resolvable",
 }  # fmt: skip
+GAINS = tuple(f"{kind}_gain" for kind in SCORES)
 CANDIDATE, JUDGED = "one plan for all", "judged here"
-SLOTS = {ROUTER: 1, "fixed": 0, "permuted": 3, "oracle": 2, "oracle_of_noise": 5, CANDIDATE: 5, JUDGED: 1}
+SLOTS = {vocab.ROUTER: 1, "fixed": 0, "permuted": 3, "oracle": 2, "oracle_of_noise": 5, CANDIDATE: 5, JUDGED: 1}
 DOTTED = Style(line=True, dash="dot", bounds=False, size=7)
 STYLES = {
-    CANDIDATE: Style(faint=True, symbol="circle"), ROUTER: Style(line=True, size=7),
+    CANDIDATE: Style(faint=True, symbol="circle"), vocab.ROUTER: Style(line=True, size=7),
     "fixed": Style(line=True, bounds=False, size=7), "permuted": DOTTED, "oracle": DOTTED, "oracle_of_noise": DOTTED,
     JUDGED: Style(symbol="star", size=15, bounds=False),
 }  # fmt: skip
@@ -55,26 +45,28 @@ SHOWN = 0.005
 
 def verdicts(data: ReportData) -> Rows:
     """The decision of each task set, and of each pair of sets."""
-    return data.rows.where(measure=ROUTE_VERDICT, arm=ROUTER)
+    return data.rows.where(measure=vocab.ROUTE_VERDICT, arm=vocab.ROUTER)
 
 
 def objective(data: ReportData) -> str:
     """The score that is judged."""
-    return str(next(iter(data.rows.where(measure=ROUTE_VERDICT, metric="margin").axis("condition")), "accuracy"))
+    return str(next(iter(data.rows.where(measure=vocab.ROUTE_VERDICT, metric="margin").axis("condition")), "accuracy"))
 
 
 def drawn(data: ReportData) -> Iterator[Score]:
     """Score and mean layers of the candidates, of every arm at every budget, and of the router where it is judged."""
-    candidates, curves, judged = (data.rows.where(measure=name) for name in (ROUTE_PLAN, ROUTE_CURVE, ROUTE))
-    kinds = [kind for kind in dict.fromkeys((objective(data), *SCORES)) if curves.where(arm=ROUTER, metric=kind)]
+    candidates, curves, judged = (
+        data.rows.where(measure=name) for name in (vocab.ROUTE_PLAN, vocab.ROUTE_CURVE, vocab.ROUTE)
+    )
+    kinds = [kind for kind in dict.fromkeys((objective(data), *SCORES)) if curves.where(arm=vocab.ROUTER, metric=kind)]
     for kind in kinds:
         for task in candidates.axis("task"):
-            layers = curves.where(arm=ROUTER, task=task, metric=f"{kind}_layers").along("amount")
+            layers = curves.where(arm=vocab.ROUTER, task=task, metric=f"{kind}_layers").along("amount")
             named = {
                 CANDIDATE: (candidates.where(task=task, metric=kind), candidates.where(task=task, metric="layers")),
                 **{arm: (curves.where(arm=arm, task=task, metric=kind), layers.values()) for arm in ARMS},
                 JUDGED: tuple(
-                    judged.where(arm=ROUTER, task=task, condition=None, metric=metric)
+                    judged.where(arm=vocab.ROUTER, task=task, condition=None, metric=metric)
                     for metric in (kind, f"{kind}_layers")
                 ),
             }  # fmt: skip
@@ -87,28 +79,28 @@ def drawn(data: ReportData) -> Iterator[Score]:
 
 def findings(data: ReportData) -> Iterator[str]:
     """The verdict on each task set and each pair of sets, and what the router takes."""
-    metric, run = objective(data), data.rows.where(measure=ROUTE)
+    metric, run = objective(data), data.rows.where(measure=vocab.ROUTE)
     for row in verdicts(data):
         where = _where(row)
         own = run.where(task=row.task, condition=row.condition)
         layers, permuted = (
-            own.one(arm=ROUTER, metric=f"{metric}_layers"),
+            own.one(arm=vocab.ROUTER, metric=f"{metric}_layers"),
             own.one(arm="permuted", metric=f"{metric}_gain"),
         )
         text = f"{where}: {_decision(row)}. {GAIN.text(row)} {SCORES[metric]}"
         text += "" if layers is None else f" at {LAYERS.text(layers)} mean layers"
-        text += f" (p {probability(row.p_adjusted)}; it would have seen {tidy(row.mde or 0.0)})"
+        text += f" (p {adjusted_p(row)}; it would have seen {detectable(row)})"
         if permuted is not None:
             text += f"; over its own plans dealt out at random {GAIN.text(permuted)}"
         yield f"{text}."
-    time = data.rows.where(measure=ROUTE_TIME)
-    router, layer, own_layers = (time.one(metric=name) for name in (MILLISECONDS, "layer_ms", "layers"))
+    time = data.rows.where(measure=vocab.ROUTE_TIME)
+    router, layer, own_layers = (time.one(metric=name) for name in (vocab.MILLISECONDS, "layer_ms", "layers"))
     if verdicts(data) and router is not None and layer is not None and own_layers is not None:
         yield (
             f"Choosing takes {NUMBER.text(router)} ms, which is {LAYERS.text(own_layers)} layers of {layer.value:.3f} "
             "ms; it counts as layers."
         )
-    margin = data.rows.value(measure=ROUTE_VERDICT, metric="margin")
+    margin = data.rows.value(measure=vocab.ROUTE_VERDICT, metric="margin")
     if verdicts(data) and margin is not None:
         yield f"Alike means that the interval lies within {margin:g} on both sides."
 
@@ -131,13 +123,13 @@ def decided(data: ReportData) -> Iterator[Score]:
 
 def beside(data: ReportData) -> Iterator[Score]:
     """Of each task set and pair of sets every arm: its score, the mean layers, and the router's gain over it."""
-    metric, run = objective(data), data.rows.where(measure=ROUTE)
-    sets = dict.fromkeys(row.task for row in data.rows.where(measure=ROUTE_PLAN))
+    metric, run = objective(data), data.rows.where(measure=vocab.ROUTE)
+    sets = dict.fromkeys(row.task for row in data.rows.where(measure=vocab.ROUTE_PLAN))
     fits = dict.fromkeys([*((None, task) for task in sets), *((row.condition, row.task) for row in verdicts(data))])
     for fitted, task in fits:
         own = run.where(task=task, condition=fitted)
         name = task if fitted is None else f"{fitted} to {task}"
-        layers = own.where(arm=ROUTER, metric=f"{metric}_layers")
+        layers = own.where(arm=vocab.ROUTER, metric=f"{metric}_layers")
         for arm in ARMS:
             rows = own.where(arm=arm, metric=(metric, f"{metric}_gain"))
             shared = layers if arm != "random" and rows else ()
@@ -146,19 +138,10 @@ def beside(data: ReportData) -> Iterator[Score]:
 
 def shares(data: ReportData) -> Rows:
     """The candidates that some prompts get: layers, score, and the share of the prompts of each task."""
-    given, plans = data.rows.where(measure=ROUTE_SHARE), data.rows.where(measure=ROUTE_PLAN)
+    given, plans = data.rows.where(measure=vocab.ROUTE_SHARE), data.rows.where(measure=vocab.ROUTE_PLAN)
     kept = {(row.task, row.plan) for row in given if row.value >= SHOWN}
     rows = Rows(row for row in (*plans, *given) if (row.task, row.plan) in kept)
     return rows.where(metric=("layers", objective(data), "share"))
-
-
-def _verdict_cell(rows: Rows) -> str:
-    return DECISIONS[rows[0].metric]
-
-
-def _p_cell(rows: Rows) -> str:
-    gains = rows.where(metric=tuple(f"{kind}_gain" for kind in SCORES))
-    return probability(gains[0].p) if gains else ABSENT
 
 
 def _answer(data: ReportData) -> str:
@@ -167,59 +150,52 @@ def _answer(data: ReportData) -> str:
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
-    limit = data.rows.value(measure=ROUTE_VERDICT, metric="limit")
+    limit = data.rows.value(measure=vocab.ROUTE_VERDICT, metric="limit")
     yield ABSENT if limit is None else f"{limit:g}", "mean layers at most"
-    yield f"{len(data.rows.where(measure=ROUTE_PLAN).axis('plan')):,}", "candidates"
-
-
-def _words(value: object) -> str:
-    return ARMS.get(str(value), str(value))
+    yield f"{len(data.rows.where(measure=vocab.ROUTE_PLAN).axis('plan')):,}", "candidates"
 
 
 ROUTING_KIND = Kind(
     name="routing",
-    measures=(ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT),
+    measures=(
+        vocab.ROUTE, vocab.ROUTE_SEED, vocab.ROUTE_CURVE, vocab.ROUTE_PLAN, vocab.ROUTE_SHARE, vocab.ROUTE_TIME,
+        vocab.ROUTE_VERDICT,
+    ),
     answer=_answer,
     tiles=_tiles,
     unfinished=lambda data: None if verdicts(data) else f"no verdict was given yet: {STOPPED}",
     sections=(
         Section(
-            anchor=ROUTE, title="A plan for each prompt, or one for all", short="Routing",
-            needs=lambda data: bool(verdicts(data)), missing="No router was tested: layerwise search route does.",
-            parts=(
+            anchor=vocab.ROUTE, needs=lambda data: bool(verdicts(data)), parts=(
                 Scatter(
-                    name="route-curve", title="Score against mean layers", derive=drawn, point="plan", series="arm",
-                    across={"metric": "layers"}, upwards={"metric": "score"}, words=_words, at="{}", named=True,
+                    name="route-curve", derive=drawn, point="plan", series="arm", across={"metric": "layers"},
+                    upwards={"metric": "score"}, words=named(ARMS), at="{}", named=True,
                     choices={"Task set": "task", "Score": "condition"}, styles=STYLES, show=NUMBER, show_across=LAYERS,
-                    slots=lambda arms: {arm: SLOTS[arm] for arm in arms}, height=460, note="curve",
+                    slots=SLOTS, height=460,
                     by_choice={name: {"show": NUMBER.but(axis=name)} for name in SCORES.values()},
                 ),
                 Says(findings),
                 Pivot(
-                    title="Verdicts", derive=decided, rows={"fitted to": "condition", "asked": "task"}, terminal=False,
+                    name="verdicts", derive=decided, rows={"fitted to": "condition", "asked": "task"}, terminal=False,
                     columns=(
                         Column("gain over fixed plans", tuple(DECISIONS), GAIN),
-                        Column("adjusted p", text=lambda rows: probability(rows[0].p_adjusted)),
-                        Column("would have seen", text=lambda rows: tidy(rows[0].mde or 0.0)),
-                        Column("verdict", text=_verdict_cell),
+                        Column("adjusted p", show=adjusted_p),
+                        Column("would have seen", show=detectable),
+                        Column("verdict", show=lambda row: DECISIONS[row.metric]),
                     ),
-                    note="verdicts",
                 ),
                 Pivot(
-                    derive=beside, split="task", rows={"arm": "arm"}, words=_words,
-                    columns=(
+                    derive=beside, split="task", rows={"arm": "arm"}, words=named(ARMS), columns=(
                         Column("mean layers", tuple(f"{kind}_layers" for kind in SCORES), LAYERS),
                         *(Column(name, kind) for kind, name in SCORES.items()),
-                        Column("router above it", tuple(f"{kind}_gain" for kind in SCORES), GAIN),
-                        Column("p", text=_p_cell),
+                        Column("router above it", GAINS, GAIN),
+                        Column("p", GAINS, p_value),
                     ),
                 ),
             ),
         ),
         Section(
-            anchor=ROUTE_SHARE, title="Which prompts get which plan", short="Plans",
-            needs=lambda data: bool(verdicts(data)), missing="No prompt was routed.",
-            parts=(
+            anchor=vocab.ROUTE_SHARE, needs=lambda data: bool(verdicts(data)), parts=(
                 Pivot(
                     derive=shares, split="task", rows={"plan": "plan"}, across="condition",
                     show=PERCENT.but(decimals=1), terminal=False,

@@ -4,38 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
-from layerwise.report.kind import Column, Kind, Pivot, Says, Section
+from layerwise.report.finding import Effect, judged
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Scatter, Style
 from layerwise.report.page.group import STOPPED
-from layerwise.report.page.number_format import is_resolved, probability, tidy
-from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
+from layerwise.report.page.number_format import tidy
+from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show, adjusted_p, named
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ABOVE_CHOSEN,
-    AGAIN,
-    ARM,
-    BETTER,
-    CHOSEN,
-    DELTA,
-    FRONT,
-    GAP,
-    LATENCY,
-    MILLISECONDS,
-    PRICE,
-    RANDOM,
-    REPORT,
-    REST,
-    SEARCH,
-    SEARCH_ROUND,
-    SECOND,
-)
 
-TEXTS: Mapping[str, str] = {REPORT: "fresh text", SECOND: "second corpus"}
+TEXTS: Mapping[str, str] = {vocab.REPORT: "fresh text", vocab.SECOND: "second corpus"}
 """The texts that chose nothing, as they are called."""
 
 UNITS: Mapping[str, str] = {"layers": "layer evaluations", "ms": "milliseconds of a pass", "bytes": "bytes of weights"}
@@ -45,52 +27,56 @@ PRICES: Mapping[str, Show] = {
 }  # fmt: skip
 ARMS: Mapping[str, str] = {
     "sweep_effect": "least skip effect", "block_influence": "Block Influence", "angular_distance": "angular distance",
-    "deepest_keep_last": "deepest, last kept", RANDOM: "random sets",
+    "deepest_keep_last": "deepest, last kept", vocab.RANDOM: "random sets",
 }  # fmt: skip
 """The arms in reading order, as they are called."""
 
-SLOTS = {"searched": 5, FRONT: 0, **{name: at for at, name in enumerate(ARMS, start=1)}, CHOSEN: 6}
+SLOTS = {"searched": 5, vocab.FRONT: 0, **{name: at for at, name in enumerate(ARMS, start=1)}, vocab.CHOSEN: 6}
 STYLES = {
     "searched": Style(faint=True, symbol="circle"),
-    FRONT: Style(line=True),
-    CHOSEN: Style(symbol="star", size=14),
+    vocab.FRONT: Style(line=True),
+    vocab.CHOSEN: Style(symbol="star", size=14),
 }
+BESIDE: Mapping[Effect, str] = {
+    "worse": "better than", "better": "worse than", "open": "not distinguished from", "bare": "not distinguished from",
+}  # fmt: skip
+"""What the chosen plan is, by what an arm is beside it."""
 MILLI = Show(decimals=3)
 
 
 def chosen(data: ReportData) -> Score | None:
     """The row of the plan that was chosen; `None` of a search that was stopped before."""
-    return data.rows.one(measure=SEARCH, metric=CHOSEN)
+    return data.rows.one(measure=vocab.SEARCH, metric=vocab.CHOSEN)
 
 
 def arms(data: ReportData) -> dict[str, str]:
     """The plan that each arm chose, in reading order; the random sets are left out."""
-    plans = data.rows.where(measure=SEARCH, metric=ARM, seed=None).along("arm")
+    plans = data.rows.where(measure=vocab.SEARCH, metric=vocab.ARM, seed=None).along("arm")
     return {name: str(plans[name].plan) for name in ARMS if name in plans}
 
 
 def front(data: ReportData, unit: str) -> tuple[str, ...]:
     """The plans of the front of a unit, the cheapest first."""
-    run = data.rows.where(measure=SEARCH, condition=unit)
-    prices = run.where(metric=PRICE).along("plan")
-    return tuple(sorted(run.where(metric=FRONT).axis("plan"), key=lambda plan: prices[plan].value))
+    run = data.rows.where(measure=vocab.SEARCH, condition=unit)
+    prices = run.where(metric=vocab.PRICE).along("plan")
+    return tuple(sorted(run.where(metric=vocab.FRONT).axis("plan"), key=lambda plan: prices[plan].value))
 
 
 def drawn(data: ReportData) -> Iterator[Score]:
     """Price and loss of every searched plan, of the front, of the arms and of the chosen plan, unit by unit."""
-    run, best = data.rows.where(measure=SEARCH), chosen(data)
+    run, best = data.rows.where(measure=vocab.SEARCH), chosen(data)
     if best is None:
         return
-    losses = run.where(metric=DELTA)
-    searched = losses.where(task=SEARCH).along("plan")
-    fresh = losses.where(task=REPORT).along("plan")
+    losses = run.where(metric=vocab.DELTA)
+    searched = losses.where(task=vocab.SEARCH).along("plan")
+    fresh = losses.where(task=vocab.REPORT).along("plan")
     for unit in _units(data):
-        prices = run.where(metric=PRICE, condition=unit).along("plan")
-        one = {name: (plan,) for name, plan in (*arms(data).items(), (CHOSEN, str(best.plan)))}
-        for name, plans in {"searched": tuple(searched), FRONT: front(data, unit), **one}.items():
+        prices = run.where(metric=vocab.PRICE, condition=unit).along("plan")
+        one = {name: (plan,) for name, plan in (*arms(data).items(), (vocab.CHOSEN, str(best.plan)))}
+        for name, plans in {"searched": tuple(searched), vocab.FRONT: front(data, unit), **one}.items():
             for plan in plans:
                 # The model as trained has no row: losses are differences to it.
-                trained = Score.of(SEARCH, DELTA, 0.0, plan=plan)
+                trained = Score.of(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
                 loss = (searched if name == "searched" else fresh).get(plan, trained)
                 yield from (replace(row, arm=name, condition=unit) for row in (prices[plan], loss))
 
@@ -99,24 +85,25 @@ def on_front(data: ReportData) -> Rows:
     """Every row of the plans on the front of the budget's unit."""
     best = chosen(data)
     unit = best.condition if best is not None and best.condition in _units(data) else "layers"
-    run = data.rows.where(measure=SEARCH)
+    run = data.rows.where(measure=vocab.SEARCH)
     return Rows(row for plan in front(data, str(unit)) for row in run.where(plan=plan))
 
 
 def beside(data: ReportData) -> Iterator[Score]:
     """The losses of the chosen plan and of every arm, and what each loses above the chosen one."""
-    run, best = data.rows.where(measure=SEARCH), chosen(data)
+    run, best = data.rows.where(measure=vocab.SEARCH), chosen(data)
     if best is None:
         return
-    yield from (replace(row, arm=CHOSEN) for row in run.where(plan=best.plan, metric=(DELTA, GAP)))
+    yield from (replace(row, arm=vocab.CHOSEN) for row in run.where(plan=best.plan, metric=(vocab.DELTA, vocab.GAP)))
     for name, plan in arms(data).items():
-        yield from (replace(row, arm=ARMS[name]) for row in run.where(plan=plan, metric=DELTA))
-        same = run.where(plan=plan, metric=DELTA, task=tuple(TEXTS)) if plan == best.plan else ()
+        yield from (replace(row, arm=ARMS[name]) for row in run.where(plan=plan, metric=vocab.DELTA))
+        same = run.where(plan=plan, metric=vocab.DELTA, task=tuple(TEXTS)) if plan == best.plan else ()
         yield from (replace(row, metric="same", arm=ARMS[name]) for row in same)
-        yield from (replace(row, arm=ARMS[name], plan=plan) for row in run.where(arm=name, metric=ABOVE_CHOSEN))
-    sets = len(run.where(metric=ARM, arm=RANDOM))
+        yield from (replace(row, arm=ARMS[name], plan=plan) for row in run.where(arm=name, metric=vocab.ABOVE_CHOSEN))
+    sets = len(run.where(metric=vocab.ARM, arm=vocab.RANDOM))
     yield from (
-        replace(row, arm=f"mean of {sets} {ARMS[RANDOM]}") for row in run.where(arm=RANDOM, metric=ABOVE_CHOSEN)
+        replace(row, arm=f"mean of {sets} {ARMS[vocab.RANDOM]}")
+        for row in run.where(arm=vocab.RANDOM, metric=vocab.ABOVE_CHOSEN)
     )
 
 
@@ -125,116 +112,98 @@ def findings(data: ReportData) -> Iterator[str]:
     best = chosen(data)
     if best is None:
         return
-    run = data.rows.where(measure=SEARCH)
+    run = data.rows.where(measure=vocab.SEARCH)
     own = run.where(plan=best.plan)
-    prices = own.where(metric=PRICE).along("condition")
+    prices = own.where(metric=vocab.PRICE).along("condition")
     listed = ", ".join(PRICES[unit].text(prices[unit]) + " layers" * (unit == "layers") for unit in _units(data))
     yield f"Chosen within {best.against}: {best.plan} ({listed})."
     for text, name in TEXTS.items():
-        fresh, again = (own.one(metric=metric, task=text) for metric in (DELTA, AGAIN))
+        fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
         if fresh is not None:
-            yield (
-                f"On the {name} it loses {DIFFERENCE.text(fresh)} nats per token against the model as trained"
-                + (f"; another text of this size would say {DIFFERENCE.interval(again)}." if again is not None else ".")
-            )
-    searched, gap = own.one(metric=DELTA, task=SEARCH), own.one(metric=GAP)
+            more = "" if again is None else f"; another text of this size would say {DIFFERENCE.interval(again)}"
+            lost = f"{DIFFERENCE.text(fresh)} nats per token against the model as trained"
+            yield f"On the {name} it loses {lost}{more}."
+    searched, gap = own.one(metric=vocab.DELTA, task=vocab.SEARCH), own.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
         curse = "the search flattered it" if (gap.low or 0.0) > 0 else "no winner's curse is resolvable"
-        yield (
-            f"Where it was searched for it lost {DIFFERENCE.number(searched.value)}: a gap of {DIFFERENCE.text(gap)}, "
-            f"{curse}."
-        )
+        lost = f"Where it was searched for it lost {DIFFERENCE.number(searched.value)}"
+        yield f"{lost}: a gap of {DIFFERENCE.text(gap)}, {curse}."
     for text in TEXTS:
         for name in ARMS:
             yield from _against(run, name, text, arms(data).get(name) == best.plan, data.level)
-    times = data.rows.where(measure=LATENCY, plan=best.plan)
+    times = data.rows.where(measure=vocab.LATENCY, plan=best.plan)
     predicted, measured = (times.one(metric=metric) for metric in ("predicted", "measured"))
     if predicted is not None and measured is not None:
-        off = 100 * (measured.value / predicted.value - 1)
-        yield (
-            f"Milliseconds ({measured.condition}): {predicted.value:.2f} predicted, {measured.value:.2f} measured "
-            f"({off:+.1f} %)."
-        )
+        off = f"{100 * (measured.value / predicted.value - 1):+.1f} %"
+        both = f"{predicted.value:.2f} predicted, {measured.value:.2f} measured ({off})"
+        yield f"Milliseconds ({measured.condition}): {both}."
 
 
 def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
     """One arm beside the chosen plan, on one text."""
-    row = run.one(metric=ABOVE_CHOSEN, arm=name, task=text)
+    row = run.one(metric=vocab.ABOVE_CHOSEN, arm=name, task=text)
     if is_same:
-        yield from [f"{ARMS[name]}: the same plan."] if text == REPORT else []
+        yield from [f"{ARMS[name]}: the same plan."] if text == vocab.REPORT else []
     elif row is not None:
-        better = run.value(metric=BETTER, arm=name, task=text)
+        better = run.value(metric=vocab.BETTER, arm=name, task=text)
         sets = "" if better is None else f"; {100 * better:.0f} % of the sets lose less"
-        p = f"corrected p {probability(row.p_adjusted)}"
         above = f"{DIFFERENCE.text(row)} above the chosen plan"
-        yield f"{ARMS[name]}, {TEXTS[text]}: {above}, {_verdict(row, level)} ({p}){sets}."
+        yield f"{ARMS[name]}, {TEXTS[text]}: {above}, {_verdict(row, level)} (corrected p {adjusted_p(row)}){sets}."
 
 
 def _answer(data: ReportData) -> str:
     """The plan, what it loses, and which controls it is better than, worse than, or not distinguished from."""
     if chosen(data) is None:
         return ""
-    rows = data.rows.where(measure=SEARCH, metric=ABOVE_CHOSEN, task=REPORT).along("arm")
+    rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.ABOVE_CHOSEN, task=vocab.REPORT).along("arm")
     verdicts: dict[str, list[str]] = {}
-    for name in ARMS:
-        if name in rows:
-            is_worse = rows[name].value > 0
-            word = ("better than" if is_worse else "worse than") if is_resolved(rows[name], data.level) else ""
-            verdicts.setdefault(word or "not distinguished from", []).append(ARMS[name])
+    for name in (name for name in ARMS if name in rows):
+        verdicts.setdefault(BESIDE[judged(rows[name], data.level)], []).append(ARMS[name])
     compared = "; ".join(f"{word} {', '.join(names)}" for word, names in verdicts.items())
-    return " ".join([*list(findings(data))[:2], *([f"It is {compared}."] if compared else [])])
+    return opening(findings, 2)(data) + (f" It is {compared}." if compared else "")
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
-    present = data.rows.where(measure=SEARCH, metric=PRICE).axis("condition")
+    present = data.rows.where(measure=vocab.SEARCH, metric=vocab.PRICE).axis("condition")
     return tuple(unit for unit in UNITS if unit in present)
 
 
 def _verdict(row: Score, level: float) -> str:
     """Whether an arm can be distinguished from the chosen plan, in words."""
-    if is_resolved(row, level):
-        return "worse" if row.value > 0 else "better"
-    return "not resolvable" + ("" if row.mde is None else f" below {tidy(row.mde)} nats")
+    limit = "" if row.mde is None else f" below {tidy(row.mde)} nats"
+    effect = judged(row, level)
+    return effect if effect in ("better", "worse") else f"not resolvable{limit}"
 
 
-def _again_cell(rows: Rows) -> str:
-    row = rows.one(metric=AGAIN, task=REPORT)
-    return ABSENT if row is None else DIFFERENCE.interval(row)
-
-
-def _verdict_cell(rows: Rows, text: str) -> str:
-    row, gap = (rows.one(metric=metric, task=text) for metric in (ABOVE_CHOSEN, GAP))
-    if rows.where(metric="same", task=text):
+def _verdict_cell(rows: Rows) -> str:
+    row, gap = (rows.one(metric=metric) for metric in (vocab.ABOVE_CHOSEN, vocab.GAP))
+    if rows.where(metric="same"):
         return "the same plan"
     if row is not None:
         return _verdict(row, 0.05)
     return "" if gap is None else f"gap {DIFFERENCE.text(gap)}"
 
 
-def _p_cell(rows: Rows, text: str) -> str:
-    row = rows.one(metric=ABOVE_CHOSEN, task=text)
-    return ABSENT if row is None else probability(row.p_adjusted)
-
-
 def _of_text(text: str, name: str) -> tuple[Column, ...]:
     """What the table of controls says of a text that chose nothing."""
-    own: dict[str, Any] = {"where": {"task": text}}
+    where = {"task": text}
     return (
-        Column(name, DELTA, DIFFERENCE, **own), Column(f"{name}: above the chosen", ABOVE_CHOSEN, DIFFERENCE, **own),
-        Column("adjusted p", text=lambda rows: _p_cell(rows, text)),
-        Column("verdict", text=lambda rows: _verdict_cell(rows, text)),
-    )  # fmt: skip
+        Column(name, vocab.DELTA, DIFFERENCE, where),
+        Column(f"{name}: above the chosen", vocab.ABOVE_CHOSEN, DIFFERENCE, where),
+        Column("adjusted p", vocab.ABOVE_CHOSEN, adjusted_p, where),
+        Column("verdict", where=where, text=_verdict_cell),
+    )
 
 
 def _all_else(data: ReportData) -> Iterator[str]:
-    for row in data.rows.where(measure=LATENCY, part=REST):
+    for row in data.rows.where(measure=vocab.LATENCY, part=vocab.REST):
         yield f"All else takes {MILLI.number(row.value)} ms ({row.condition})."
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     best = chosen(data)
-    yield "–" if best is None else str(best.against), "budget"
-    searched = data.rows.where(measure=SEARCH, metric=DELTA, task=SEARCH).axis("plan")
+    yield ABSENT if best is None else str(best.against), "budget"
+    searched = data.rows.where(measure=vocab.SEARCH, metric=vocab.DELTA, task=vocab.SEARCH).axis("plan")
     yield f"{len(searched):,}", "plans on all of the search text"
 
 
@@ -252,23 +221,19 @@ def _following(data: ReportData) -> Iterator[str]:
 
 
 SEARCH_KIND = Kind(
-    name=SEARCH,
-    measures=(SEARCH, SEARCH_ROUND, LATENCY),
+    name=vocab.SEARCH,
+    measures=(vocab.SEARCH, vocab.SEARCH_ROUND, vocab.LATENCY),
     answer=_answer,
     tiles=_tiles,
     unfinished=lambda data: None if chosen(data) else f"no plan was chosen yet: {STOPPED}",
     following=_following,
     sections=(
         Section(
-            anchor=SEARCH, title="What was reached, and what it loses", short="Search",
-            needs=lambda data: chosen(data) is not None, missing="No plan was searched for: layerwise search does.",
-            parts=(
+            anchor=vocab.SEARCH, needs=lambda data: chosen(data) is not None, parts=(
                 Scatter(
-                    name="search-front", title="Quality against price", derive=drawn, point="plan", series="arm",
-                    across={"metric": PRICE}, upwards={"metric": DELTA}, choices={"Price": "condition"}, at="{}",
-                    slots=lambda names: {name: SLOTS[name] for name in names}, styles=STYLES, named=True, height=460,
-                    words=lambda value: ARMS.get(value, UNITS.get(value, str(value))), show=DIFFERENCE, note="front",
-                    by_choice={
+                    name="search-front", derive=drawn, point="plan", series="arm", across={"metric": vocab.PRICE},
+                    upwards={"metric": vocab.DELTA}, choices={"Price": "condition"}, at="{}", slots=SLOTS,
+                    styles=STYLES, named=True, height=460, words=named({**UNITS, **ARMS}), show=DIFFERENCE, by_choice={
                         "layers": {"show_across": PRICES["layers"].but(axis=UNITS["layers"])},
                         "ms": {"show_across": NUMBER.but(axis=UNITS["ms"])},
                         "bytes": {"show_across": PRICES["bytes"].but(axis="megabytes of weights")},
@@ -276,40 +241,33 @@ SEARCH_KIND = Kind(
                 ),
                 Says(findings),
                 Pivot(
-                    title="The front, to copy", derive=on_front, rows={"plan": "plan"},
-                    columns=(
-                        *(Column(unit, PRICE, show, {"condition": unit}) for unit, show in PRICES.items()),
-                        Column("search text", DELTA, DIFFERENCE, {"task": SEARCH}),
-                        *(Column(name, DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
-                        Column("another text of this size", text=_again_cell),
+                    name="the-front-to-copy", derive=on_front, rows={"plan": "plan"}, columns=(
+                        *(Column(unit, vocab.PRICE, show, {"condition": unit}) for unit, show in PRICES.items()),
+                        Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
+                        *(Column(name, vocab.DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
+                        Column("another text of this size", vocab.AGAIN, DIFFERENCE.interval, {"task": vocab.REPORT}),
                     ),
                 ),
             ),
         ),
         Section(
-            anchor="search_confirmed", title="Beside what costs no search", short="Controls",
-            needs=lambda data: chosen(data) is not None, missing="No plan was chosen yet.",
-            parts=(
+            anchor="search_confirmed", needs=lambda data: chosen(data) is not None, parts=(
                 Pivot(
-                    derive=beside, rows={"": "arm", "plan": "plan"}, terminal=False, note="controls",
-                    columns=(
-                        Column("search text", DELTA, DIFFERENCE, {"task": SEARCH}),
+                    derive=beside, rows={"": "arm", "plan": "plan"}, terminal=False, note="controls", columns=(
+                        Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
                         *(column for text, name in TEXTS.items() for column in _of_text(text, name)),
                     ),
                 ),
             ),
         ),
         Section(
-            anchor=LATENCY, title="Milliseconds, layer by layer", short="Milliseconds",
-            missing="Milliseconds were not measured: --latency, or a budget of ms, does.",
-            parts=(
+            anchor=vocab.LATENCY, parts=(
                 Pivot(
-                    where={"measure": LATENCY, "layer": PRESENT}, rows={"layer": "layer"}, terminal=False,
-                    order=lambda line: line[0],
-                    columns=(
-                        Column("ms", MILLISECONDS, MILLI, {"part": None}),
-                        Column("attn alone", MILLISECONDS, MILLI, {"part": "attn"}),
-                        Column("mlp alone", MILLISECONDS, MILLI, {"part": "mlp"}),
+                    where={"measure": vocab.LATENCY, "layer": PRESENT}, rows={"layer": "layer"}, terminal=False,
+                    order=lambda line: line[0], columns=(
+                        Column("ms", vocab.MILLISECONDS, MILLI, {"part": None}),
+                        Column("attn alone", vocab.MILLISECONDS, MILLI, {"part": "attn"}),
+                        Column("mlp alone", vocab.MILLISECONDS, MILLI, {"part": "mlp"}),
                     ),
                 ),
                 Says(_all_else, terminal=False),

@@ -91,18 +91,15 @@ SPECULATION_KIND = Kind(
     following=_following,
     sections=(
         Section(
-            anchor=SPECULATION, title="What drafts gain", short="Drafts", needs={"measure": SPECULATION_DRAFT},
-            missing="No draft was tried: layerwise time speculation does.",
-            parts=(
+            anchor=SPECULATION, needs={"measure": SPECULATION_DRAFT}, parts=(
                 Dots(
-                    name="speculation-rates", title="Tokens per second", y="condition", show=RATE, from_zero=True,
-                    where={"measure": SPECULATION, "metric": TOKENS_PER_SECOND}, words=str, note="rates",
+                    name="speculation-rates", y="condition", show=RATE, from_zero=True,
+                    where={"measure": SPECULATION, "metric": TOKENS_PER_SECOND}, words=str,
                 ),
                 Says(findings),
                 Pivot(
-                    title="Drafts that were compared", derive=_drafts, rows={"draft": "plan"}, folded=True,
-                    terminal=False,
-                    columns=(
+                    name="drafts-that-were-compared", derive=_drafts, rows={"draft": "plan"}, folded=True,
+                    terminal=False, columns=(
                         Column("agreement", "agreement", SHARE), Column("tokens of a draft", "length", COUNT),
                         Column("x in layer passes", "bound", TIMES), Column("tokens/s", TOKENS_PER_SECOND, RATE),
                     ),

@@ -39,14 +39,10 @@ TIMING = Kind(
     tiles=_tiles,
     sections=(
         Section(
-            anchor=TIME,
-            title="How long a pass takes",
-            short="Milliseconds",
-            missing="Nothing was timed: layerwise time does.",
-            parts=(
+            anchor=TIME, parts=(
                 Dots(
-                    name="times", title="Milliseconds of a pass", y="plan", show=TIMES, note="times",
-                    where={"measure": TIME, "metric": MILLISECONDS}, choices={"Setting": "condition"}, words=str,
+                    name="times", y="plan", show=TIMES, where={"measure": TIME, "metric": MILLISECONDS},
+                    choices={"Setting": "condition"}, words=str,
                 ),
                 Pivot(
                     rows={"plan": "plan"}, where={"measure": TIME}, split="condition",

@@ -16,7 +16,7 @@ from layerwise.report.marks import Mark
 from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.table import Table
-from layerwise.report.show import ABSENT
+from layerwise.report.show import ABSENT, named
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, VALIDATION_LOSS
@@ -57,8 +57,15 @@ def losses(data: ReportData) -> Iterator[Score]:
 def unfinished(data: ReportData) -> list[str]:
     """The trainings that were begun and have no end."""
     run = data.rows.where(measure=TRAINING, seed=PRESENT)
-    begun, ended = ({model_name(row) for row in run.where(metric=metric)} for metric in (TRAIN_LOSS, "steps"))
+    begun, ended = (
+        {model_name(row) for row in run.where(metric=metrics)} for metrics in ((TRAIN_LOSS, VALIDATION_LOSS), "steps")
+    )
     return sorted(begun - ended)
+
+
+def training_stopped(data: ReportData) -> str | None:
+    """The banner that names them."""
+    return incomplete((unfinished(data), "training"))
 
 
 def seeds_of(data: ReportData) -> dict[str, set[int]]:
@@ -110,18 +117,15 @@ def _answer(data: ReportData) -> str:
 
 PARTS: tuple[Part, ...] = (
     LossByStep(
-        name="training", title="Loss by step, a line an arm", derive=losses, series="arm", slots=arm_slots,
-        legend="Arms", choices={"Loss": "metric"}, words=lambda value: LOSSES.get(value, str(value)), note="losses",
+        name="training", derive=losses, series="arm", slots=arm_slots, legend="Arms", choices={"Loss": "metric"},
+        words=named(LOSSES),
     ),
-    Tabled(title="Every training", table=_trainings, folded=True, terminal=False),
+    Tabled(name="every-training", table=_trainings, folded=True, terminal=False),
 )  # fmt: skip
 SELECTED = Says(
-    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
-)
-TRAINING_SECTION = Section(
-    anchor=TRAINING, title="How the arms were trained", short="Training", prose="training", parts=PARTS,
-    missing="No training is part of this run (layerwise train writes one).",
+    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False,
 )  # fmt: skip
+TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
 """The trainings of a run, for every kind that has any."""
 
 TESTED_SECTION = replace(TRAINING_SECTION, parts=(*PARTS, SELECTED))
@@ -133,8 +137,8 @@ TRAINED = Kind(
     present=lambda data: bool(data.rows.where(measure=TRAINING)) and not data.rows.where(measure=(*MEASURES, *OTHERS)),
     answer=_answer,
     tiles=tiles,
-    unfinished=lambda data: incomplete((unfinished(data), "training")),
+    unfinished=training_stopped,
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
     sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses, page=False))),),
-)
+)  # fmt: skip
 """A run whose models were trained, and nothing else was measured."""

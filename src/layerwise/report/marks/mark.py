@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure
 from layerwise.report.page.figure_slot import Choice, Picture
@@ -38,20 +39,21 @@ class Mark(ABC):
 
     `where` filters the rows of the run (see `Rows.where`), after `derive` has made them of the run where they are not
     stored as they are drawn. `show` is the quantity. Each value of the column `series` is drawn in a colour of its own,
-    given by `slots`; `legend` is the noun of the buttons that hide and show them, and without it there are none. Each
-    of `choices` is a question beside the figure, with the column whose values are its answers; `by_choice` are the
-    fields of the mark that an answer changes, such as the quantity. With `each` there is a figure for every value of a
-    column, all on one axis. `words` writes a value of the columns `series`, `each` and
-    `choices`. `note` is small print under the figure.
+    given by `slots`, a mapping or a function of all names, or in that of its arm where `arms` are those of the run;
+    `legend` is the noun of the buttons that hide and show them, and without it there are none. Each of `choices` is a
+    question beside the figure, with the column whose values are its answers; `by_choice` are the fields of the mark
+    that an answer changes, such as the quantity. With `each` there is a figure for every value of a column, all on one
+    axis. `words` writes a value of the columns `series`, `each` and `choices`. `note` is small print under the figure.
     """
 
     name: str
-    title: str
+    title: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
     derive: Callable[[ReportData], Iterable[Score]] | None = None
     show: Show = NUMBER
     series: str | None = None
-    slots: Slots = in_order
+    slots: Slots | Mapping[str, int] = in_order
+    arms: Callable[[ReportData], Iterable[str]] | None = None
     legend: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
     by_choice: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)
@@ -76,9 +78,17 @@ class Mark(ABC):
         rows = data.rows if self.derive is None else Rows(self.derive(data))
         return rows.where(**self.where) if self.where else rows
 
-    def colours(self, rows: Rows) -> Mapping[str, int]:
-        """The colour of every series."""
-        return self.slots([str(value) for value in rows.axis(self.series)]) if self.series else {}
+    def colours(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
+        """The colour of every series; an arm has the same one in every figure of a run."""
+        if self.series is None:
+            return {}
+        names = [str(value) for value in rows.axis(self.series)]
+        if isinstance(self.slots, Mapping):
+            return {name: self.slots[name] for name in names if name in self.slots}
+        if self.arms is None:
+            return self.slots(names)
+        known = arm_slots([*self.arms(data), *names])
+        return {name: known[name] for name in names}
 
     def pictures(self, data: ReportData) -> Iterator[Picture]:
         """The picture, or one for every value of the column `each`; none where there is nothing to draw."""
@@ -88,13 +98,14 @@ class Mark(ABC):
             return
         values = rows.axis(self.each)
         for at, value in enumerate(values):
-            name, title = (f"{self.name}-{at}", self.words(value)) if len(values) > 1 else (self.name, self.title)
+            name = f"{self.name}-{at}" if len(values) > 1 else self.name
+            title = self.words(value) if len(values) > 1 or not self.title else self.title
             yield from self._picture(name, title, rows.where(**{self.each: value}), data, rows)
 
     def _picture(
         self, name: str, title: str, rows: Rows, data: ReportData, all_rows: Rows
     ) -> Iterator[Picture]:  # fmt: skip
-        slots = self.colours(all_rows)
+        slots = self.colours(all_rows, data)
         axes = {question: all_rows.axis(column) for question, column in self.choices.items()}
         variants = {}
         for key in product(*(range(len(values)) for values in axes.values())):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from layerwise.report.finding import Finding, Number
 from layerwise.report.page.markup import Safe, element, measured
 
+INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
+"""A number, its unit, and its interval behind it."""
 BADGES = {"resolved": "resolved", "unresolved": "not resolvable", "described": "no interval"}
 
 
@@ -26,6 +29,8 @@ def badge(finding: Finding) -> Safe:
     return element("span", BADGES[finding.state], class_=f"badge {finding.state}")
 
 
-def pieces(answer: Iterable[str]) -> tuple[str, ...]:
+def pieces(answer: str | Iterable[str]) -> tuple[str, ...]:
     """The pieces of an answer, its numbers set apart."""
+    if isinstance(answer, str):
+        return tuple(measured(piece) if at % 2 else piece for at, piece in enumerate(INTERVAL.split(answer)))
     return tuple(measured(piece) if isinstance(piece, Number) else piece for piece in answer)

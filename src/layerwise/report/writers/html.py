@@ -23,10 +23,11 @@ def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
 
 def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
     """One section."""
+    section = section.of(kind)
     heading = Heading(section.anchor, section.title, section.short)
     if not section.present(data):
         return heading.missing(section.missing)
-    writer = _Writer(prose(section.prose or kind.name), section.anchor, data)
+    writer = _Writer(prose(section.prose), section.anchor, data)
     for part in section.parts_of(data):
         writer.write(part)
     return heading.chapter(writer.body, writer.pictures)
@@ -83,7 +84,7 @@ class _Writer:
             return
         if mark.legend:
             names = tuple(picture.name for picture in pictures)
-            shown = {mark.words(name): slot for name, slot in mark.colours(mark.rows(self.data)).items()}
+            shown = {mark.words(name): slot for name, slot in mark.colours(mark.rows(self.data), self.data).items()}
             self.body.append(legend(shown, names, noun=mark.legend))
         self._cards(pictures, wide=mark.wide)
         self.body += self._note(mark.note)
@@ -95,7 +96,7 @@ class _Writer:
             return
         first = next(mark for mark, own in shown if own)
         if first.legend:
-            named = {first.words(name): slot for name, slot in first.colours(first.rows(self.data)).items()}
+            named = {first.words(name): slot for name, slot in first.colours(first.rows(self.data), self.data).items()}
             self.body.append(legend(named, tuple(picture.name for picture in pictures), noun=first.legend))
         self._cards(pictures, wide=False)
         for mark, own in shown:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
-from layerwise.report.kind import Kind, Part, Pivot, Says, Tabled
+from layerwise.report.kind import Kind, Part, Pivot, Says, Tabled, in_text
 from layerwise.report.page.plain_markdown import answered, bullets
 
 
 def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
     """The findings as lists and the tables under their titles, a list or a table at a time."""
-    for section in kind.sections:
+    for section in (each.of(kind) for each in kind.sections):
         for part in section.parts_of(data):
             if isinstance(part, Says):
                 yield _listed(part, data)
@@ -26,17 +26,17 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     """The tables and sentences that a terminal shows, then the answer, then what to do next."""
     written: list[str] = []
     for section in kind.sections:
-        written += (line for part in section.parts_of(data) for line in _lines(part, data))
+        written += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
     yield from written
     answer = kind.answer(data)
     if answer and not any(answer.startswith(line.removeprefix("- ")) for line in written):
         yield answer
-    yield from (_text(each) for each in kind.following(data))
+    yield from map(in_text, kind.following(data))
 
 
 def _lines(part: Part, data: ReportData) -> Iterator[str]:
     if isinstance(part, Says) and part.terminal:
-        yield from (f"- {_text(each)}" for each in part.facts(data))
+        yield from (f"- {in_text(each)}" for each in part.facts(data))
     elif isinstance(part, Pivot | Tabled) and part.terminal:
         for title, table in part.tables(data):
             yield from ([f"{title}:"] if title else [])
@@ -48,7 +48,3 @@ def _listed(part: Says, data: ReportData) -> str:
     findings = [each for each in statements if isinstance(each, Finding)]
     sentences = [each for each in statements if not isinstance(each, Finding)]
     return "\n".join(filter(None, (answered(findings), bullets(sentences))))
-
-
-def _text(statements: Finding | str) -> str:
-    return f"{statements.question} {statements.text}" if isinstance(statements, Finding) else statements
