@@ -52,7 +52,7 @@ def rows(folder: Path) -> list[Loss]:
         return list(run.store.losses())
 
 
-@pytest.mark.parametrize("calls", [0, 1, 2, 7])
+@pytest.mark.parametrize("calls", first_fast([1, 0, 2, 7], 2))
 def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     command: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
@@ -133,7 +133,8 @@ def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path:
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("seed", first_fast(range(4)))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
 def test_ctrl_c_while_saving(
     command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -161,7 +162,8 @@ def test_ctrl_c_while_saving(
     assert rows(tmp_path / "run") == whole
 
 
-@pytest.mark.parametrize("part", first_fast(["effects", "similarity_sums"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["effects", "similarity_sums"])
 def test_ctrl_c_after_the_sweep(
     command: tuple[str | Path, ...],
     whole: list[Loss],

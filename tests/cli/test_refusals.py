@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,20 @@ FEW = ("--families", "leave_one_out", "--no-similarity")
 def folder(tmp_path: Path) -> Path:
     """A run folder that does not exist yet."""
     return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def once(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of that sweep, for tests to copy."""
+    run = tmp_path_factory.mktemp("runs") / "once"
+    assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW).code == 0
+    return run
+
+
+@pytest.fixture
+def swept(once: Path, folder: Path) -> Path:
+    """The run folder with that sweep in it."""
+    return Path(shutil.copytree(once, folder))
 
 
 @pytest.fixture
@@ -180,9 +195,8 @@ def test_a_benchmark_that_is_not_known_costs_no_run(sweep: Callable[..., str], t
 # The run folder
 
 
-def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, folder: Path) -> None:
+def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, swept: Path, folder: Path) -> None:
     arguments = ("sweep", model, "--text", texts, "--run", folder, *FEW)
-    assert layerwise(*arguments).code == 0
     with Run.open(folder) as run:
         before = list(run.store.losses())
         manifest = run.manifest
@@ -214,12 +228,12 @@ def test_the_folder_of_another_run_keeps_its_rows(
     model: Path,
     texts: Path,
     own_model: Path,
+    swept: Path,
     folder: Path,
     tmp_path: Path,
     change: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert layerwise("sweep", model, "--text", texts, "--run", folder, *FEW).code == 0
     with Run.open(folder) as run:
         before = list(run.store.losses())
     weights = load_file(own_model / "model.safetensors")
@@ -245,11 +259,15 @@ def test_the_folder_of_another_run_keeps_its_rows(
 def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refused(
     model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was given no folder is found by what is measured, however that is computed."""
+    """A run that was given no folder is named and found by what is measured, however that is computed."""
     monkeypatch.chdir(tmp_path)
     arguments = ("sweep", model, "--text", texts, *FEW, "--quiet")
     assert layerwise(*arguments).code == 0
     assert layerwise(*arguments).code == 0
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("tiny-")
+    with Run.open(run) as opened:
+        assert len(opened.store.sessions()) == 2
     for more in (("--batch-tokens", "100"), ()):
         if not more:
             monkeypatch.setattr(torch, "get_num_threads", lambda: thread_count() + 1)
@@ -259,10 +277,9 @@ def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refu
 
 
 def test_another_processor_is_noted_in_the_run(
-    model: Path, texts: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, texts: Path, swept: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ("sweep", model, "--text", texts, "--run", folder, *FEW)
-    assert layerwise(*arguments).code == 0
     with Run.open(folder) as run:
         assert run.store.notes("provenance") == []
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "ALTIVEC")

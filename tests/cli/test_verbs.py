@@ -63,33 +63,10 @@ def test_a_sweep_says_what_it_does_and_prints_what_it_found(model: Path, texts: 
         assert {score.metric for score in run.store.scores("similarity")} >= {"cosine", "cka"}
 
 
-def test_the_same_sweep_again_computes_nothing(swept: Path, model: Path, texts: Path) -> None:
-    with Run.open(swept) as run:
-        before = list(run.store.losses()), run.store.scores()
-    ended = layerwise("sweep", model, "--text", texts, "--run", swept, "--plan", "0 (1|2) 3", *FEW)
-    assert ended.code == 0
-    assert "sweep:" not in ended.err
-    with Run.open(swept) as run:
-        assert (list(run.store.losses()), run.store.scores()) == before
-        assert len(run.store.sessions()) == 2
-
-
 def test_quiet_prints_the_result_alone(swept: Path, model: Path, texts: Path) -> None:
     ended = layerwise("sweep", model, "--text", texts, "--run", swept, "--plan", "0 (1|2) 3", *FEW, "--quiet")
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.endswith(f"report: {swept / 'report.html'}\n")
-
-
-def test_without_a_folder_the_run_is_named_by_what_is_measured(
-    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        assert layerwise("sweep", model, "--text", texts, *FEW, "--quiet").code == 0
-    (folder,) = (tmp_path / "runs").iterdir()
-    assert folder.name.startswith("tiny-")
-    with Run.open(folder) as run:
-        assert len(run.store.sessions()) == 2
 
 
 def test_overwrite_discards_the_rows(model: Path, texts: Path, tmp_path: Path) -> None:

@@ -75,13 +75,16 @@ def test_a_result_draws_the_figures_of_its_report(result: layerwise.Result) -> N
 def test_names_paths_and_texts_stand_for_what_they_lead_to(
     result: layerwise.Result, model: Path, texts: Path, tmp_path: Path, form: Callable[[Path], str | Path]
 ) -> None:
-    """A path may be a text, and a tuple a list."""
+    """A path may be a text, and a tuple a list. The folder of such a run can be run again."""
     again = layerwise.sweep(
         form(model), form(texts), families=["leave_one_out"], similarity=False, run=form(tmp_path / "run"),
         reporter=Silent(),
     )  # fmt: skip
     assert again.folder == tmp_path / "run"
     assert again.table("effect").equals(result.table("effect"))
+    ended = command("run", again.folder)
+    assert ended.code == 0, ended.err
+    assert "resumed: " in ended.err
 
 
 def test_the_command_line_resumes_what_python_began(
@@ -111,13 +114,6 @@ def test_a_yaml_file_is_the_same_experiment_as_the_command_line(model: Path, tex
     with Run.open(tmp_path / "yaml") as one, Run.open(tmp_path / "flags") as other:
         assert one.store.scores("effect") == other.store.scores("effect")
         assert {**one.manifest.experiment, "run": None} == {**other.manifest.experiment, "run": None}
-
-
-def test_a_run_folder_can_be_run_again(result: layerwise.Result, model: Path, texts: Path, tmp_path: Path) -> None:
-    command("sweep", model, "--text", texts, *FEW, "--run", tmp_path / "run")
-    ended = command("run", tmp_path / "run")
-    assert ended.code == 0, ended.err
-    assert "resumed: " in ended.err
 
 
 @pytest.mark.parametrize(

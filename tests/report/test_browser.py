@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from layerwise.report import Compared, ReportData, comparison_page, over_models, render
+from layerwise.report import ReportData, render, side_by_side
 from report import diagnosed, grown, pretrained, robust, synthetic
 from report.comparison.several import sweeps
 from report.page.test_render import read
@@ -225,8 +225,7 @@ def test_a_growth_run_is_drawn_and_answers(growth: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def comparison() -> str:
-    compared = Compared.of(sweeps())
-    return comparison_page(compared, over_models(compared))
+    return render(side_by_side(sweeps()))
 
 
 @pytest.mark.slow

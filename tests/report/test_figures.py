@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from layerwise.report import Evidence, ReportData
+from layerwise.report import ReportData
 from layerwise.report.figures.figure import level_line, upright_band, upright_line
 from layerwise.report.page.groups import written
 from report import diagnosed, grown, pretrained, robust, synthetic
@@ -45,7 +45,7 @@ def without_intervals(data: ReportData) -> ReportData:
 
 def figures(data: ReportData) -> list[dict[str, Any]]:
     """Every distinct figure of a page, as the page has it."""
-    pictures = [picture for chapter in written(Evidence.of(data)) for picture in chapter.pictures]
+    pictures = [picture for chapter in written(data) for picture in chapter.pictures]
     texts = dict.fromkeys(json.dumps(figure.payload()) for picture in pictures for figure in picture.variants.values())
     return [json.loads(text) for text in texts]
 

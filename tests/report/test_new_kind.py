@@ -36,7 +36,7 @@ def kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     (tmp_path / "kinds").mkdir()
     (tmp_path / "kinds" / "energy.md").write_text(block("energy.md"))
     monkeypatch.setattr(prose, "files", lambda package: tmp_path)
-    monkeypatch.setattr(groups, "GROUPS", (groups.group_of(namespace["ENERGY_KIND"]),))
+    monkeypatch.setattr(groups, "KINDS", (namespace["ENERGY_KIND"],))
     return namespace["ENERGY_KIND"]
 
 

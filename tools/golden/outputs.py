@@ -9,18 +9,10 @@ from functools import cache
 from pathlib import Path
 
 from layerwise.experiments.summary import summary
-from layerwise.report import (
-    Compared,
-    Evidence,
-    ReportData,
-    comparison_lines,
-    comparison_page,
-    markdown,
-    over_models,
-    render,
-)  # fmt: skip
-from layerwise.report.claims import Claim, claims
+from layerwise.report import Evidence, ReportData, markdown, render, side_by_side
+from layerwise.report.claims import CLAIMS, Claim, claims
 from layerwise.report.claims.markdown_page import claims_page
+from layerwise.results.vocabulary import CLAIM
 from tools.golden.comparable import comparable_figures, visible_text
 from tools.golden.stored_run import has_run, read_run
 
@@ -57,8 +49,7 @@ def stored(kind: str) -> ReportData:
 def page_of(kind: str) -> str:
     """The report of a kind as HTML."""
     if kind in COMPARED:
-        compared = Compared.of([(name, stored(name)) for name in COMPARED[kind]])
-        return comparison_page(compared, over_models(compared))
+        return render(side_by_side([(name, stored(name)) for name in COMPARED[kind]]))
     return render(stored(kind))
 
 
@@ -73,23 +64,18 @@ def run_outputs(data: ReportData) -> dict[str, str]:
 
 
 def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
-    """What is said and drawn of runs side by side; the Markdown is that of their claims."""
-    compared = Compared.of(runs)
-    by_paper = over_models(compared)
+    """What is said and drawn of runs side by side, and the page of their claims."""
+    data = side_by_side(runs)
     verdicts = _verdicts(
         (
-            claim.published.name,
-            f"in every model: {claim.in_every or 'fewer than two measured'}",
-            f"in any model: {claim.in_any or 'fewer than two measured'}",
-            *(f"{name}: {each.verdict}" for name, each in claim.claims.items()),
+            CLAIMS[key].name,
+            *(f"in {row.against}: {row.metric}" for row in rows.where(arm=None)),
+            *(f"{row.arm}: {row.metric}" for row in rows.where(against=None)),
         )
-        for _, over_claims in by_paper
-        for claim in over_claims
+        for key, rows in data.rows.where(measure=CLAIM).by("condition").items()
     )
-    page = comparison_page(compared, by_paper)
-    return _outputs(
-        verdicts, page, "\n".join(comparison_lines(compared, by_paper)), claims_page([data for _, data in runs])
-    )
+    texts = (markdown(data), claims_page([run for _, run in runs]))
+    return _outputs(verdicts, render(data), summary(data), "\n".join(texts))
 
 
 def write_outputs(kind: str) -> None:

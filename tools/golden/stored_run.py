@@ -61,7 +61,9 @@ def text_of(data: ReportData) -> str:
 def rows_of(text: str, where: str) -> ReportData:
     """The rows of a run from its JSON; `where` is what a refusal calls it."""
     content = json.loads(text)
-    tables = {name: tuple(_rows(kind, content[name], f"{name} in {where}")) for name, kind in TABLES.items()}
+    tables: dict[str, Any] = {
+        name: tuple(_rows(kind, content[name], f"{name} in {where}")) for name, kind in TABLES.items()
+    }
     manifest = {name: tuple(each) if isinstance(each, list) else each for name, each in content["manifest"].items()}
     return ReportData(manifest, level=content["level"], **tables)
 

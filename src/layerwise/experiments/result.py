@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from layerwise.results.rows import Loss, Score
 
 if TYPE_CHECKING:
     import pandas
+
+    from layerwise.report import ReportData
 
 
 def _all_first(rows: list[Score]) -> list[Score]:
@@ -51,8 +54,92 @@ def _drawn(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+class Reported(ABC):
+    """What is read from rows: themselves, a table, the summary, the figures and the page.
+
+    In a notebook it shows its summary.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def data(self) -> ReportData:
+        """The rows as the report reads them."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What was read."""
+
+    @property
+    @abstractmethod
+    def page(self) -> Path:
+        """Where the page is written unless it is named."""
+
+    @property
+    def rows(self) -> list[Score]:
+        """Every score, one row for each number, with its interval where it has one."""
+        return list(self.data.scores)
+
+    @property
+    def summary(self) -> str:
+        """The results in sentences, one a line, as the command line prints them."""
+        from layerwise.experiments.summary import summary
+
+        return summary(self.data)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was found, a sentence each, the answer first."""
+        return tuple(line.removeprefix("- ") for line in self.summary.splitlines() if line.strip())
+
+    def plot(self, name: str | None = None) -> Plot:
+        """A figure of the report by its name, by default the first one, which a notebook draws.
+
+        Raises `MeasureError`, which names the figures there are, for one that there is not.
+        """
+        from layerwise.report.page.groups import written
+
+        chapters = written(self.data)
+        pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}
+        if not pictures or (name is not None and name not in pictures):
+            raise MeasureError(f"{self.name} has no figure {name or ''!r}; {near_matches(name or '', pictures)}")
+        picture = pictures[name] if name is not None else next(iter(pictures.values()))
+        figure = next(iter(picture.variants.values()))
+        return Plot(picture.name, picture.alternative, figure.payload())
+
+    def table(self, measure: str | None = None) -> pandas.DataFrame:
+        """The scores as a data frame with the columns of `Score`; `measure` keeps the rows of one measure.
+
+        Raises `MeasureError`, which names the measures there are, for one that has no rows.
+        """
+        import pandas
+
+        rows = self.rows
+        if measure is not None:
+            measures = {row.measure for row in rows}
+            if measure not in measures:
+                raise MeasureError(f"{self.name} has no rows of {measure!r}; {near_matches(measure, measures)}")
+            rows = [row for row in rows if row.measure == measure]
+        columns = list(Score.__dataclass_fields__)
+        return pandas.DataFrame([[getattr(row, name) for name in columns] for row in _all_first(rows)], columns=columns)
+
+    def report(self, path: Path | str | None = None) -> Path:
+        """Write the report as one HTML page; returns where it is."""
+        from layerwise import report as pages
+
+        page = Path(path) if path is not None else self.page
+        pages.write(page, pages.render(self.data))
+        return page
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.findings)
+        return f"<p>Run <code>{html.escape(self.name)}</code></p><ul>{lines}</ul>"
+
+
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(Reported):
     """What an experiment computed, in the run folder `folder`.
 
     The rows are read from the store of the run each time, so a result of a run that goes on elsewhere stays true. In a
@@ -60,6 +147,25 @@ class Result:
     """
 
     folder: Path
+
+    @property
+    def data(self) -> ReportData:
+        """The rows as the report reads them."""
+        from layerwise.experiments.summary import report_data
+
+        with Run.open(self.folder) as run:
+            return report_data(run)
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return str(self.folder)
+
+    @property
+    def page(self) -> Path:
+        """`report.html` in the run folder."""
+        with Run.open(self.folder) as run:
+            return run.report
 
     @property
     def rows(self) -> list[Score]:
@@ -72,64 +178,3 @@ class Result:
         """The summed loss of every plan on every window of the text, in nats, for experiments that measure plans."""
         with Run.open(self.folder) as run:
             return list(run.store.text_losses())
-
-    @property
-    def summary(self) -> str:
-        """The results in sentences, one a line, as the command line prints them."""
-        from layerwise.experiments.summary import report_data, summary
-
-        with Run.open(self.folder) as run:
-            return summary(report_data(run))
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """What was found, a sentence each, the answer first."""
-        return tuple(line.removeprefix("- ") for line in self.summary.splitlines() if line.strip())
-
-    def plot(self, name: str | None = None) -> Plot:
-        """A figure of the report by its name, by default the first one, which a notebook draws.
-
-        Raises `MeasureError`, which names the figures of the run, for one that there is not.
-        """
-        from layerwise.experiments.summary import report_data
-        from layerwise.report.evidence import Evidence
-        from layerwise.report.page.groups import written
-
-        with Run.open(self.folder) as run:
-            chapters = written(Evidence.of(report_data(run)))
-        pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}
-        if not pictures or (name is not None and name not in pictures):
-            raise MeasureError(f"{self.folder} has no figure {name or ''!r}; {near_matches(name or '', pictures)}")
-        picture = pictures[name] if name is not None else next(iter(pictures.values()))
-        figure = next(iter(picture.variants.values()))
-        return Plot(picture.name, picture.alternative, figure.payload())
-
-    def table(self, measure: str | None = None) -> pandas.DataFrame:
-        """The scores as a data frame with the columns of `Score`; `measure` keeps the rows of one measure.
-
-        Raises `MeasureError`, which names the measures of the run, for one that has no rows.
-        """
-        import pandas
-
-        rows = self.rows
-        if measure is not None:
-            measures = {row.measure for row in rows}
-            if measure not in measures:
-                raise MeasureError(f"{self.folder} has no rows of {measure!r}; {near_matches(measure, measures)}")
-            rows = [row for row in rows if row.measure == measure]
-        columns = list(Score.__dataclass_fields__)
-        return pandas.DataFrame([[getattr(row, name) for name in columns] for row in _all_first(rows)], columns=columns)
-
-    def report(self, path: Path | str | None = None) -> Path:
-        """Write the report as one HTML page, by default `report.html` in the run folder; returns where it is."""
-        from layerwise import report as pages
-        from layerwise.experiments.summary import report_data
-
-        with Run.open(self.folder) as run:
-            page = Path(path) if path is not None else run.report
-            pages.write(page, pages.render(report_data(run)))
-        return page
-
-    def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.findings)
-        return f"<p>Run <code>{html.escape(str(self.folder))}</code></p><ul>{lines}</ul>"

@@ -26,7 +26,7 @@ def as_command(config: Any) -> str:
         if each.positional:
             arguments += texts if each.repeated else [",".join(texts)]
         elif each.setting:
-            flags += [f"{flag}={','.join(texts)}"]
+            flags += f"{flag}={','.join(texts)}".split(" ", 1)  # `--set` is a word of its own
         elif isinstance(value, bool):
             flags += [flag]
         else:

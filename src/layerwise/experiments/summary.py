@@ -9,6 +9,7 @@ from layerwise import report as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.grid import complete
+from layerwise.report.page.groups import present_kinds
 from layerwise.results import Run
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import EFFECT
@@ -27,23 +28,14 @@ def report_data(run: Run) -> pages.ReportData:
 
 
 def summary(data: pages.ReportData) -> str:
-    """The results of a run, one a line: the verdicts on claims of a diagnosis, the questions and answers of a sweep.
-
-    A run of kinds that are data is summarised as they say.
-    """
-    evidence = pages.Evidence.of(data)
-    own = [kind for kind in pages.KINDS if kind.is_of(data)]
+    """The results of a run, one a line: what its kinds show, and the verdicts on claims of a diagnosis or a growth."""
+    own = list(present_kinds(data))
     # A frontier shows what was timed itself.
     own = own if len(own) == 1 else [kind for kind in own if kind.name != "timing"]
-    if own:
-        written: list[str] = []
-        for kind in own:  # an answer that another kind has given already is not repeated
-            written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
-        if any(kind.claims for kind in own):
-            written += [f"- {line}" for line in pages.claim_lines(data)]
-        return "\n".join(written)
-    lines = pages.claim_lines(data) or [f"{each.question} {each.text}" for each in pages.findings(evidence)]
-    return "\n".join(f"- {line}" for line in lines)
+    written: list[str] = []
+    for kind in own:  # an answer that another kind has given already is not repeated
+        written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
+    return "\n".join([*written, *(f"- {line}" for line in pages.claim_lines(data))])
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

@@ -135,7 +135,7 @@ def compare(*runs: Path | str) -> ComparisonResult:
     kind = configuration("compare")
     config = configured(kind, {"runs": [str(run) for run in runs]}, "layerwise compare")
     result = ComparisonResult(config.runs)
-    _ = result.compared  # what cannot be compared is refused now, and not when something is asked of the result
+    _ = result.data  # what cannot be compared is refused now, and not when something is asked of the result
     return result
 
 

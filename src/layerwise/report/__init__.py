@@ -9,7 +9,6 @@ into parts of the page:
 sweep        many plans, what each does to the loss, and what it costs to run
 diagnosis    every measure by layer, with its nulls
 claims       what became of the published claims, on the page and over several runs
-comparison   several models side by side: curves, layers, similarity and claims
 
 kinds        the kinds of run that are data (`kind`), with their words; `writers` write any of them
 derived      numbers that follow from the rows
@@ -17,6 +16,7 @@ derived      numbers that follow from the rows
 All kinds share these:
 
 data         ReportData, the rows of a run
+side_by_side several runs as one: curves, layers, similarity and claims of their models
 trained      models that a run trained: arms, seeds, suites, rows by arm
 show         how a number is written
 marks        the pictures: lines, dots, heat, bars, scatter
@@ -32,44 +32,31 @@ from __future__ import annotations
 
 from layerwise.report.claims import Claim, Judged, claim_lines, judged
 from layerwise.report.claims.markdown_page import claims_page
-from layerwise.report.comparison.coincidence import CurveCoincidence, coincidences
-from layerwise.report.comparison.compared import Compared
-from layerwise.report.comparison.overlay import Overlaid, overlaid
-from layerwise.report.comparison.page import comparison_page
-from layerwise.report.comparison.tables import comparison_lines
-from layerwise.report.comparison.verdicts import OverModels, over_models
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.finding import Finding
 from layerwise.report.kinds import KINDS
+from layerwise.report.kinds.sweep_findings import findings
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.page.wiring import wiring
-from layerwise.report.sweep.findings import findings
+from layerwise.report.side_by_side import side_by_side
 from layerwise.report.writers import terminal_lines
 
 __all__ = [
     "KINDS",
     "Claim",
-    "Compared",
-    "CurveCoincidence",
     "Evidence",
     "Finding",
     "Judged",
-    "OverModels",
-    "Overlaid",
     "ReportData",
     "claim_lines",
     "claims_page",
-    "coincidences",
-    "comparison_lines",
-    "comparison_page",
     "findings",
     "judged",
     "markdown",
-    "over_models",
-    "overlaid",
     "render",
+    "side_by_side",
     "terminal_lines",
     "wiring",
     "write",

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from layerwise.errors import PlanError
+from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
+from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.report.page.number_format import verdict
+from layerwise.report.page.wording import listed
+from layerwise.results.identity import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
-from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, OF_STATES, RACING, ROBUSTNESS, SKIPPING, VERDICT
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ABLATION,
+    ALL,
+    DECISIONS,
+    DELTA,
+    EFFECT,
+    FINE_TUNED,
+    OF_STATES,
+    PRUNING,
+    RACING,
+    ROBUSTNESS,
+    SKIPPING,
+    VERDICT,
+    resampling_unit,
+)
+
+_DIGITS = re.compile(r"\d{300}")
+"""More digits than the name of a row has: the number of a layer, of a step or of a seed, or the name of a file."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +43,7 @@ class ReportData:
     `manifest` is printed whole in the provenance; `model`, `corpus` and `depth` are also read for the title. `losses`
     are optional: with them, two plans are compared document by document, without them by their two intervals. `notes`
     say what a measure had to leave out; each stands in its chapter. `level` is the significance level of every verdict.
+    Of a comparison `runs` are the runs that stand side by side, by the names of their models.
     """
 
     manifest: Mapping[str, object]
@@ -29,19 +52,45 @@ class ReportData:
     losses: tuple[Loss, ...] = ()
     notes: tuple[Note, ...] = ()
     level: float = 0.05
+    runs: Mapping[str, ReportData] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What the page calls what was measured: the model, or the models that stand side by side; empty if unnamed."""
+        names = (str(self.manifest.get(key) or "") for key in ("model", "structure"))
+        return listed(list(self.runs)) or model_title(*names)
 
     @cached_property
     def rows(self) -> Rows:
         """The scores, looked up by their columns.
 
         Values that are not finite are not measured: they are left out, and so is an interval that has one such end.
+        Raises `RunError` for a name with a number that has too many digits to be read as one.
         """
+        for name in {name for score in self.scores for name in (score.subject, score.task, score.metric)}:
+            if _DIGITS.search(name):
+                raise RunError(
+                    f"a row of this run is of {name[:40]!r}..., which is beyond any layer, step or seed; restore the "
+                    "run from a copy"
+                )
         return Rows(_bounded(score) for score in self.scores if math.isfinite(score.value))
 
     @cached_property
     def depth(self) -> int:
         """The depth that the manifest states, or a row of a robustness run, else one more than the deepest layer of any
-        plan or row; 0 for none."""
+        plan or row; 0 for none.
+
+        Raises `RunError` for more layers than a model has.
+        """
+        depth = self._depth()
+        if depth > LAYER_LIMIT:
+            raise RunError(
+                f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
+                "the run from a copy"
+            )
+        return depth
+
+    def _depth(self) -> int:
         stated = self.manifest.get("depth")
         if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
             return stated
@@ -62,6 +111,65 @@ class ReportData:
             except PlanError:  # a row of a foreign store: it stays in the table and has no picture
                 continue
         return parsed
+
+    @cached_property
+    def swept(self) -> tuple[PlanRecord, ...]:
+        """The plans of a sweep, a record for each family that lists one.
+
+        Those by which a diagnosis judges its scores, and those that models were fine-tuned under, are none.
+        """
+        own = tuple(record for record in self.plans if record.family != PRUNING)
+        if not self.rows.where(measure=FINE_TUNED, plan=PRESENT):
+            return own
+        measured = {plan for plan, _, _ in self._effects}
+        return tuple(record for record in own if record.plan in measured)
+
+    @cached_property
+    def records(self) -> dict[str, PlanRecord]:
+        """The plans of a sweep by their texts, each as the first family that listed it has it."""
+        records: dict[str, PlanRecord] = {}
+        for record in self.swept:
+            records.setdefault(record.plan, record)
+        return records
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The strategies of a sweep, in the order in which the run lists them."""
+        return tuple(dict.fromkeys(record.strategy for record in self.swept))
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks on which plans were measured, the whole text first."""
+        return tuple(sorted({task for _, task, _ in self._effects}, key=lambda task: (task != ALL, task)))
+
+    @property
+    def named_tasks(self) -> tuple[str, ...]:
+        """The tasks themselves, without the whole text."""
+        return tuple(task for task in self.tasks if task != ALL)
+
+    @property
+    def units(self) -> str:
+        """What the intervals over the text are over: "documents", or "windows" where the text has few documents."""
+        documents = self.manifest.get("documents")
+        return f"{resampling_unit(documents)}s" if isinstance(documents, int) else "documents"
+
+    @cached_property
+    def _effects(self) -> dict[tuple[str, str, str], Score]:
+        return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == EFFECT}
+
+    def verdict(self, plan: str) -> str:
+        """The verdict on a plan on the whole text, in words.
+
+        Effects are differences to the untouched model, so that one has none itself: it is the baseline.
+        """
+        score = self.effect(plan, self.tasks[0]) if self.tasks else None
+        if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
+            return "the baseline"
+        return verdict(score, self.level)
+
+    def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
+        """The effect of one plan on one task, which may not be finite; `None` where it was not measured."""
+        return self._effects.get((plan, task, metric))
 
 
 def skipped(rows: Rows) -> dict[int, Score]:

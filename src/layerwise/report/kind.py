@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
@@ -38,13 +38,14 @@ class Says:
     """Findings, or plain sentences, that a function reads from the rows: the only logic of a section.
 
     Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
-    behind their title on the page. `note` is small print under them.
+    behind their title on the page. `note` is small print under them; `small` sentences are small print themselves.
     """
 
     facts: Facts
     title: str = ""
     terminal: bool = True
     folded: bool = False
+    small: bool = False
     note: str = ""
     name: str = ""
 
@@ -81,10 +82,11 @@ class Column:
 class Pivot:
     """A table of rows: a line for each combination of the columns `rows` (heading to column) that there is.
 
-    Its cells are `columns`, and with `across` a cell for each value of that column, as `show` writes its row. `where`
-    and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column. Columns
-    without any cell are left out. `folded` hides it behind its title on the page. `terminal` puts it on a terminal.
-    `words` writes the values of `rows` and `across`. `order` sorts the lines.
+    Its cells are `columns`, and with `across` a cell for each value of that column: its row, as `cell` or `show` writes
+    it. `where` and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column.
+    Columns without any cell are left out. `folded` hides it behind its title on the page. `terminal` puts it on a
+    terminal. `words` writes the values of `rows` and `across`. `order` sorts the lines. `badges` are the words that are
+    badges on the page; the cells of such a table are text.
     """
 
     name: str = ""
@@ -93,6 +95,7 @@ class Pivot:
     columns: Sequence[Column] = ()
     across: str | None = None
     show: Show = NUMBER
+    cell: Callable[[Score], str] | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
     derive: Derive | None = None
     split: str | None = None
@@ -101,6 +104,7 @@ class Pivot:
     page: bool = True
     words: Callable[[Any], str] = str
     order: Callable[[tuple[Any, ...]], Any] | None = None
+    badges: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
 
     def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
@@ -136,10 +140,15 @@ class Pivot:
         head = (*self.rows, *(columns[at].head for at in kept))
         body = ((*heads, *(row[at] for at in kept)) for heads, row in zip(named, cells, strict=True))
         plans = tuple(at for at, key in enumerate(keys) if key == "plan")
-        return Table(head, tuple(body), numeric_from=len(keys), code=plans)
+        numeric_from = len(head) if self.badges else len(keys)
+        return Table(head, tuple(body), numeric_from=numeric_from, code=plans, badges=self.badges)
 
     def _pivoted(self, value: Any) -> Callable[[Rows], str]:
-        return lambda rows: self.show.text(rows.one(**{str(self.across): value}))
+        def text(rows: Rows) -> str:
+            row = rows.one(**{str(self.across): value})
+            return self.show.text(row) if self.cell is None or row is None else self.cell(row)
+
+        return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +177,15 @@ class Beside:
     marks: tuple[Mark, ...]
 
 
-Part = Mark | Beside | Says | Pivot | Tabled
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """The plans of a sweep, on the page alone: a few as pictures, all as tiles that open, or all as a table to sort."""
+
+    look: Literal["examples", "gallery", "table"]
+    note: str = ""
+
+
+Part = Mark | Beside | Says | Pivot | Tabled | Plans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -114,6 +114,8 @@ OF_STATES = (SIMILARITY, STATES, ZONES)
 """The measures whose `layer` is the number of a hidden state."""
 
 DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
+LOOPED, GAINED = "looped", "gain_sweep"
+"""The families of parallel layers whose strategies are numbers: of loops, and of gains in one pass."""
 
 # Speculative decoding: `plan` is the draft, `condition` the way of decoding, `seed` the number of a prompt
 
@@ -239,3 +241,16 @@ def of_budget(share: float | None) -> str | None:
     ('1.25 of the budget', None)
     """
     return None if share is None else f"{share:g} of the budget"
+
+
+# Runs side by side, of each of which `arm` is the model: curves and layers by the percent of the depth, which is their
+# `amount`, with their family (`part`) and strategy (`condition`)
+
+MODEL, CURVE, SCORE_CURVE, LAYER = "model", "curve", "score_curve", "layer"
+COINCIDENCE = "coincidence"
+"""Whether the curves of `arm` and of `against` coincide, their greatest difference, and where it is (`amount`). The
+task is the whole text, or the mean or median of the benchmarks."""
+CLAIM, EVERY, ANY = "claim", "every model", "any model"
+"""A claim (`condition`) of a paper (`part`): its verdict in a model is the metric, and the value says what is left of
+it after correction over models, 1 that it holds and -1 that it does not. Rows `against` every or any model say what
+holds over them, of `value` models that were measured among `amount`."""

@@ -55,17 +55,21 @@ def test_the_command_writes_a_page_and_prints_the_tables(runs: tuple[Path, Path]
 
 def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, Path], tmp_path: Path) -> None:
     result = layerwise.compare(*runs)
-    assert result.compared.names == MODELS
-    assert {row.model for row in result.rows} == set(MODELS)
-    (claim,) = result.claims
-    assert (claim.published.key, claim.in_every, claim.shown) == ("same_function", "holds", MODELS)
+    assert tuple(result.data.runs) == MODELS
+    assert {row.arm for row in result.rows if row.measure == "curve"} == set(MODELS)
+    own = [row for row in result.claims if row.condition == "same_function"]
+    assert [(row.arm, row.against, row.metric, row.value) for row in own] == [
+        ("small", None, "supported", 1.0), ("medium", None, "supported", 1.0),
+        (None, "every model", "holds", 2.0), (None, "any model", "holds", 2.0),
+    ]  # fmt: skip
     table = result.table("layer")
     assert set(table["measure"]) == {"layer"}
-    assert len(table[(table.model == "small") & (table.strategy == "skip") & (table.task == "all")]) == DEPTHS["small"]
+    assert len(table[(table.arm == "small") & (table.condition == "skip") & (table.task == "all")]) == DEPTHS["small"]
+    assert result.plot("layers-0").alternative == "Leave one layer out"
     assert result.report(tmp_path / "page.html").is_file()
     assert "small" in result.summary
     assert result.coincidences == []  # these runs have not stored what guessing loses
-    assert result._repr_html_().startswith("<pre>model ")
+    assert "<li>Of 1 claim measured" in result._repr_html_()
 
 
 def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:

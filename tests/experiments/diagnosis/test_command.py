@@ -11,7 +11,6 @@ from cli.command import layerwise, refused
 from cli.conftest import save_llama, save_texts
 from layerwise import diagnose, load
 from layerwise.experiments.diagnosis.context import TIMES
-from layerwise.experiments.files import read_experiment
 from layerwise.experiments.reporter import Silent
 from layerwise.results import Run, Score
 
@@ -69,16 +68,6 @@ def test_the_report_holds_its_chapters(diagnosed: tuple[Path, str, str]) -> None
 
 
 @pytest.mark.slow
-def test_asked_again_it_computes_nothing(diagnosed: tuple[Path, str, str], folder: Path) -> None:
-    before = scores_of(diagnosed[0])
-    arguments = ("diagnose", folder / "model", "--text", folder / "texts", "--parts", PARTS, "--run", folder / "run")
-    ended = layerwise(*arguments)
-    assert ended.out == diagnosed[1]
-    assert " of 8)" not in ended.err
-    assert scores_of(diagnosed[0]) == before
-
-
-@pytest.mark.slow
 def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tmp_path: Path) -> None:
     folder, out, _ = diagnosed
     assert (
@@ -86,18 +75,6 @@ def test_report_and_export_know_a_diagnosis(diagnosed: tuple[Path, str, str], tm
     )
     assert "explained" in layerwise("report", folder, "--format", "markdown").out
     assert layerwise("report", folder, "--format", "parquet", "--output", tmp_path / "rows").code == 0
-
-
-@pytest.mark.slow
-def test_a_file_of_an_experiment_is_the_same_as_its_options(
-    diagnosed: tuple[Path, str, str], folder: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "diagnosis.yaml"
-    file.write_text(
-        f"experiment: diagnose\nmodel: {folder / 'model'}\ntext: {folder / 'texts'}\nrun: {diagnosed[0]}\n"
-        f"parts: [{PARTS}]\n"
-    )
-    assert read_experiment(file) == read_experiment(diagnosed[0])
 
 
 def test_a_dry_run_prints_the_cost_and_makes_no_folder(folder: Path, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from torch import nn
 
 from conftest import tiny_llama
 from contracts.tiers import NIGHTLY
-from experiments.store_faults import Killed, Writes
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis import parts as module
 from layerwise.experiments.diagnosis.config import NEEDS, PARTS, Diagnosis
@@ -203,30 +202,6 @@ def test_a_stopped_diagnosis_ends_with_the_same_rows(
     found, _ = carried_out(tmp_path / "run", stack, reading, asked)
     assert tuple(kept) == PARTS[PARTS.index(part) :]
     assert repr(found) == repr(whole)
-
-
-@pytest.mark.slow
-def test_a_diagnosis_that_is_killed_at_a_write_of_its_store_goes_on_to_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stack = load(planted(depth=4))
-    text, config = own_text(stack, windows=8, length=8), diagnosis(parts=("deltas", "racing"))
-    whole = carried_out(tmp_path / "whole", stack, text, config)
-    writes = Writes(monkeypatch)
-    kills = 0
-    for number in range(0, 1_000, 3):
-        folder = tmp_path / str(number)
-        writes.left = number
-        try:
-            rows = carried_out(folder, stack, text, config)
-        except Killed:
-            kills += 1
-            writes.left = None
-            rows = carried_out(folder, stack, text, config)
-        assert rows == whole
-        if writes.left is not None:
-            break
-    assert kills > 4
 
 
 @pytest.mark.slow

@@ -18,7 +18,6 @@ from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.errors import DataError, OptionError, RunError, TrainError
 from layerwise.experiments import finetuned_tasks
 from layerwise.experiments.evaluation.config import FINE_TUNED, SUITES, Evaluation
-from layerwise.experiments.files import read_experiment
 from layerwise.experiments.option import options_of
 from layerwise.experiments.reporter import Silent
 from layerwise.plan import Plan
@@ -108,16 +107,6 @@ def test_missing_files_are_refused_without_a_run_folder(
     assert "no files of boolq" in said
     assert "it needs boolq.train and boolq.valid" in " ".join(said.split())
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_file_of_an_experiment_is_the_same_as_its_options(model: Path, tmp_path: Path) -> None:
-    own, run = save_pairs(tmp_path / "data"), tmp_path / "run"
-    ended = layerwise("evaluate", model, "--suite", own, "--set", "temperature=2", "--run", run, "--quiet")
-    assert ended.code == 0, ended.err
-    file = tmp_path / "evaluation.yaml"
-    file.write_text(f"experiment: evaluate\nmodel: {model}\nsuite: [{own}]\ntemperature: 2\nrun: {run}\n")
-    assert read_experiment(file) == read_experiment(run)
-    assert layerwise("run", file, "--quiet").out == ended.out
 
 
 def test_a_dry_run_prints_the_cost_and_makes_no_folder(model: Path, tmp_path: Path) -> None:

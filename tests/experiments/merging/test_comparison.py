@@ -72,7 +72,7 @@ def value(rows: list[Score], part: str, condition: str, metric: str = "accuracy"
 
 @pytest.fixture(scope="module")
 def rows() -> list[Score]:
-    return compare("arm", STACKS, SPLITS, draws=12, seed=5)
+    return compare("arm", STACKS, SPLITS, draws=6, seed=5)
 
 
 def test_members_and_their_ensemble_in_order(rows: list[Score]) -> None:
@@ -99,7 +99,7 @@ def test_the_best_member_is_chosen_on_other_images_than_it_is_reported_on(rows: 
 
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def test_merged_models_are_the_drawn_assignments(rows: list[Score], order: str) -> None:
-    plans = assignments("abc", DEPTH, 12, 5, own_depth=order == "sequential")
+    plans = assignments("abc", DEPTH, 6, 5, own_depth=order == "sequential")
     merged = Stack.with_sources(STACKS)
     shares = {plan: share(logits(merged, plan)) for plan in plans}
     assert value(rows, "merged", order).value == pytest.approx(np.mean([shares[plan] for plan in plans]))
@@ -125,8 +125,8 @@ def test_every_row_has_a_key_of_its_own_and_the_study_is_a_function_of_the_seed(
     keys = [(row.measure, row.key) for row in rows]
     assert len(keys) == len(set(keys))
     seen: list[tuple[int, int]] = []
-    assert compare("arm", STACKS, SPLITS, draws=12, seed=5, progress=lambda *done: seen.append(done)) == rows
-    assert seen == [(number, 30) for number in range(1, 31)]
+    assert compare("arm", STACKS, SPLITS, draws=6, seed=5, progress=lambda *done: seen.append(done)) == rows
+    assert seen == [(number, 18) for number in range(1, 19)]
 
 
 def test_without_draws_nothing_is_merged() -> None:

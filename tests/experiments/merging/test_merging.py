@@ -8,14 +8,10 @@ from pathlib import Path
 import pytest
 import transformers
 
-import layerwise as library
 from cli.command import layerwise, refused
 from experiments.merging.trained_vit import save_vit
 from layerwise.data.model_location import location_of
 from layerwise.data.vision.digits import digits
-from layerwise.experiments.files import experiment_of, read_experiment
-from layerwise.experiments.merging.config import Merging
-from layerwise.experiments.reporter import Silent
 from layerwise.results import Run
 
 
@@ -70,20 +66,3 @@ def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path],
     assert ended.code == 0, ended.err
     assert "2 models of 1 arm: 6 merged models, each evaluated on" in ended.out
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_a_file_python_and_the_command_line_are_one(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    result = library.robustness.merge(trained, draws=2, limit=None, run=tmp_path / "run", reporter=Silent())
-    table = result.table("merging")
-    assert set(table["arm"]) == {"arm"}
-    locations = tuple(map(str, trained))
-    assert read_experiment(tmp_path / "run") == Merging(models=locations, draws=2, run=tmp_path / "run")
-    content = {"experiment": "robustness merge", "models": list(locations), "draws": 2}
-    assert experiment_of(content, "file") == Merging(models=locations, draws=2)
-    with Run.open(tmp_path / "run") as run:
-        rows = run.store.scores()
-    again = layerwise("robustness", "merge", *trained, "--draws", "2", "--run", tmp_path / "run", "--quiet")
-    assert again.code == 0, again.err
-    with Run.open(tmp_path / "run") as run:
-        assert run.store.scores() == rows

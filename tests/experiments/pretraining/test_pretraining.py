@@ -17,7 +17,6 @@ from layerwise.data.text.encoding import encode
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.wordpiece import NEEDED, train_wordpiece
 from layerwise.errors import OptionError
-from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.pretraining import run as module
 from layerwise.experiments.pretraining.config import ElcPretraining, PretrainingExperiment
 from layerwise.experiments.pretraining.run import recipes
@@ -84,20 +83,6 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
         assert run.manifest.families == (FAMILY,)
 
 
-@pytest.mark.slow
-def test_the_same_command_computes_nothing_again(
-    pretrained: tuple[Path, Ended], texts: Path, few_pairs: object
-) -> None:
-    folder, _ = pretrained
-    times = {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")}
-    with Run.open(folder) as run:
-        before = run.store.scores()
-    assert layerwise("train", "elc", "--text", texts, *SHORT, "--run", folder).code == 0
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/seed-*/model/*")} == times
-    with Run.open(folder) as run:
-        assert run.store.scores() == before
-
-
 def test_an_initialisation_names_the_arm() -> None:
     made = recipes(ElcPretraining(variants=("ltg", "elc"), initialisation="zero"))
     assert [(each.arm, each.initialisation) for each in made] == [("ltg", None), ("elc-zero", "zero")]
@@ -123,14 +108,6 @@ def test_choices_are_those_of_the_package() -> None:
 
 
 # From a file, from Python, and as a dry run
-
-
-@pytest.mark.slow
-def test_a_file_is_the_command(pretrained: tuple[Path, Ended], texts: Path, tmp_path: Path) -> None:
-    folder, _ = pretrained
-    config = ElcPretraining(text=texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder)
-    (tmp_path / "elc.yaml").write_text(to_yaml(config))
-    assert read_experiment(tmp_path / "elc.yaml") == config == read_experiment(folder)
 
 
 def test_a_dry_run_prints_the_cost_and_makes_no_folder(

@@ -113,16 +113,6 @@ def scores(run: Run, measure: str) -> Rows:
 # Going on
 
 
-def test_what_was_surveyed_is_not_surveyed_again(ask: Ask, shelf: Shelf, run: Run) -> None:
-    assert ask("baseline/0", "layershuffle-predict/0")
-    assert sorted(set(shelf.opened)) == ["baseline-0", "layershuffle-predict-0"]
-    before = run.store.scores()
-    shelf.opened.clear()
-    assert not ask("baseline/0", "layershuffle-predict/0")
-    assert shelf.opened == []
-    assert run.store.scores() == before
-
-
 def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> None:
     def stopping(folder: Path) -> Trained:
         if folder.name == "sequential-0":
@@ -184,7 +174,15 @@ def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: 
 
 
 def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
-    ask("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
+    """What was surveyed is not surveyed again."""
+    asked = ("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
+    assert ask(*asked)
+    assert {*shelf.opened} == {each.replace("/", "-") for each in asked}
+    before = run.store.scores()
+    shelf.opened.clear()
+    assert not ask(*asked)
+    assert shelf.opened == []
+    assert run.store.scores() == before
     found = scores(run, "robustness")
     assert found.value(metric="accuracy", against="chance") == 0.1
     assert found.value(metric="classes") == 10

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from layerwise.errors import LayerwiseError
-from layerwise.experiments.files import experiment_of, read_experiment, to_yaml
 from layerwise.experiments.robustness.config import OTHER_TRAININGS, Robustness, RobustTraining, named_methods
 from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.train.methods import METHODS
@@ -123,11 +122,3 @@ def test_options_that_nothing_reads_are_refused(
     Path("run/manifest.json").write_text("{}")
     with pytest.raises(LayerwiseError, match=message):
         Robustness(model=model, **options)
-
-
-def test_a_file_and_the_options_are_the_same_configuration(tmp_path: Path) -> None:
-    for config in (training("layershuffle", seeds=2, epochs=1.0), Robustness(model="demo-vit", orders=3)):
-        (tmp_path / "file.yaml").write_text(to_yaml(config))
-        assert read_experiment(tmp_path / "file.yaml") == config
-    content = {"experiment": "train robust", "methods": ["layershuffle"], "model": "demo-vit", "drop-sync": "shared"}
-    assert experiment_of(content, "file") == training("layershuffle")

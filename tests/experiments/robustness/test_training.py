@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageClassification
 
 import layerwise as library
 import layerwise.train
-from apart import Ended, Watch, run_command
+from apart import Ended
 from cli.command import layerwise, refused
 from cli.conftest import save_texts
 from cli.picture_models import save_images, save_vit
@@ -112,13 +111,12 @@ def test_another_recipe_in_the_same_folder_is_refused(trained: tuple[Path, Ended
     assert stamps(folder) == before
 
 
-def test_every_arm_is_looked_at_before_the_first_is_trained(vit: Path, tmp_path: Path) -> None:
-    command = ("--model", vit, "--no-baseline", "--seeds", "1", "--run", tmp_path / "run", "--images", "digits")
-    short = ("--limit", "20", "--epochs", "1", "--batch-size")
-    assert layerwise("train", "robust", "layershuffle", *command, *short, "10").code == 0
-    message = refused("train", "robust", "sequential,layershuffle", *command, *short, "5")
+def test_every_arm_is_looked_at_before_the_first_is_trained(trained: tuple[Path, Ended], vit: Path) -> None:
+    folder, _ = trained
+    other = ("--no-baseline", "--seeds", "1", "--images", "digits", "--limit", "20", "--epochs", "1", "--batch-size")
+    message = refused("train", "robust", "sequential,layershuffle", "--model", vit, "--run", folder, *other, "5")
     assert "layershuffle/seed-0 holds another training: its batch_size is 10, and 5 was asked for" in message
-    assert not (tmp_path / "run" / "sequential").exists()
+    assert not (folder / "sequential").exists()
 
 
 @pytest.mark.slow
@@ -279,30 +277,6 @@ def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message:
         "train", "robust", method, "--no-baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run"
     )
     assert not (tmp_path / "run").exists()
-
-
-# Stopped in the middle
-
-
-@pytest.mark.slow
-def test_killed_in_the_middle_it_carries_on(vit: Path, tmp_path: Path) -> None:
-    """The real command, killed twice before a model is written; it ends as one that was left in peace."""
-    command = ("train", "robust", "layershuffle", "--model", vit, "--images", "digits", "--limit", "160",
-               "--epochs", "4", "--batch-size", "32", "--set", "evals=4", "--seeds", "1", "--quiet")  # fmt: skip
-    whole = layerwise(*command, "--run", tmp_path / "whole")
-    assert whole.code == 0, whole.err
-    killed = tmp_path / "killed"
-    for arm in ("baseline", "layershuffle"):
-        ended = run_command(*command, "--run", killed, watch=Watch(killed, 0, of=f"mkdir {arm}/seed-0/model"))
-        assert ended.code == -signal.SIGKILL, ended.err
-        assert list((killed / arm / "seed-0").glob("checkpoint-*"))
-        assert not (killed / arm / "seed-0" / "model" / "training.json").exists()
-    ended = layerwise(*command, "--run", killed)
-    assert ended.code == 0, ended.err
-    assert ended.out.splitlines()[:-1] == whole.out.splitlines()[:-1]
-    for arm in ("baseline", "layershuffle"):
-        path = Path(arm, "seed-0", "model", "model.safetensors")
-        assert (killed / path).read_bytes() == (tmp_path / "whole" / path).read_bytes()
 
 
 # From Python and from a file

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import layerwise as package
+from apart import Ended
 from cli.command import layerwise, refused
 from layerwise.errors import OptionError
 from layerwise.experiments.reporter import Silent
@@ -21,8 +23,8 @@ PLANS = ("--plan", "0-3", "--plan", "0 (1|2) 3")
 SHORT = ("--context", "6", "--rounds", str(LEAST_ROUNDS))
 
 
-@pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+@pytest.fixture(scope="module")
+def clock() -> Iterator[list[int]]:
     """A clock that says how many layers a pass runs; every reading is noted."""
     readings: list[int] = []
 
@@ -32,8 +34,31 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         readings.append(len(running.steps()))
         return len(running.steps()) / 1000
 
-    monkeypatch.setattr(TimedPass, "seconds", seconds)
-    return readings
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(TimedPass, "seconds", seconds)
+        yield readings
+
+
+@pytest.fixture
+def steps(clock: list[int]) -> list[int]:
+    """What that clock reads in a test."""
+    clock.clear()
+    return clock
+
+
+@pytest.fixture(scope="module")
+def command(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
+    """Three plans, fused too, timed into a run that several tests look at."""
+    run = tmp_path_factory.mktemp("runs") / "run"
+    return ("time", model, *PLANS, "--plan", "0 1 3", "--fused", *SHORT, "--run", run)
+
+
+@pytest.fixture(scope="module")
+def timed(command: tuple[str | Path, ...], clock: list[int]) -> tuple[Path, Ended]:
+    """That run, and what the command said."""
+    ended = layerwise(*command)
+    assert ended.code == 0, ended.err
+    return Path(command[-1]), ended
 
 
 def rows(folder: Path, measure: str = "time") -> list[Score]:
@@ -41,10 +66,9 @@ def rows(folder: Path, measure: str = "time") -> list[Score]:
         return run.store.scores(measure)
 
 
-def test_rows_provenance_and_a_report(model: Path, tmp_path: Path, steps: list[int]) -> None:
-    ended = layerwise("time", model, *PLANS, "--plan", "0 1 3", "--fused", *SHORT, "--run", tmp_path / "run")
-    assert ended.code == 0, ended.err
-    stored = rows(tmp_path / "run")
+def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
+    folder, ended = timed
+    stored = rows(folder)
     assert {row.condition for row in stored} == {f"{phase}, batch 1, context 6" for phase in ("prefill", "decode")}
     assert list(dict.fromkeys(row.plan for row in stored)) == [
         "0-3", "0 (1|2) 3", "0 1 3", "0-3, fused", "0 (1|2) 3, fused", "0 1 3, fused",
@@ -54,17 +78,16 @@ def test_rows_provenance_and_a_report(model: Path, tmp_path: Path, steps: list[i
     assert values["0 1 3", "ratio"] == pytest.approx(3 / 4)
     assert "0 1 3" in ended.out
     assert "0.750 [0.750, 0.750]" in ended.out
-    with Run.open(tmp_path / "run") as run:
+    with Run.open(folder) as run:
         assert run.manifest.experiment["experiment"] == "time"
         assert run.manifest.numerics["machine"]
-    page = (tmp_path / "run" / "report.html").read_text()
+    page = (folder / "report.html").read_text()
     assert "How long a pass takes" in page
     assert "0 (1|2) 3, fused" in page
 
 
-def test_a_run_is_exported_and_reported_like_others(model: Path, tmp_path: Path, steps: list[int]) -> None:
-    folder = tmp_path / "run"
-    layerwise("time", model, *PLANS, *SHORT, "--run", folder)
+def test_a_run_is_exported_and_reported_like_others(timed: tuple[Path, Ended]) -> None:
+    folder, _ = timed
     assert layerwise("report", folder, "--format", "parquet").code == 0
     assert list((folder / "exports").iterdir())
     printed = layerwise("report", folder, "--format", "markdown")
@@ -87,11 +110,10 @@ def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
     assert len(rows(tmp_path / "run", "time_round")) == 9 * 2 * 2
 
 
+@pytest.mark.usefixtures("timed")
 def test_times_of_another_machine_are_not_added(
-    model: Path, tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command = ("time", model, *PLANS, *SHORT, "--run", tmp_path / "run")
-    layerwise(*command)
+    command: tuple[str | Path, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
     monkeypatch.setattr(timing, "hardware", lambda device: {"processor": "another"})
     assert "its machine is" in refused(*command)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from layerwise.report import Compared, ReportData
+from layerwise.report import ReportData, side_by_side
 from layerwise.results.rows import Score
 from report import diagnosed, synthetic
 
 DEPTHS = {"small": 8, "medium": 12, "large": 20}
-
-
 CONTRASTS = (
     Score("contrast", "same_function", "all", "middle_repeat:skip", 0.5, 0.4, 0.6),
     Score("contrast", "same_function", "all", "middle_repeat", 1.0, 0.9, 1.1),
@@ -26,8 +24,7 @@ def named(data: ReportData, name: str, **more: object) -> ReportData:
 
 def sweeps(*names: str) -> list[tuple[str, ReportData]]:
     """A sweep of each model, by its folder; one claim holds in each."""
-    chosen = names or tuple(DEPTHS)
-    runs = ((name, synthetic.run(DEPTHS[name], seed=seed)) for seed, name in enumerate(chosen))
+    runs = ((name, synthetic.run(DEPTHS[name], seed=seed)) for seed, name in enumerate(names or tuple(DEPTHS)))
     return [
         (f"runs/{name}", named(replace(data, scores=(*data.scores, *CONTRASTS)), f"org/{name}")) for name, data in runs
     ]
@@ -42,13 +39,13 @@ def diagnoses(*names: str) -> list[tuple[str, ReportData]]:
     ]
 
 
-def of_rows(*rows: Iterable[Score], depth: int = 8, models: str = "01234567") -> Compared:
+def of_rows(*rows: Iterable[Score], depth: int = 8, models: str = "01234567") -> ReportData:
     """The comparison of models of which nothing but these rows is known; all are sweeps of two plans.
 
     `models` has a letter for each run: runs of one letter are of one model.
     """
     plans = synthetic.plan_records(depth, ("swap_adjacent",))[:1]
-    return Compared.of(
+    return side_by_side(
         [
             (
                 f"runs/{number}",

@@ -9,20 +9,17 @@ from typing import Any
 import pytest
 
 from layerwise.experiments.summary import summary
-from layerwise.report import ReportData, markdown, render
+from layerwise.report import ReportData, render
 from layerwise.report.data import concluded
 from layerwise.report.kinds.diagnosis import DIAGNOSIS, in_words
 from layerwise.report.kinds.diagnosis_changes import recommendation
 from layerwise.results.rows import Note, Score
-from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import DIAGNOSED
 from report import diagnosed, synthetic
 from report.diagnosed import row
 from report.page.test_render import Page, read
 
 ANCHORS = tuple(section.anchor for section in DIAGNOSIS.sections)
 CHAPTERS = (ANCHORS[0], "claims", *ANCHORS[1:], "provenance")
-OWN = {"effect": "order", "verdict": "verdicts"}
 """The anchors of measures that are not called alike."""
 
 
@@ -91,26 +88,6 @@ def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() 
     assert in_words(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
 
 
-@pytest.mark.parametrize("measure", [*DIAGNOSED, "effect"])
-def test_a_measure_alone_makes_a_page(measure: str) -> None:
-    rest = {score.measure for score in diagnosed.scores(8)} - {measure}
-    page = read(render(diagnosed.without(diagnosed.diagnosis(8), *rest)))
-    own = {OWN.get(measure, measure), *({"verdicts"} if measure in ("ablation", "racing", "verdict") else ())}
-    assert [name for name in chapters(page) if name != "claims"] == [
-        name for name in CHAPTERS if name in {*own, "provenance"}
-    ]
-    assert page.open == []
-
-
-@pytest.mark.parametrize("measure", [*(each for each in DIAGNOSED if each != "verdict"), "effect"])
-def test_a_measure_that_was_not_taken_is_said_in_one_line_at_the_end(measure: str) -> None:
-    page = read(render(diagnosed.without(diagnosed.diagnosis(8), measure)))
-    absent = OWN.get(measure, measure)
-    assert chapters(page) == [name for name in CHAPTERS if name != absent]
-    missing = {section.anchor: section.missing for section in DIAGNOSIS.sections}
-    assert [name for name, text in missing.items() if text in page.text] == [absent]
-
-
 def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
     sweep, diagnosis = synthetic.run(12), diagnosed.diagnosis(12)
     both = replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)
@@ -118,19 +95,6 @@ def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
     assert {*CHAPTERS, "headline"} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
     assert not {"verdicts", "ablation"} & set(read(render(synthetic.run(6))).ids)
-
-
-def test_the_measured_line_is_the_rows_over_the_band_of_their_null(drawn: dict[str, Any]) -> None:
-    rows = Rows(diagnosed.scores(12)).where(measure="ablation", metric="skip", task="all", part=None, against=None)
-    figure = drawn["ablation-silenced-0"]["variants"]["0"]
-    line = trace(figure, "skipped")
-    assert line["x"] == list(range(12))
-    assert line["y"] == [each.value for each in rows]
-    assert all("perplexity" in text for text in line["text"])
-    names = [each["name"] for each in figure["data"]]
-    assert names.index("no effect") < names.index("skipped")
-    band = next(each for each in figure["data"] if each["name"] == "no effect" and each.get("fill"))
-    assert (min(band["y"]), max(band["y"])) == (-0.02, 0.02)
 
 
 def test_censored_layers_are_open_marks(drawn: dict[str, Any]) -> None:
@@ -192,19 +156,3 @@ def test_what_a_measure_left_out_stands_in_its_chapter_as_text() -> None:
     page = render(replace(diagnosed.diagnosis(8), notes=(Note("deltas", "Layers 3 and 4 have <unlike> shapes."),)))
     chapter = page[page.index('<section id="deltas"') : page.index('<section id="predictability"')]
     assert "Layers 3 and 4 have &lt;unlike&gt; shapes." in chapter
-
-
-def test_values_that_are_not_finite_leave_the_page_whole() -> None:
-    rows = tuple(
-        replace(score, value=float("nan")) if number % 3 == 0 else replace(score, low=float("nan"))
-        for number, score in enumerate(diagnosed.scores(8))
-    )
-    page = read(render(replace(diagnosed.diagnosis(8), scores=rows)))
-    json.loads(page.json, parse_constant=lambda name: pytest.fail(name))
-    assert chapters(page) == list(CHAPTERS)
-
-
-def test_markdown_has_the_layers_and_every_intervention() -> None:
-    text = markdown(diagnosed.diagnosis(12))
-    assert "| 6 | −0.0600 \\[" in text or "| 6 | −0.0600 [" in text
-    assert "Every intervention" in text

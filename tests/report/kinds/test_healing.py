@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from layerwise.report import ReportData, render, terminal_lines
-from layerwise.report.kind import Pivot
-from layerwise.report.kinds.healing import HEALING_KIND, findings
+from layerwise.report import ReportData
+from layerwise.report.kinds.healing import findings
 from layerwise.results.rows import Score
 
 
@@ -100,24 +99,3 @@ def test_without_the_control_the_sentence_says_that_the_text_is_not_taken_off() 
     assert (
         "Beside the untouched whole model skipping 1 and 2 hurts. What the text alone gives is not taken off." in text
     )
-
-
-def test_every_task_and_model_has_a_row() -> None:
-    (table,) = (
-        each
-        for part in HEALING_KIND.sections[0].parts
-        if isinstance(part, Pivot) and part.title == "By task"
-        for _, each in part.tables(data(rows()))
-    )
-    assert [(row[0], row[1]) for row in table.body] == [
-        (task, name) for task in ("all", "sort") for name in ("untouched", "pruned", "full-teacher", "whole", "random")
-    ]
-    assert next(iter(terminal_lines(HEALING_KIND, data(rows())))).startswith("- The plan loses")
-
-
-@pytest.mark.parametrize("windows", [True, False])
-def test_the_page_is_whole(windows: bool) -> None:
-    page = render(data(rows(windows=windows)))
-    assert "What healing brings back" in page
-    assert ("Few layers skipped, and many" in page) == windows
-    assert page.rstrip().endswith("</html>")

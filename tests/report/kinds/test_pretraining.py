@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
 
@@ -94,17 +93,6 @@ def test_an_arm_at_chance_is_not_said_to_know() -> None:
     assert next(page.suite_findings(of(*rows))).text.endswith("above chance (50 %): elc; below it: zero.")
 
 
-def test_layer_weights_are_the_mean_over_seeds_with_every_seed_under_the_pointer(data: ReportData) -> None:
-    own = [row.value for row in data.rows.where(measure=ALPHA, arm="elc", layer=3, other=2)]
-    table = weight_table(data, "elc")
-    assert table.head == ("reader", "e", "0", "1", "2")
-    assert table.body[3][3].startswith(f"{fmean(own):.2f} [±")
-    assert table.body[0][2] == "", "the first layer reads the embedding alone"
-    assert table.tones[3, 3].title.startswith("layer 3 reads layer 1: ")
-    assert "elc/2: " in table.tones[3, 3].title
-    assert weight_table(data, "denseformer").body[-1][0] == "the output"
-
-
 def test_negative_weights_are_frames_and_greater_weights_are_stronger() -> None:
     cells = ((0, 0, 1.0), (1, 0, -0.5), (1, 1, 0.25))
     rows = [Score.of(ALPHA, "weight", value, arm="a", seed=0, layer=n, other=source) for n, source, value in cells]
@@ -146,18 +134,6 @@ def test_costs_are_multiples_of_the_backbone(data: ReportData) -> None:
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
     cut = [row for row in data.scores if (row.measure, row.metric, row.arm, row.seed) != (TRAINING, "steps", "elc", 1)]
     assert "1 training (elc/1) is not complete" in render(replace(data, scores=tuple(cut)))
-
-
-@pytest.mark.parametrize(
-    ("left_out", "said"),
-    [
-        ((MASKED_LM, "pairs", "blimp"), "Nothing was measured on held-out text"),
-        ((SEED_AGREEMENT,), "The weights were not compared across seeds"),
-        ((TRAINING,), "Time, memory and size of the trainings were not noted"),
-    ],
-)
-def test_missing_rows_are_a_line(data: ReportData, left_out: tuple[str, ...], said: str) -> None:
-    assert said in render(pretrained.without(data, *left_out))
 
 
 @pytest.mark.parametrize(

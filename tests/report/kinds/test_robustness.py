@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layerwise.experiments.summary import summary as run_summary
-from layerwise.report import ReportData, markdown, render
+from layerwise.report import ReportData, render
 from layerwise.report.arms import ARMS, arm_slots, in_reading_order
 from layerwise.report.derived.robustness import (
     LOSS,
@@ -36,16 +36,6 @@ from report.page.test_render import read
 from report.robust import row
 
 SECTIONS = ("robustness", "orders", "layers-kept", "nodes", "merging", "position", "inside", "training", "provenance")
-MISSING = {
-    ("robustness", "orders", "merging", "merges"): (
-        "No arm was tested", "No order was tried", "No layers were left out", "No models were merged",
-    ),
-    ("merging", "merges"): ("No models were merged",),
-    ("position",): ("No layer predicts its position",),
-    ("nodes",): ("No node was lost",),
-    ("branches", "attention", "contribution", "worth", "embedding"): ("Nothing was measured inside",),
-    ("training",): ("No training is part of this run",),
-}  # fmt: skip
 SHUFFLED = {"layershuffle", "layershuffle-position", "layershuffle-predict", "layershuffle-layerdrop"}
 
 
@@ -232,47 +222,6 @@ def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
     return next(found for found in figure["data"] if found.get("name") == name and "markers" in found.get("mode", ""))
 
 
-def test_figures_show_the_rows(drawn: dict[str, Any], data: ReportData) -> None:
-    pair = drawn["robustness-orders"]["variants"][""]
-    assert trace(pair, "in random order")["x"][0] == pytest.approx(100 * robust.RANDOM_ORDER["baseline"])
-    assert any(shape["x0"] == pytest.approx(100 * robust.CHANCE) for shape in pair["layout"]["shapes"])
-    shuffled = drawn["kept-1"]["variants"]
-    assert trace(shuffled["0"], "layerdrop")["x"] == list(range(1, 13))
-    assert trace(shuffled["0"], "layerdrop")["y"][5] == pytest.approx(
-        100 * robust.accuracy("layerdrop", "random", 12, 6)
-    )
-    assert shuffled["0"]["layout"]["xaxis"]["range"][0] > 12
-    names = [{line["name"] for line in drawn["kept-0"]["variants"][rule]["data"]} for rule in "01"]
-    assert ["retrained" in each for each in names] == [True, False]
-    grid = drawn["branches-mlp"]["variants"]["0"]["data"][0]
-    norm = data.rows.value(measure="branches", arm="baseline", part="mlp", layer=3, other=7)
-    assert grid["z"][3][7] == pytest.approx(norm)
-    assert grid["text"][3][7].startswith("<b>position 7, layer 3</b>")
-    lost = trace(drawn["nodes-1"]["variants"]["0.0"], "in blocks")  # the baseline, four nodes
-    block = data.rows.value(
-        measure="nodes", metric="accuracy_lost", arm="baseline", part="blocks", other=4, amount=2.0,
-        condition="random", against=None,
-    )  # fmt: skip
-    assert lost["x"] == [1, 2, 3]
-    assert lost["y"][1] == pytest.approx(100 * (block or 0))
-    points = drawn["embedding"]["variants"]["1.0"]["data"][0]
-    assert len(points["x"]) == 4 * 12 * 12
-    assert points["text"][13] == "image 0, layer 1 at position 1"
-
-
-def test_every_draw_is_a_dot_and_the_median_a_tick(drawn: dict[str, Any], data: ReportData) -> None:
-    orders = drawn["robustness-fixed-orders"]["variants"][""]
-    rows = data.rows.where(measure="orders", metric="accuracy", arm="layerdrop")
-    values = [100 * score.value for score in rows]
-    assert sorted(trace(orders, "layerdrop")["x"]) == pytest.approx(sorted(values))
-    arms = in_reading_order(data.rows.where(measure="orders").axis("arm"))
-    ticks = trace(orders, "median of the draws")["x"]
-    assert ticks[arms.index("layerdrop")] == pytest.approx(statistics.median(values))
-    merged = drawn["merging-draws"]["variants"]["0"]
-    assert len(trace(merged, "layershuffle")["x"]) == robust.DRAWS
-    assert trace(merged, "the members, mean")["x"][0] == pytest.approx(100 * robust.RANDOM_ORDER["baseline"])
-
-
 def test_orders_of_several_seeds_are_dots_of_their_own(data: ReportData) -> None:
     again = tuple(replace(r, seed=1) for r in data.rows.where(measure="orders", arm="layerdrop"))
     both = figures(render(replace(data, scores=(*data.scores, *again))))["robustness-fixed-orders"]["variants"][""]
@@ -300,15 +249,6 @@ def test_thin_lines_are_seeds_and_the_bold_one_their_mean(drawn: dict[str, Any])
 # ---- the page, the terminal, Markdown
 
 
-@pytest.mark.parametrize("measures", MISSING)
-def test_a_measure_that_was_not_taken_is_one_line_at_the_end(measures: tuple[str, ...]) -> None:
-    html = render(robust.without(robust.run(6), *measures))
-    assert len(sections(html)) == len(SECTIONS) - len(MISSING[measures])
-    end = html[html.index('id="provenance"') :]
-    missing = {text for texts in MISSING.values() for text in texts}
-    assert {text for text in missing if text in end} == set(MISSING[measures])
-
-
 def test_after_training_alone_the_terminal_says_how_to_go_on() -> None:
     html = render(robust.trained())
     assert sections(html) == ["training", "provenance"]
@@ -331,18 +271,6 @@ def test_what_had_to_be_left_out_stands_in_its_section() -> None:
     html = render(data)
     assert "Said of the layout." in html[html.index('id="inside"') : html.index('id="training"')]
     assert "Said of orders." in html[html.index('id="orders"') : html.index('id="layers-kept"')]
-
-
-def test_wild_values_leave_the_page_whole() -> None:
-    rows = tuple(
-        replace(r, value=math.inf if at % 7 == 0 else r.value, low=math.nan if at % 5 == 0 else r.low)
-        for at, r in enumerate(robust.scores(6))
-    )
-    wild = replace(robust.run(6), scores=rows)
-    page = read(render(wild))
-    assert page.open == []
-    json.loads(page.json, parse_constant=lambda name: pytest.fail(name))
-    markdown(wild)
 
 
 @pytest.mark.parametrize("language", [False, True])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import plotly.graph_objects as go
 import pytest
 
-from layerwise.report import Evidence, ReportData, render
+from layerwise.report import ReportData
 from layerwise.report.kind import Pivot
 from layerwise.report.kinds.timing import TIMING
-from layerwise.report.page.groups import written
 from layerwise.results.rows import Score
 
 SETTINGS = ("prefill, batch 1, context 8", "decode, batch 1, context 8")
@@ -34,18 +32,6 @@ def test_every_plan_has_its_times_in_every_setting() -> None:
     assert list(tables) == list(SETTINGS)
     assert [row[0] for row in tables[SETTINGS[1]].body] == list(TIMES)
     assert tables[SETTINGS[1]].body[1][1:] == ("5.123 [4.611, 5.636]", "0.854 [0.769, 0.939]")
-
-
-def test_the_page_has_a_picture_a_phase_and_escapes_names() -> None:
-    evidence = Evidence.of(data(rows()))
-    (chapter,) = [each for each in written(evidence) if each.anchor == "time"]
-    (picture,) = chapter.pictures
-    assert len(picture.variants) == len(SETTINGS)
-    for figure in picture.variants.values():
-        go.Figure(figure.payload())
-    page = render(data(rows()))
-    assert "a<b" not in page.partition('id="report-data"')[0]
-    assert "20" in {name: value for value, name in TIMING.tiles(data(rows()))}["rounds"]
 
 
 @pytest.mark.parametrize("measure", ["effect", "latency"])

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from layerwise.experiments.summary import summary
-from layerwise.report import Evidence, ReportData, markdown
-from layerwise.report.page.groups import GROUPS, present_groups
+from layerwise.report import KINDS as EVERY_KIND
+from layerwise.report import ReportData, markdown
+from layerwise.report.writers import markdown_parts
 from report import diagnosed, grown, pretrained, robust, synthetic
 from tools.golden.outputs import stored
 
@@ -98,12 +99,12 @@ def test_an_empty_run_says_so() -> None:
     assert "No finding" in markdown(ReportData({}, (), ()))
 
 
-@pytest.mark.parametrize("kind", [group.name for group in GROUPS])
+@pytest.mark.parametrize("kind", [kind.name for kind in EVERY_KIND])
 def test_no_kind_of_run_is_forgotten(kind: str) -> None:
     """What the page has chapters for has a table in Markdown too, and results in the terminal."""
     data = KINDS[kind]()
-    (group,) = (each for each in present_groups(Evidence.of(data)) if each.name == kind)
-    sections = [text for write in group.markdown for text in write(Evidence.of(data)) if text]
+    (own,) = (each for each in EVERY_KIND if each.name == kind)
+    sections = [text for text in markdown_parts(own, data) if text]
     written = markdown(data)
     assert sections
     assert all(text in written for text in sections)

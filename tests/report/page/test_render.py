@@ -105,7 +105,7 @@ def test_every_figure_has_its_slot_and_its_data(page: Page, html: str) -> None:
     figures = json.loads(page.json)["figures"]
     slots = set(re.findall(r'class="plot" data-figure="([^"]+)"', html))
     assert slots == set(figures)
-    assert {"ranking", "curves", "cost-0", "cost-1", "layers-0", "layers-1", "map-cosine", "order"} <= slots
+    assert {"ranking", "curves", "cost", "layers-0", "layers-1", "map-0", "order"} <= slots
     assert all(figure["variants"] for figure in figures.values())
 
 

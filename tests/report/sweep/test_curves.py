@@ -1,62 +1,119 @@
-"""Curves: means over draws, their intervals, and where the headline looks."""
+"""Curves: means over draws, their intervals, and where the headline looks; and differences between two of them."""
 
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
-from layerwise.report.sweep.curves import curve_families, curves, half_depth
-from layerwise.results.rows import PlanRecord, Score
+from layerwise.report.derived.contrast import by_document, contrast, independent
+from layerwise.report.derived.curves import curve_families, curves, half_depth
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.selection import Rows
 from report import synthetic
 
-
-def record(plan: str, draw: int | None, affected: int = 2) -> PlanRecord:
-    return PlanRecord(plan, "painters", "random", affected, draw, 4, 4, 4, 4)
+FIRST, SECOND = "0 2 1", "0 2"
 
 
-def effect(plan: str, value: float, half: float | None) -> Score:
-    low, high = (None, None) if half is None else (value - half, value + half)
-    return Score.of("effect", "delta_nll", value, low, high, plan=plan, mde=0.1)
-
-
-def evidence(*rows: tuple[str, float, float | None]) -> Evidence:
-    plans = tuple(record(plan, draw) for draw, (plan, _, _) in enumerate(rows))
-    return Evidence.of(ReportData({"depth": 4}, plans, tuple(effect(*row) for row in rows)))
+def mean(*rows: tuple[str, float, float | None]) -> Score:
+    """The mean of a strategy over draws: plans with their values and half widths."""
+    plans = tuple(PlanRecord(plan, "painters", "random", 2, at, 4, 4, 4, 4) for at, (plan, _, _) in enumerate(rows))
+    scores = (
+        Score.of("effect", "delta_nll", value, *(() if half is None else (value - half, value + half)), plan=plan)
+        for plan, value, half in rows
+    )
+    drawn = Rows(curves(ReportData({"depth": 4}, plans, tuple(scores))))
+    assert [row.seed for row in drawn[:-1]] == list(range(len(drawn) - 1))
+    (own,) = drawn.where(seed=None, condition="random", part="painters", amount=2)
+    return own
 
 
 def test_the_interval_of_a_mean_over_draws_holds_both_errors() -> None:
     # Values 1, 2, 3: mean 2, standard error 1/sqrt(3), Student's t at 2 degrees of freedom 4.3027.
-    (curve,) = curves(evidence(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 2.0, 0.3), ("0 1 3 2", 3.0, 0.3)), "painters", "all")
-    (point,) = curve.points
-    assert point.value == pytest.approx(2.0)
-    assert point.high == pytest.approx(2.0 + math.hypot(4.3027 / math.sqrt(3), 0.3), rel=1e-4)
-    assert point.low == pytest.approx(2.0 - math.hypot(4.3027 / math.sqrt(3), 0.3), rel=1e-4)
+    row = mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 2.0, 0.3), ("0 1 3 2", 3.0, 0.3))
+    assert (row.value, row.plan) == (pytest.approx(2.0), None)
+    assert row.high == pytest.approx(2.0 + math.hypot(4.3027 / math.sqrt(3), 0.3), rel=1e-4)
+    assert row.low == pytest.approx(2.0 - math.hypot(4.3027 / math.sqrt(3), 0.3), rel=1e-4)
 
 
 def test_equal_draws_still_carry_the_error_of_their_documents() -> None:
-    (curve,) = curves(evidence(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 1.0, 0.3)), "painters", "all")
-    assert (curve.points[0].low, curve.points[0].high) == pytest.approx((0.7, 1.3))
+    row = mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 1.0, 0.3))
+    assert (row.low, row.high) == pytest.approx((0.7, 1.3))
 
 
 def test_a_draw_without_an_interval_leaves_the_mean_without_one() -> None:
-    (curve,) = curves(evidence(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 1.0, None)), "painters", "all")
-    assert curve.points[0].low is None
+    assert mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 1.0, None)).low is None
 
 
 def test_values_that_are_not_finite_are_left_out() -> None:
-    (curve,) = curves(evidence(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", math.nan, 0.3)), "painters", "all")
-    assert curve.points[0].value == 1.0
+    assert mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", math.nan, 0.3)).value == 1.0
 
 
 def test_families_of_one_size_have_no_curve() -> None:
-    run = Evidence.of(synthetic.run(6, ("painters", "leave_one_out", "every_window")))
+    run = synthetic.run(6, ("painters", "leave_one_out", "every_window"))
     assert curve_families(run) == ("painters", "every_window")
 
 
 def test_half_depth_prefers_sizes_that_most_strategies_were_run_at() -> None:
-    run = Evidence.of(synthetic.run(12))
-    assert half_depth(run, "painters") == 5
-    assert half_depth(run, "no such family") is None
+    assert half_depth(synthetic.run(12, ("painters",)).plans, 12) == 5
+
+
+def point(plan: str, value: float, half: float | None = 0.3) -> Rows:
+    bounds = () if half is None else (value - half, value + half)
+    return Rows([Score.of("effect", "delta_nll", value, *bounds, plan=plan, task="text")])
+
+
+def losses(gap: float, noise: float, documents: int = 40) -> tuple[Loss, ...]:
+    """Two plans whose documents differ widely, and alike: the second costs `gap` nats per token more."""
+    draw = random.Random(0)
+    rows = []
+    for number in range(documents):
+        hard = draw.uniform(0.0, 5.0)
+        for window in range(2):
+            own = (hard, hard + gap + draw.gauss(0.0, noise))
+            rows += [
+                Loss(plan, "text", f"d{number}", window, nll * 10, 10, 0)
+                for plan, nll in zip((FIRST, SECOND), own, strict=True)
+            ]
+    return tuple(rows)
+
+
+def test_paired_documents_find_a_small_difference_that_the_intervals_alone_would_not() -> None:
+    documents = by_document(losses(gap=0.1, noise=0.05))
+    paired = contrast(point(SECOND, 2.6), point(FIRST, 2.5), documents)
+    joined = contrast(point(SECOND, 2.6), point(FIRST, 2.5), {})
+    assert paired is not None
+    assert paired.documents == 40
+    assert 0.0 < (paired.low or 0.0) < 0.1 < (paired.high or 0.0)
+    assert joined is not None
+    assert joined.documents is None
+    assert (joined.low or 0.0) < 0.0 < (joined.high or 0.0) == pytest.approx(0.1 + 0.3 * 2**0.5)
+
+
+def test_no_difference_is_not_resolved() -> None:
+    paired = contrast(point(SECOND, 2.5), point(FIRST, 2.5), by_document(losses(gap=0.0, noise=0.3)))
+    assert paired is not None
+    assert (paired.low or 0.0) < 0.0 < (paired.high or 0.0)
+
+
+def test_the_union_of_tasks_holds_every_document() -> None:
+    found = by_document((*losses(0.1, 0.1, 2), Loss(FIRST, "other", "d0", 0, 1.0, 1, 1)))
+    assert len(found[FIRST, "all"]) == 3
+    assert found[FIRST, "other"] == {("other", "d0"): (1.0, 1)}
+    assert found[FIRST, "text"]["text", "d0"][1] == 20  # two windows of ten tokens
+
+
+def test_the_interval_widens_with_the_number_of_pairs_picked_from() -> None:
+    one, ten = (independent(point(FIRST, 1.0)[0], point(SECOND, 0.4)[0], pairs=pairs) for pairs in (1, 10))
+    assert one is not None
+    assert ten is not None
+    assert (one.low or 0.0) > 0.0
+    # 2.807 / 1.960, the normal quantiles at 0.05 / 20 and 0.05 / 2
+    assert ((ten.high or 0) - ten.value) / ((one.high or 0) - one.value) == pytest.approx(2.807 / 1.960, rel=1e-3)
+
+
+def test_without_intervals_there_is_no_contrast() -> None:
+    assert contrast(point(FIRST, 1.0, None), point(SECOND, 0.4), {}) is None
+    assert independent(point(FIRST, 1.0)[0], point(SECOND, 0.4, None)[0]) is None

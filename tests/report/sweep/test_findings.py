@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from layerwise.report import Evidence, ReportData, findings
+from layerwise.report import ReportData, findings
+from layerwise.report.derived.changes import single
 from layerwise.report.finding import Number
-from layerwise.report.sweep.findings import BARE
-from layerwise.report.sweep.layers import single_skips
+from layerwise.report.kinds.sweep_findings import BARE
 from layerwise.results.rows import Loss
 from report import synthetic
 
 
 def found(data: ReportData) -> dict[str, tuple[str, str]]:
-    return {finding.question: (finding.state, finding.text) for finding in findings(Evidence.of(data))}
+    return {finding.question: (finding.state, finding.text) for finding in findings(data)}
 
 
 RANKING = "Which change hurts least?"
@@ -47,7 +47,7 @@ def widened(data: ReportData, times: float) -> ReportData:
 
 def test_the_planted_truth_is_told() -> None:
     told = found(synthetic.run(12))
-    assert list(told) == [RANKING, TASKS, ABSENCE, LAYERS, ZONES]
+    assert list(told) == [LAYERS, RANKING, TASKS, ABSENCE, ZONES]
     assert "With 5 of 12 layers affected, looped parallel costs least" in told[RANKING][1]
     assert "reverse < parallel < skip < middle repeat" in told[RANKING][1]
     assert told[TASKS][1].startswith("Yes. With 5 layers under random order, arithmetic loses ")
@@ -62,11 +62,11 @@ def test_the_planted_truth_is_told() -> None:
 def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
     """The answer about layers of a run of six, of which these were left out: all with one interval."""
     run = synthetic.run(6, ("leave_one_out",))
-    layers = {plan: layer for layer, plan in single_skips(Evidence.of(run)).items()}
+    plans = {row.plan for row in single(run) if row.layer in shown}
     scores = [
         replace(score, value=7.6, low=low, high=8.5, p=adjusted / 6, p_adjusted=adjusted, mde=2.29)
         for score in run.scores
-        if layers.get(score.plan) in shown
+        if score.plan in plans
     ]
     state, text = found(replace(run, scores=tuple(scores)))[LAYERS]
     assert (state == "resolved") == (adjusted < 0.05 and len(shown) == 6)
@@ -90,7 +90,7 @@ def test_of_two_layers_of_six_none_is_said_to_matter_most() -> None:
 
 
 def test_every_finding_that_concludes_carries_an_interval() -> None:
-    for finding in findings(Evidence.of(synthetic.run(12))):
+    for finding in findings(synthetic.run(12)):
         numbers = [piece for piece in finding.answer if isinstance(piece, Number)]
         assert bool(numbers) == (finding.state != "described")
         assert all(" [" in number for number in numbers)
@@ -180,7 +180,7 @@ def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
 
 
 def test_an_empty_run_finds_nothing() -> None:
-    assert findings(Evidence.of(ReportData({}, (), ()))) == ()
+    assert findings(ReportData({}, (), ())) == ()
 
 
 def test_families_without_curves_leave_only_the_layers() -> None:

@@ -1,4 +1,4 @@
-"""Loops and gains on the page: the best of each window, the line through them, and the finding."""
+"""Loops and gains: the best of each window, the line through them, and the finding."""
 
 from __future__ import annotations
 
@@ -6,58 +6,47 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.report import Evidence, ReportData
-from layerwise.report.figures.loops import loop_map
+from layerwise.report import ReportData, findings
+from layerwise.report.derived.curves import half_window
+from layerwise.report.derived.loops import FITTED, best, line, numbered
 from layerwise.report.page.groups import written
-from layerwise.report.sweep.findings import findings
-from layerwise.report.sweep.loops import by_window, line, loop_finding, loop_grid
-from layerwise.report.sweep.window import half_window
-from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
 from report import synthetic
 
 WIDTHS = (3, 5, 7)
+LOOPS = "Is a loop of parallel layers more than a gain?"
+RUN = synthetic.looped_run(8)
 
 
-@pytest.fixture(scope="module")
-def evidence() -> Evidence:
-    return Evidence.of(synthetic.looped_run(8))
+def changed(metric: str, **values: float | None) -> ReportData:
+    scores = (replace(score, **values) if score.metric == metric else score for score in RUN.scores)
+    return replace(RUN, scores=tuple(scores))
 
 
-def changed(metric: str, **values: float | None) -> Evidence:
-    data = synthetic.looped_run(8)
-    scores = (replace(score, **values) if score.metric == metric else score for score in data.scores)
-    return Evidence.of(replace(data, scores=tuple(scores)))
+def test_the_best_number_of_each_window_is_that_of_the_least_effect_with_the_interval_of_the_contrast() -> None:
+    rows = Rows(best(RUN)).where(task="all", against=None)
+    loops, gains = ({row.amount: (row.value, row.low, row.high) for row in rows.where(part=part)}
+                    for part in ("looped", "gain_sweep"))  # fmt: skip
+    assert loops == {width: (width - 1, width - 2, width) for width in WIDTHS}
+    assert gains == {width: (half := (width + 1) // 2, half - 1, half + 1) for width in WIDTHS}
+    assert {row.low for row in Rows(best(RUN)).where(task="text")} == {None}
+    assert not list(best(synthetic.run(6)))
 
 
-def test_the_best_number_of_each_window_is_that_of_the_least_effect(evidence: Evidence) -> None:
-    assert loop_grid(evidence, "looped", "all").best == {width: width - 1 for width in WIDTHS}
-    assert loop_grid(evidence, "gain_sweep", "all").best == {width: (width + 1) // 2 for width in WIDTHS}
-    assert loop_grid(evidence, "painters", "all").best == {}
+def test_a_window_with_one_number_has_no_best() -> None:
+    plans = tuple(each for each in RUN.plans if each.affected > 3 or each.strategy == "loops=2")
+    assert {row.amount for row in best(replace(RUN, plans=plans)) if row.part == "looped"} == {5, 7}
 
 
-def test_a_window_with_one_number_has_no_best(evidence: Evidence) -> None:
-    grid = loop_grid(evidence, "looped", "all")
-    one = {key: score for key, score in grid.effects.items() if key[0] > 3 or key[1] == 2}
-    assert set(replace(grid, effects=one).best) == {5, 7}
+def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
+    assert line(RUN) == pytest.approx((-1.0, 1.0))
+    assert sorted(row.value for row in Rows(best(RUN)).where(against=FITTED)) == pytest.approx([2.0, 4.0, 6.0])
+    assert line(synthetic.run(6)) is None
 
 
-def test_the_line_goes_through_the_mean_of_the_best_counts(evidence: Evidence) -> None:
-    assert line(evidence) == pytest.approx((-1.0, 1.0))
-    assert {size: score.value for size, score in by_window(evidence, "best_loops").items()} == {3: 2, 5: 4, 7: 6}
-    assert line(Evidence.of(synthetic.run(6))) is None
-
-
-def test_the_map_marks_the_best_with_its_interval_and_draws_the_line_where_it_lies_on_the_map(
-    evidence: Evidence,
-) -> None:
-    grid = loop_grid(evidence, "looped", "all")
-    figure = loop_map(evidence, grid, "loops", best=by_window(evidence, "best_loops"), line=(-1.0, 1.0))
-    colours, drawn, best = figure.traces
-    assert (colours["x"], colours["y"]) == ([3, 5, 7], list(range(1, 9)))
-    assert (list(drawn["x"]), list(drawn["y"])) == ([3, 5, 7], [2.0, 4.0, 6.0])
-    assert (best["x"], best["y"], best["error_y"]["array"]) == ([3, 5, 7], [2, 4, 6], [1.0, 1.0, 1.0])
-    steep = loop_map(evidence, grid, "loops", line=(0.0, 3.0))
-    assert steep.traces[1]["x"] == []
+def test_every_number_of_every_window_has_its_effect() -> None:
+    cells = Rows(numbered(RUN)).where(part="looped", task="all")
+    assert {(row.amount, row.other) for row in cells} == {(width, loops) for width in WIDTHS for loops in range(1, 9)}
 
 
 @pytest.mark.parametrize(
@@ -73,37 +62,16 @@ def test_the_map_marks_the_best_with_its_interval_and_draws_the_line_where_it_li
 def test_the_finding_says_whether_a_loop_is_more_than_a_gain(
     values: dict[str, float | None], begins: str, state: str
 ) -> None:
-    finding = loop_finding(changed("gain:loops", **values))
-    assert finding is not None
+    (finding,) = (each for each in findings(changed("gain:loops", **values)) if each.question == LOOPS)
     assert finding.text.startswith(begins)
     assert finding.state == state
 
 
-def test_numbers_of_loops_are_no_strategies_to_be_ranked(evidence: Evidence) -> None:
-    assert half_window(evidence) is None
-    assert next(finding.question for finding in findings(evidence)).startswith("Is a loop of parallel layers")
-
-
-def test_the_chapter_says_what_was_not_measured() -> None:
-    data = synthetic.run(6)
-    assert "loops" not in {chapter.anchor for chapter in written(Evidence.of(data))}
-    only = replace(data, plans=tuple(replace(record, family="looped") for record in data.plans))
-    assert "loops" not in {chapter.anchor for chapter in written(Evidence.of(only))}
-
-
-def test_gains_alone_are_drawn_without_a_line() -> None:
-    data = synthetic.looped_run(8)
-    gains = ReportData(
-        data.manifest,
-        tuple(record for record in data.plans if record.family == "gain_sweep"),
-        tuple(score for score in data.scores if score.measure == "effect"),
-    )
-    (chapter,) = [each for each in written(Evidence.of(gains)) if each.anchor == "loops"]
-    assert [picture.name for picture in chapter.pictures] == ["loops-gain"]
+def test_numbers_of_loops_are_no_strategies_to_be_ranked() -> None:
+    assert half_window(RUN) is None
+    assert findings(RUN)[0].question == LOOPS
 
 
 def test_windows_best_at_the_end_are_counted() -> None:
-    ends = changed("at_end", value=2.0)
-    (chapter,) = [each for each in written(ends) if each.anchor == "loops"]
+    (chapter,) = [each for each in written(changed("at_end", value=2.0)) if each.anchor == "loops"]
     assert "2 windows best at the greatest number" in "".join(chapter.body)
-    assert Score("contrast", "loop_count", "all", "at_end", 2.0, 0.0, 0.0, mde=0.0, tokens=9000) in ends.data.scores

@@ -1,38 +1,41 @@
-"""Similarity rows as matrices, and zones."""
+"""Similarity rows as matrices, and the clearest run of alike hidden states."""
 
 from __future__ import annotations
 
 from random import Random
+from statistics import fmean
 
 import pytest
 
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
-from layerwise.report.sweep.similarity import Matrix, Zone, clearest_zone, contrast, contrast_bounds, difference, matrix
+from layerwise.report.derived.similarity import Contrasts, Matrix, Zone, clearest_zone, contrast_bounds, matrix
 from layerwise.results.rows import Score
 from report import synthetic
 
 
+def rows(*pairs: tuple[int, int, float]) -> ReportData:
+    return ReportData({}, (), tuple(Score.of("similarity", "cosine", value, layer=i, other=j) for i, j, value in pairs))
+
+
 def test_one_order_of_a_pair_fills_both() -> None:
-    rows = tuple(Score.of("similarity", "cosine", value, layer=0, other=other) for other, value in ((0, 1.0), (2, 0.5)))
-    found = matrix(Evidence.of(ReportData({}, (), rows)), "cosine")
+    found = matrix(rows((0, 0, 1.0), (0, 2, 0.5)), "cosine")
     assert found == ((1.0, None, 0.5), (None, None, None), (0.5, None, None))
+    assert matrix(rows((0, 2, 0.5)), "cosine") is None, "fewer pairs than states are no matrix"
+    assert matrix(rows(), "cosine") is None
 
 
-def test_a_measure_that_was_not_taken_has_no_matrix() -> None:
-    assert matrix(Evidence.of(ReportData({}, (), ())), "cosine") is None
+def test_a_bound_that_was_not_measured_is_none() -> None:
+    assert matrix(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low") == ((None, None), (None, 1.0))
 
 
 def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
-    run = Evidence.of(synthetic.run(12))
-    plain, without = (matrix(run, name) for name in ("cosine", "cosine_no_sink"))
+    plain, without = (matrix(synthetic.run(12), name) for name in ("cosine", "cosine_no_sink"))
     assert plain is not None
     assert without is not None
     zone = clearest_zone(plain)
     assert zone is not None
     assert (zone.first, zone.last) == (3, 10)
-    assert contrast(without, 3, 10) < 0.4 * zone.contrast
-    assert difference(plain, without)[5][6] == pytest.approx((plain[5][6] or 0) - (without[5][6] or 0))
+    assert Contrasts(without).of(3, 10) < 0.4 * zone.contrast
 
 
 def test_too_few_states_have_no_zone() -> None:
@@ -45,14 +48,24 @@ def test_a_zone_leaves_something_out_besides_the_embedding() -> None:
     assert found is not None
     assert found.last - found.first < 4
     assert found.contrast == 0.0
-    assert contrast(alike, 1, 5) == 0.0
+    assert Contrasts(alike).of(1, 5) == 0.0
 
 
 def by_definition(values: Matrix) -> Zone | None:
-    """Every run with its contrast, one by one."""
+    """Every run with its contrast, one by one, each mean that of its pairs."""
     size = len(values)
+
+    def mean(first: int, last: int, columns: range, *, inside: bool) -> float | None:
+        pairs = [(i, j) for i in range(first, last + 1) for j in columns if i != j and inside == (first <= j <= last)]
+        kept = [value for i, j in pairs if (value := values[i][j]) is not None]
+        return fmean(kept) if kept else None
+
+    def contrast(first: int, last: int) -> float:
+        alike, apart = (mean(first, last, range(1, size), inside=inside) for inside in (True, False))
+        return alike - apart if alike is not None and apart is not None else 0.0
+
     ends = [(first, last) for first in range(1, size) for last in range(first + 2, size) if last - first < size - 2]
-    return max((Zone(*each, contrast(values, *each)) for each in ends), key=lambda zone: zone.contrast, default=None)
+    return max((Zone(*each, contrast(*each)) for each in ends), key=lambda zone: zone.contrast, default=None)
 
 
 @pytest.mark.parametrize("size", [3, 4, 5, 8, 13])
@@ -66,30 +79,11 @@ def test_the_clearest_zone_is_that_of_the_definition_to_the_last_bit(size: int) 
         assert clearest_zone(values) == by_definition(values)
 
 
-def test_the_clearest_zone_of_a_deep_model_looks_at_each_pair_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layerwise.report.sweep.similarity._mean", None)
-    values = tuple(tuple(1.0 if i == j else 0.9 if {i, j} <= {*range(40, 70)} else 0.1 for j in range(128))
-                   for i in range(128))  # fmt: skip
-    zone = clearest_zone(values)
-    assert zone is not None
-    assert (zone.first, zone.last, zone.contrast) == (40, 69, pytest.approx(0.8))
-
-
 def test_bounds_of_a_contrast_hold_it_and_its_extremes() -> None:
     values = ((1, 0, 0, 0), (0, 1, 0.9, 0), (0, 0.9, 1, 0), (0, 0, 0, 1))
     lows, highs = (
-        tuple(
-            tuple(1.0 if i == j else value + shift for j, value in enumerate(found)) for i, found in enumerate(values)
-        )
-        for shift in (-0.1, 0.1)
+        tuple(tuple(value + half if i != j else 1 for j, value in enumerate(line)) for i, line in enumerate(values))
+        for half in (-0.1, 0.1)
     )
     assert contrast_bounds(lows, highs, 1, 2) == pytest.approx((0.7, 1.1))
     assert contrast_bounds(((None,) * 4,) * 4, highs, 1, 2) is None
-
-
-def test_a_bound_that_was_not_measured_is_none() -> None:
-    rows = (
-        Score.of("similarity", "cosine", 0.5, layer=0, other=1),
-        Score.of("similarity", "cosine", 1.0, layer=1, other=1),
-    )
-    assert matrix(Evidence.of(ReportData({}, (), rows)), "cosine", "low") == ((None, None), (None, 1.0))

@@ -1,4 +1,4 @@
-"""Zones on the page: their ranges, the maps with their frames, the variance, and the finding."""
+"""Zones of the depth: their ranges, the frames of their maps, the finding, and what the claims say beside it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.report import Evidence, ReportData
+from layerwise.report import Evidence, ReportData, findings
 from layerwise.report.claims import CLAIMS
-from layerwise.report.figures.zones import variance_by_depth, zone_map
+from layerwise.report.derived.zones import plan_zones
+from layerwise.report.finding import Finding
+from layerwise.report.kinds.sweep import zone_table
 from layerwise.report.page.groups import written
-from layerwise.report.sweep.zones import plan_zones, zone_table, zones_finding
 from layerwise.results.rows import Score
 from report import synthetic
 
@@ -40,36 +41,39 @@ def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> Report
     return replace(data, scores=(*data.scores, *rows))
 
 
+def zones_finding(data: ReportData) -> Finding | None:
+    return next((each for each in findings(data) if "zones does the depth" in each.question), None)
+
+
 def test_zones_are_read_with_their_ranges_and_few_states_have_none() -> None:
-    trained, short = plan_zones(Evidence.of(zoned()))
-    assert (trained.plan, trained.ranges) == (TRAINED, ((1, 3), (4, 9), (10, 12)))
-    assert (short.plan, short.ranges, short.p) == ("0-3", (), None)
-    assert trained.cosine[0][2] == trained.cosine[2][0] == 0.9
-    assert trained.cosine[5][5] == 1.0
+    trained, short = plan_zones(zoned())
+    assert (trained.plan, trained.states, trained.ranges) == (TRAINED, DEPTH, ((1, 3), (4, 9), (10, 12)))
+    assert (trained.beginning, trained.middle, trained.ending) == (3, 6, 3)
+    assert (short.plan, short.states, short.ranges, short.p) == ("0-3", 4, (), None)
 
 
-def test_every_zone_is_framed_and_a_single_one_is_not() -> None:
-    (trained, _), (one, _) = plan_zones(Evidence.of(zoned())), plan_zones(Evidence.of(zoned(())))
-    assert [frame["x0"] for frame in zone_map(trained, 0.0).layout["shapes"]] == [0.5, 3.5, 9.5]
-    assert "shapes" not in zone_map(one, 0.0).layout
-
-
-def test_the_variance_has_a_line_for_each_plan() -> None:
-    drawn = variance_by_depth([(each.plan, each) for each in plan_zones(Evidence.of(zoned()))])
-    assert [trace["name"] for trace in drawn.traces] == [TRAINED, "0-3"]
-    assert drawn.traces[1]["y"] == [2.0, 3.0, 4.0, 5.0]
+def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
+    (chapter,) = [each for each in written(zoned()) if each.anchor == "zones"]
+    trained, short, variance = (picture.variants[()] for picture in chapter.pictures)
+    assert [frame["x0"] for frame in trained.layout["shapes"]] == [-0.5, 2.5, 8.5]
+    assert trained.traces[0]["z"][0][2] == trained.traces[0]["z"][2][0] == 0.9
+    assert (len(short.traces[0]["z"]), short.traces[0]["z"][3][3], "shapes" in short.layout) == (4, 1.0, False)
+    lines = [trace for trace in variance.traces if trace["mode"] == "lines+markers"]
+    assert [list(line["y"]) for line in lines] == [[1.0 + j for j in range(1, DEPTH + 1)], [2.0, 3.0, 4.0, 5.0]]
+    body = zone_table(zoned()).body
+    assert body[0][2] == "1–3 | 4–9 | 10–12"
+    assert body[1] == ("0-3", "–", "–", "–", "–")
 
 
 def test_the_finding_says_how_many_zones_and_what_their_borders_are_worth() -> None:
-    three, one = zones_finding(Evidence.of(zoned())), zones_finding(Evidence.of(zoned(())))
-    bare = zones_finding(Evidence.of(zoned(low=None)))
+    three, one, bare = map(zones_finding, (zoned(), zoned(()), zoned(low=None)))
     assert three is not None
     assert one is not None
     assert bare is not None
     assert three.text.startswith("3 zones: states 1–3 | 4–9 | 10–12.")
     assert (three.state, one.state, bare.state) == ("resolved", "unresolved", "unresolved")
     assert one.text.startswith("One: hidden states 1–12")
-    assert zones_finding(Evidence.of(synthetic.run(DEPTH))) is None
+    assert zones_finding(synthetic.run(DEPTH)) is None
 
 
 @pytest.mark.parametrize("p", [0.0099, 0.0101])
@@ -82,23 +86,12 @@ def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p:
     scores += [
         Score("contrast", "three_zones", "all", metric, value, high and -0.1, high) for metric, value, high in decisive
     ]
-    evidence = Evidence.of(replace(data, scores=tuple(scores)))
-    finding = zones_finding(evidence)
+    run = replace(data, scores=tuple(scores))
+    finding = zones_finding(run)
     assert finding is not None
     assert ("the margin decides, and not the walks" in finding.text) == by_margin
     assert ("No border is clearer than a walk gives" in finding.text) != by_margin
-    assert ("(borders worth less than 0.02 of cosine)" in zone_table(evidence).body[0][4]) == by_margin
+    assert ("(borders worth less than 0.02 of cosine)" in zone_table(run).body[0][4]) == by_margin
     for rule in ("three_zones", "one_ending"):
-        claim = CLAIMS[rule].decide(evidence)
+        claim = CLAIMS[rule].decide(Evidence.of(run))
         assert (claim.verdict, "the margin decides" in claim.why) == ("explained by the null", by_margin)
-
-
-def test_the_chapter_has_a_map_for_each_plan_the_variance_and_the_table() -> None:
-    evidence = Evidence.of(zoned())
-    (chapter,) = [each for each in written(evidence) if each.anchor == "zones"]
-    assert [picture.name for picture in chapter.pictures] == ["zones-0", "zones-1", "variance"]
-    body = zone_table(evidence).body
-    assert body[0][0] == TRAINED
-    assert body[0][2] == "1–3 | 4–9 | 10–12"
-    assert body[1] == ("0-3", "–", "–", "–", "–")
-    assert "zones" not in {each.anchor for each in written(Evidence.of(synthetic.run(DEPTH)))}

@@ -45,10 +45,10 @@ class Comparison(Action):
     def act(self, reporter: Reporter) -> int:
         """Compare the runs, write the page and print the tables. Raises what `compare` raises."""
         from layerwise import report as pages
+        from layerwise.experiments.summary import summary
 
-        compared = ComparisonResult(self.runs).compared
-        claims = pages.over_models(compared)
-        pages.write(self.output, pages.comparison_page(compared, claims))
-        reporter.result("\n".join(pages.comparison_lines(compared, claims)))
+        data = ComparisonResult(self.runs).data
+        pages.write(self.output, pages.render(data))
+        reporter.result(summary(data))
         reporter.result(f"report: {self.output}")
         return 0

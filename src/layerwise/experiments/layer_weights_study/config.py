@@ -35,7 +35,7 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
         "--text FOLDER --size small --seeds 5",
         "--bias 0,0.5,1,2,4",
         "--text babylm_10M --shares 1/8,1/4,1/2,1",
-        "--glue FOLDER --glue-tasks rte,mrpc",
+        "--glue FOLDER --set glue_tasks=rte,mrpc",
     )
 
     seeds: int = seeds_option(3)

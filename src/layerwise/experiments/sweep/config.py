@@ -32,7 +32,7 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOption
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
-        "./my-model --text texts/ --head-share 0.25",
+        "./my-model --text texts/ --set head_share=0.25",
         "./my-model --text texts/ --tasks hellaswag,winogrande,gsm8k",
         "demo --families looped,gain_sweep --loops 1-12",
         'demo --families "" --window 4-8 --prompt "reverse k d a z ="',

@@ -66,7 +66,6 @@ from layerwise.plan import Member, Plan
 from layerwise.plan.member import GIVEN
 from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
 from layerwise.report.page.wording import counted
-from layerwise.report.sweep.continuations import continuation_lines
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import CONTINUATION, Loss, Score, read_continuations
 from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
@@ -86,11 +85,7 @@ def sweep(config: Sweep, reporter: Reporter, inputs: Inputs) -> Steps:
     stack = inputs.stack or config.open_model(reporter)
     with waiting(reporter, f"tokenizing {corpus.name}"):
         unit = SweepUnit(config, stack, corpus)
-    yield Outline(
-        unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece,
-        # What was written under the plans, where there were prompts.
-        results=lambda run: continuation_lines(read_continuations(run.store.notes(CONTINUATION))),
-    )  # fmt: skip
+    yield Outline(unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece)
     return Completed(refusal=(yield from unit))
 
 

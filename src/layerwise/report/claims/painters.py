@@ -22,11 +22,12 @@ from layerwise.report.claims.contrasts import (
     facts_of,
 )
 from layerwise.report.claims.power import on_tokens, widest
+from layerwise.report.derived.loops import LOOP_COUNT
+from layerwise.report.derived.zones import MARGIN as BORDER
+from layerwise.report.derived.zones import PlanZones, trained_zones
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.wording import counted, label, listed
-from layerwise.report.sweep.zones import MARGIN as BORDER
-from layerwise.report.sweep.zones import PlanZones, in_words, trained_zones
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, RELATIVE, SLOPE
@@ -34,8 +35,6 @@ from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, RELA
 PER_LAYER, CLEARER, ABRUPT, ON_SCALE = 0.1, 0.05, 0.25, 0.05
 FASTER = log(1.25)
 """A benchmark that falls less than a quarter faster, or slower, than the others falls as they do."""
-LOOP_COUNT = "loop_count"
-"""The claim whose rows hold the best loop counts."""
 EXPECTED = "gsm8k"
 """How the names of the benchmark begin that is said to be fragile."""
 PUBLISHED_ZONES = 3
@@ -64,7 +63,7 @@ def _zones(evidence: Evidence) -> tuple[dict[str, object], PlanZones | None] | N
     rows = contrast_rows(evidence, "three_zones")
     if not {"zones", "beyond_walks"} <= set(rows):
         return None
-    own = trained_zones(evidence)
+    own = trained_zones(evidence.run)
     by_margin = own.by_margin if own else ""
     beyond = Fact(rows["beyond_walks"], bound=CLEARER)
     walks = f"{by_margin} Nor is the least border of the best three clearer than that of walks by {CLEARER:g}."
@@ -105,7 +104,7 @@ def one_ending(evidence: Evidence) -> Facts | None:
     worth = "".join(f" {border:+}" for border in borders.values())
     return {
         **facts,
-        "zones": f"{counted(len(own.ranges), 'zone')} ({in_words(own)})",
+        "zones": f"{counted(len(own.ranges), 'zone')} ({own.in_words})",
         "worth": f", whose borders are worth{worth} of cosine" if worth else "",
         "layers": f"{own.beginning} beginning, {own.middle} middle and {own.ending} ending",
         "ending": counted(own.ending, "layer").capitalize(),

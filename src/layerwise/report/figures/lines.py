@@ -19,6 +19,11 @@ MOST_SIZES = 6
 SMALL = 300  # a figure less high than this leaves its axis titles to the heading above it
 BAND_OPACITY = (0.22, 0.13, 0.08)
 BAND_DASH = ("dash", "dot", "dashdot")
+QUARTERS = {
+    "range": (-3.0, 103.0), "tickmode": "array", "tickvals": [0, 25, 50, 75, 100],
+    "ticktext": ["0 %", "25 %", "50 %", "75 %", "100 %"],
+}  # fmt: skip
+"""An axis of shares from nothing to all, with air for the markers at either end."""
 Describe = Callable[[str, float, Score], str]
 
 
@@ -33,29 +38,35 @@ def lined(
     span: tuple[float, float] | None = None,
     reach: tuple[float, float] | None = None,
     sizes: bool = False,
+    percent: bool = False,
     reference: float | None = None,
     legend: bool = False,
+    behind: Sequence[Trace] = (),
 ) -> Figure:
     """Each line with its interval as a ribbon, each null as a grey band; `tell` writes the hover text of a point.
 
     `across` and `upwards` name the axes; small figures leave the names to the heading above them. `span` fixes the
     vertical axis, for figures that stand side by side, and `reach` the horizontal one; `sizes` says that positions are
-    sizes of a change, on a logarithmic axis, and not counts; `reference` is a dotted level line. The nulls are named
-    above the figure, with `legend` the lines too.
+    sizes of a change, on a logarithmic axis, and not counts, `percent` that they are shares of a whole; `reference` is
+    a dotted level line. The nulls are named above the figure, with `legend` the lines too. What is `behind` them is
+    drawn as it is.
     """
     small = height < SMALL
     xs = {x for rows in (*(line.rows for line in lines), *(band.rows for band in bands)) for x in rows}
     crowded = len(xs) > (MOST_TICKS // 2 if small else MOST_TICKS)
-    step = size_axis(xs, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
+    step = QUARTERS if percent else size_axis(xs, MOST_SIZES) if sizes else {} if crowded else {"dtick": 1}
     named = legend or (bool(bands) and not small)
+    right = 24 if percent else 8 if small else 12  # room for the last of the ticks
     nulls = [trace for index, band in enumerate(bands) for trace in _null(band, index)]
     return framed(
         height,
-        [*nulls, *(trace for line in lines for trace in line_traces(line, describe, legend))],
+        [*nulls, *behind, *(trace for line in lines for trace in line_traces(line, describe, legend))],
         x={"title": "" if small else across, "showgrid": False, "range": reach, **step},
         y={"title": "" if small else upwards, "range": span},
         shapes=[] if reference is None else [level_line(reference, **REFERENCE)],
-        margin={"l": 34, "r": 8, "t": 6, "b": 24} if small else {"l": 48, "r": 12, "t": 34 if named else 8, "b": 40},
+        margin={"l": 34, "r": right, "t": 6, "b": 24}
+        if small
+        else {"l": 48, "r": right, "t": 34 if named else 8, "b": 40},
         showlegend=named,
         legend=LEGEND,
     )
@@ -69,14 +80,15 @@ def size_axis(sizes: Iterable[float], most: int) -> dict[str, Any]:
 
 
 def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Describe:
-    """Hover text: what the point is (`what` with `{}` for its position), the score with its interval, and its p-value.
+    """Hover text: what the point is (`what` with `{}` for its position, or `{:.0f}`), the score with its interval, and
+    its p-value.
 
     With `nats` the score is a loss difference: its sign is shown, and it is also given as a change of perplexity.
     """
 
     def describe(name: str, x: float, score: Score) -> str:
         shown = interval(score, signed=nats)
-        parts = [f"<b>{escape(name)}</b>, {what.format(f'{x:g}')}", f"{shown} {unit}".rstrip()]
+        parts = [f"<b>{escape(name)}</b>, {what.replace('{}', '{:g}').format(x)}", f"{shown} {unit}".rstrip()]
         if nats:
             parts.append(f"perplexity {in_perplexity(score.value)}")
         if score.p_adjusted is not None:

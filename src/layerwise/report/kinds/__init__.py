@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from layerwise.report.kind import Kind
+from layerwise.report.kinds.comparison import COMPARISON
 from layerwise.report.kinds.diagnosis import DIAGNOSIS
 from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.frontier import FRONTIER_KIND
@@ -18,12 +19,13 @@ from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.routing import ROUTING_KIND
 from layerwise.report.kinds.search import SEARCH_KIND
 from layerwise.report.kinds.speculation import SPECULATION_KIND
+from layerwise.report.kinds.sweep import SWEEP
 from layerwise.report.kinds.timing import TIMING
 from layerwise.report.kinds.training import TRAINED
 from layerwise.report.kinds.wiring import WIRING
 
 KINDS: tuple[Kind, ...] = (
-    DIAGNOSIS, GROWTH_KIND, ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING, REHEARSAL_KIND,
-    SEARCH_KIND, ROUTING_KIND, HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING,
+    SWEEP, DIAGNOSIS, GROWTH_KIND, ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING,
+    REHEARSAL_KIND, SEARCH_KIND, ROUTING_KIND, HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING, COMPARISON,
 )  # fmt: skip
 """In the order of the page."""

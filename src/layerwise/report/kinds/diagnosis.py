@@ -10,7 +10,7 @@ from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.report.claims.power import needed
 from layerwise.report.data import ReportData, concluded, skipped
-from layerwise.report.evidence import ALL_TASKS, Evidence
+from layerwise.report.derived.curves import curves, distinct
 from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
@@ -20,11 +20,9 @@ from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import fixed, tidy
 from layerwise.report.page.wording import counted, label, listed, null_name
 from layerwise.report.show import ABSENT, BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
-from layerwise.report.sweep.curves import curves
-from layerwise.report.sweep.window import distinct
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT
+from layerwise.results.selection import PRESENT, Rows
 
 WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
 VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, vocab.SKIPPING: 0}
@@ -171,14 +169,11 @@ def _raced(data: ReportData) -> Iterator[str]:
 
 def orders(data: ReportData) -> Iterator[Score]:
     """What one window of layers costs in another order and left out, on each task; of equal plans the first."""
-    evidence = Evidence.of(data)
-    for task in evidence.named_tasks or evidence.tasks:
-        points = {curve.strategy: curve.points[-1] for curve in curves(evidence, vocab.ORDER, task) if curve.points}
-        for strategy, point in distinct(points).items():
-            yield Score.of(
-                vocab.EFFECT, "delta_nll", point.value, point.low, point.high, task=task, condition=strategy,
-                amount=point.affected,
-            )  # fmt: skip
+    rows = Rows(curves(data)).where(part=vocab.ORDER, task=data.named_tasks or data.tasks)
+    for own in rows.by("task").values():
+        last = {name: max(of.axis("amount")) for name, of in own.by("condition").items()}
+        kept = Rows(row for row in own if row.amount == last[str(row.condition)])
+        yield from (replace(row, part=None) for row in distinct(kept) if row.seed is None)
 
 
 def _moved(data: ReportData) -> Iterator[str]:
@@ -219,7 +214,7 @@ def pruned(data: ReportData) -> Iterator[Score]:
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.rows.where(measure=vocab.DIAGNOSED)):,}", "scores"
-    tasks = [task for task in data.rows.where(measure=vocab.ABLATION).axis("task") if task != ALL_TASKS]
+    tasks = [task for task in data.rows.where(measure=vocab.ABLATION).axis("task") if task != vocab.ALL]
     if tasks:
         yield f"{len(tasks):,}", "tasks"
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from layerwise.plan.member import GIVEN
 from layerwise.report.data import ReportData
-from layerwise.report.figures.curves import score_curves
-from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.frame import limits
+from layerwise.report.derived.curves import averaged, distinct, half_depth, levels
 from layerwise.report.finding import Finding, settled
-from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, in_text
+from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, in_text
 from layerwise.report.kinds.pretraining import RIGHT, suite_findings
-from layerwise.report.marks import Dots, Mark
-from layerwise.report.page.figure_slot import Choice, Picture
+from layerwise.report.marks import Dots, Lines
 from layerwise.report.page.number_format import percent, tidy
 from layerwise.report.page.palette import series_slots
 from layerwise.report.page.table import Table
 from layerwise.report.page.wording import label
 from layerwise.report.show import ABSENT, NUMBER, Show
-from layerwise.report.sweep.curves import Curve, Point, curves_of
-from layerwise.report.sweep.window import distinct
 from layerwise.report.trained import TASKS, THREE, arms, by_arm, suite_name, suites, tiles
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
@@ -188,10 +184,10 @@ class Taught:
             return of.one(plan=None)
         return Score.of(self.suite, metric, 1.0, task=task, arm=self.arm) if self.has(view) else None
 
-    def curves(self, family: str, view: View) -> tuple[Curve, ...]:
-        """The curves of a family, a strategy each."""
-        records = (record for record in self.plans if record.family == family)
-        return curves_of(records, lambda plan: self.score(plan, view))
+    def curves(self, view: View) -> Rows:
+        """The curves of every family, a strategy each."""
+        records = (record for record in self.plans if record.family not in (GIVEN, "identity"))
+        return Rows(averaged(records, lambda plan: self.score(plan, view)))
 
     def levels(self, view: View) -> tuple[float | None, float | None]:
         """What the model as trained scores, and what chance does."""
@@ -213,65 +209,38 @@ def heading(view: View) -> str:
     return words if task == ALL else f"{task}, {words}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanCurves(Mark):
-    """The scores of a suite by the number of layers that a strategy touches, for an arm, a family and a score.
+def curves(data: ReportData, suite: str) -> Iterator[Score]:
+    """The scores of a suite by the number of layers that a strategy touches, each score by its name, beside what the
+    model as trained scores and what chance does."""
+    for own in Taught.every(data):
+        for view in own.views if own.suite == suite else ():
+            known = {"as trained": own.levels(view)[0], CHANCE: own.levels(view)[1]}
+            for rows in own.curves(view).by("part").values():
+                drawn = Rows(replace(row, arm=own.arm, task=heading(view)) for row in rows)
+                yield from drawn
+                yield from levels(drawn, {name: level for name, level in known.items() if level is not None})
 
-    Then the tasks of the first arm and family side by side on one scale.
-    """
 
-    suite: str
-
-    def figure(self, rows: Rows, data: ReportData, slots: object, all_rows: Rows) -> Figure | None:
-        """Nothing by itself: `pictures` draws."""
-        return None
-
-    def pictures(self, data: ReportData) -> Iterator[Picture]:
-        """The figure with its choices, then a small one for each task; nothing without a family."""
-        own = [each for each in Taught.every(data) if each.suite == self.suite]
-        named = families(data)
-        shown = tuple(dict.fromkeys(view for each in own for view in each.views))
-        variants: dict[tuple[int, ...], Figure] = {
-            (at_arm, at_family, at): figure
-            for at_arm, each in enumerate(own)
-            for at_family, family in enumerate(named)
-            for at, view in enumerate(shown)
-            if (figure := self._drawn(data, each, family, view)) is not None
-        }
-        if not variants:
-            return
-        choices = (
-            Choice("Arm", tuple(each.arm for each in own)),
-            Choice("Family", tuple(map(label, named))),
-            Choice("Score", tuple(map(heading, shown))),
-        )
-        yield Picture(self.name, f"{self.title} by the number of layers affected", variants, choices)
-        yield from self._small(data, own[0], named[0])
-
-    def _small(self, data: ReportData, own: Taught, family: str) -> Iterator[Picture]:
-        tasks = [view for view in own.views if view[0] != ALL and view[2] == NORMALISED]
-        points = [point for view in tasks for curve in own.curves(family, view) for point in curve.points]
-        span = limits([1.0, *(value for point in points for value in (point.value, point.low, point.high))])
-        if len(tasks) < 2 or span is None:
-            return
-        for number, view in enumerate(tasks):
-            figure = self._drawn(data, own, family, view, SMALL, span)
-            if figure is not None:
-                yield Picture(f"{self.name}-{number}", heading(view), {(): figure}, leader=self.name)
-
-    def _drawn(
-        self, data: ReportData, own: Taught, family: str, view: View, height: int = 460,
-        span: tuple[float, float] | None = None,
-    ) -> Figure | None:  # fmt: skip
-        drawn = own.curves(family, view)
-        if not drawn:
-            return None
-        colours = series_slots(strategies(data))
-        return score_curves(drawn, colours, heading(view), levels=own.levels(view), height=height, span=span)
-
-    def rows(self, data: ReportData) -> Rows:
-        """The strategies of the families that have curves, for the buttons beside the figure."""
-        return Rows(Score.of(self.suite, "", 0.0, arm=name) for name in strategies(data, families(data)))
+def _curve_marks(data: ReportData, suite: str) -> Beside:
+    """The curves of an arm, a family and a score, then the tasks of the first arm and family on one scale."""
+    first, family = next(each for each in Taught.every(data) if each.suite == suite), families(data)[:1]
+    tasks = tuple(heading(view) for view in first.views if view[0] != ALL and view[2] == NORMALISED)
+    colours = series_slots(strategies(data))
+    look: dict[str, Any] = {
+        "derive": partial(curves, suite=suite), "x": "amount", "across": "layers affected", "at": "{}", "nulls": str,
+        "series": "condition", "slots": lambda names: {name: colours.get(name, 0) for name in names}, "faint": "seed",
+        "words": lambda name: label(str(name)), "show": SCORE,
+    }  # fmt: skip
+    return Beside((
+        Lines(
+            name=f"{PLANS}-{suite}", title=f"{TASKS[suite]} by the number of layers affected", legend="Strategies",
+            choices={"Arm": "arm", "Family": "part", "Score": "task"}, height=460, note="curves", **look,
+        ),
+        Lines(
+            name=f"{PLANS}-{suite}-task", title="Task by task", each="task", height=SMALL,
+            where={"arm": first.arm, "part": family, "task": tasks if len(tasks) > 1 else ()}, **look,
+        ),
+    ))  # fmt: skip
 
 
 def plan_table(data: ReportData, suite: str, arm: str) -> Table:
@@ -284,43 +253,32 @@ def plan_table(data: ReportData, suite: str, arm: str) -> Table:
     for record in data.plans:
         if record.family == GIVEN:
             body.append((record.plan, ABSENT, "1", *(_text(own.score(record.plan, view)) for view in shown)))
-    for family in families(data):
-        points: dict[tuple[str, int], list[Point | None]] = {}
-        for at, view in enumerate(shown):
-            for curve in own.curves(family, view):
-                for point in curve.points:
-                    points.setdefault((curve.strategy, point.affected), [None] * len(shown))[at] = point
-        for (strategy, affected), cells in points.items():
-            plans = max(len({record.plan for record in point.records}) for point in cells if point is not None)
-            body.append((label(strategy), str(affected), str(plans), *map(_text, cells)))
+    columns = [own.curves(view) for view in shown]
+    lines = dict.fromkeys((row.part, row.condition, row.amount) for rows in columns for row in rows)
+    for family, strategy, affected in lines:
+        cells = [rows.where(part=family, condition=strategy, amount=affected) for rows in columns]
+        plans = max(len(cell.axis("plan")) for cell in cells)
+        means = (_text(cell.one(seed=None)) for cell in cells)
+        body.append((label(str(strategy)), f"{affected:g}", str(plans), *means))
     return Table(("plan", "layers affected", "plans", *map(heading, shown)), tuple(body))
 
 
-def _score_of(point: Point) -> Score:
-    return Score.of("", "", point.value, point.low, point.high)
-
-
-def _text(of: Score | Point | None) -> str:
-    row = _score_of(of) if isinstance(of, Point) else of
+def _text(row: Score | None) -> str:
     return THREE.text(row) if row is None or row.low is None else NUMBER.text(row)
 
 
-def _ranked(own: Taught, family: str, depth: int) -> tuple[View, int, list[tuple[str, Point]]] | None:
+def _ranked(own: Taught, family: str, depth: int) -> tuple[View, list[Score]] | None:
     """The strategies of a family from the most that is left to the least, where about half of the layers are affected,
     by the mean on the scale from chance, else the plain mean, else the one task that there is."""
     wanted: tuple[View, ...] = ((ALL, "mean", NORMALISED), (ALL, "mean", None), *own.columns)
     view = next((each for each in wanted if own.has(each)), None)
-    if view is None:
+    rows = own.curves(view).where(part=family) if view is not None else Rows()
+    if view is None or len(rows.axis("condition")) < 2:
         return None
-    curves = own.curves(family, view)
-    sizes = [point.affected for curve in curves for point in curve.points]
-    shared = [size for size in dict.fromkeys(sizes) if sizes.count(size) == max(map(sizes.count, sizes))]
-    if not shared or len(curves) < 2:
-        return None
-    affected = min(shared, key=lambda size: (abs(2 * size - depth), size))
-    at = {curve.strategy: point for curve in curves if (point := curve.at(affected)) is not None}
-    ranked = sorted(distinct(at).items(), key=lambda item: -item[1].value)
-    return (view, affected, ranked) if len(ranked) > 1 else None
+    measured = {(row.condition, row.amount) for row in rows}
+    records = (each for each in own.plans if each.family == family and (each.strategy, each.affected) in measured)
+    at = Rows(distinct(rows.where(amount=half_depth(records, depth)))).where(seed=None)
+    return (view, sorted(at, key=lambda row: -row.value)) if len(at) > 1 else None
 
 
 def plan_findings(data: ReportData) -> Iterator[Finding]:
@@ -332,12 +290,13 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
                 yield _strongest(own.arm, data.depth, *ranked)
 
 
-def _strongest(arm: str, depth: int, view: View, affected: int, ranked: list[tuple[str, Point]]) -> Finding:
-    (first, most), (last, least) = ranked[0], ranked[-1]
+def _strongest(arm: str, depth: int, view: View, ranked: list[Score]) -> Finding:
+    most, least = ranked[0], ranked[-1]
+    first, last = str(most.condition), str(least.condition)
     known = None if most.low is None or least.high is None else most.low > least.high
     verdict = {True: f"{label(first)} leaves more than {label(last)}: ", False: "Not resolvable: ", None: ""}[known]
-    scores = ", ".join(f"{label(name)} {NUMBER.text(_score_of(point))}" for name, point in ranked)
-    question = f"What is left of {heading(view)} of {arm} fine-tuned with {affected} of {depth} layers affected?"
+    scores = ", ".join(f"{label(str(row.condition))} {NUMBER.text(row)}" for row in ranked)
+    question = f"What is left of {heading(view)} of {arm} fine-tuned with {most.amount:g} of {depth} layers affected?"
     return Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settled(known))
 
 
@@ -348,19 +307,18 @@ def _strongest_plan(data: ReportData) -> Iterator[str]:
             ranked = _ranked(own, family, data.depth)
             if ranked is None:
                 continue
-            (_, most), (_, least) = ranked[2][0], ranked[2][-1]
+            view, (most, *_, least) = ranked
             if most.low is not None and least.high is not None and most.low > least.high:
-                yield f"The plan that leaves most of {own.arm}, {ranked[1]} layers affected: {most.records[0].plan}"
+                plans = own.curves(view).where(part=family, condition=most.condition, amount=most.amount).axis("plan")
+                yield f"The plan that leaves most of {own.arm}, {most.amount:g} layers affected: {plans[0]}"
 
 
 def _plan_parts(data: ReportData) -> Iterator[Part]:
     """For every suite a figure to choose from and the tasks side by side, then the findings and a table an arm."""
     every = list(Taught.every(data))
     for suite in dict.fromkeys(each.suite for each in every):
-        yield PlanCurves(
-            name=f"{PLANS}-{suite}", title=TASKS[suite], suite=suite, series="arm", legend="Strategies", note="curves",
-            slots=lambda names: {name: series_slots(strategies(data)).get(name, 0) for name in names},
-        )  # fmt: skip
+        if families(data):
+            yield _curve_marks(data, suite)
     yield Says(plan_findings)
     for each in every:
         table = partial(plan_table, suite=each.suite, arm=each.arm)

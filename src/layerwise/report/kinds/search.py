@@ -59,7 +59,8 @@ def front(data: ReportData, unit: str) -> tuple[str, ...]:
     """The plans of the front of a unit, the cheapest first."""
     run = data.rows.where(measure=vocab.SEARCH, condition=unit)
     prices = run.where(metric=vocab.PRICE).along("plan")
-    return tuple(sorted(run.where(metric=vocab.FRONT).axis("plan"), key=lambda plan: prices[plan].value))
+    plans = (plan for plan in run.where(metric=vocab.FRONT).axis("plan") if plan in prices)
+    return tuple(sorted(plans, key=lambda plan: prices[plan].value))
 
 
 def drawn(data: ReportData) -> Iterator[Score]:
@@ -74,7 +75,7 @@ def drawn(data: ReportData) -> Iterator[Score]:
         prices = run.where(metric=vocab.PRICE, condition=unit).along("plan")
         one = {name: (plan,) for name, plan in (*arms(data).items(), (vocab.CHOSEN, str(best.plan)))}
         for name, plans in {"searched": tuple(searched), vocab.FRONT: front(data, unit), **one}.items():
-            for plan in plans:
+            for plan in (plan for plan in plans if plan in prices):
                 # The model as trained has no row: losses are differences to it.
                 trained = Score.of(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
                 loss = (searched if name == "searched" else fresh).get(plan, trained)
@@ -115,7 +116,8 @@ def findings(data: ReportData) -> Iterator[str]:
     run = data.rows.where(measure=vocab.SEARCH)
     own = run.where(plan=best.plan)
     prices = own.where(metric=vocab.PRICE).along("condition")
-    listed = ", ".join(PRICES[unit].text(prices[unit]) + " layers" * (unit == "layers") for unit in _units(data))
+    units = (unit for unit in _units(data) if unit in prices)
+    listed = ", ".join(PRICES[unit].text(prices[unit]) + " layers" * (unit == "layers") for unit in units)
     yield f"Chosen within {best.against}: {best.plan} ({listed})."
     for text, name in TEXTS.items():
         fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))

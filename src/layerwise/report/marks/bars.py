@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure, Trace, bar, level_line
-from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, limits, series_style, whiskers
+from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, limits, row_axis, series_style, whiskers
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.number_format import is_resolved, probability, verdict
 from layerwise.report.page.palette import faded, light
@@ -18,6 +18,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 MOST_TICKS = 24
+HEAD, ROW = 76, 44
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,8 @@ class Bars(Mark):
 
     Without series a bar that is distinguished from zero is strong and the others are pale. `of` is the number that the
     bar shows, where that is not the value (tokens spent). `across` is the title of the axis, `at` what a position is
-    called, with `{}` for it, `text` what is said of a bar beside its number.
+    called, with `{}` for it, `text` what is said of a bar beside its number. With `sideways` there is a row for each
+    value of `x`, in which the bars lie one after another.
     """
 
     x: str = "layer"
@@ -34,12 +36,15 @@ class Bars(Mark):
     at: str = "layer {}"
     of: Callable[[Score], float | None] | None = None
     stacked: bool = False
+    sideways: bool = False
     text: Callable[[Score], str] = lambda row: ""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The bars of the rows; with `each` or choices on the vertical range of all of them."""
         groups = rows.by(self.series) if self.series else {"": rows}
         traces = [self._bars(name, group, data.level, slots) for name, group in groups.items()]
+        if self.sideways:
+            return self._rows(traces, rows.axis(self.x))
         positions = {getattr(row, self.x) for row in rows}
         numeric = all(isinstance(value, int | float) for value in positions)
         shared = bool(self.each or self.choices) and self.of is None
@@ -54,6 +59,25 @@ class Bars(Mark):
             shapes=[] if not self.show.reference else [level_line(self.show.reference, **REFERENCE)],
             showlegend=len(groups) > 1, legend=LEGEND,
             margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},
+        )  # fmt: skip
+
+    def _rows(self, traces: Sequence[Trace], names: Sequence[str]) -> Figure:
+        """The bars from left to right, a row for each name."""
+        gap = {"color": light("card"), "width": 2}
+        lying = [
+            {
+                **trace, "x": trace["y"], "y": [names.index(name) for name in trace["x"]], "orientation": "h",
+                "marker": {**trace["marker"], "line": gap}, "error_x": trace["error_y"],
+            }
+            for trace in traces
+        ]  # fmt: skip
+        for trace in lying:
+            del trace["error_y"]
+        return framed(
+            HEAD + ROW * len(names), lying, bargap=0.4, barmode="stack", showlegend=True, legend=LEGEND,
+            x={"title": self.show.axis, "range": self.show.span, "showgrid": False},
+            y={**row_axis([self.words(name) for name in names]), "showgrid": False},
+            margin={"l": 48, "r": 12, "t": 34, "b": 40},
         )  # fmt: skip
 
     def _bars(self, name: Any, rows: Rows, level: float, slots: Mapping[str, int]) -> Trace:

@@ -22,7 +22,8 @@ class Dots(Mark):
     Rows in which the column `faint` is not empty are single seeds or draws, shown as faint dots behind the others; with
     `swarm` each row of the figure is a swarm of all its draws with their median, and the rows without are its mark.
     Rows that are `against` the value `chance` are a short dotted line in their row of the figure. `from_zero` keeps
-    zero on the axis. `rows_named` fixes which rows the figure has; `allowed` is a grey band through all of them.
+    zero on the axis. `rows_named` fixes which rows the figure has; `allowed` is a grey band through all of them, or
+    says it of the rows.
     """
 
     y: str = "task"
@@ -31,7 +32,7 @@ class Dots(Mark):
     mark: str = ""
     chance: str = ""
     from_zero: bool = False
-    allowed: tuple[float, float] | None = None
+    allowed: tuple[float, float] | Callable[[Rows], tuple[float, float] | None] | None = None
     row_words: Callable[[Any], str] = str
     rows_named: Callable[[ReportData], Sequence[str]] | None = None
 
@@ -54,7 +55,8 @@ class Dots(Mark):
             arms.append(dot_plot.DotArm(self.words(name) if name else self.title, slots.get(name, 0), cells, seeds))
         return dot_plot.dots(
             arms, across=self.show.axis, reference=self.show.reference, from_zero=self.from_zero,
-            signed=self.show.signed, span=self.show.span, allowed=self.allowed,
+            signed=self.show.signed, span=self.show.span,
+            allowed=self.allowed(rows) if callable(self.allowed) else self.allowed,
             chance={self._row(row): self.show.shown(row).value for row in levels},
             rows=None if self.rows_named is None else self.rows_named(data),
         )  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, heatmap
+from layerwise.report.figures.figure import Figure, Shape, heatmap, square
 from layerwise.report.figures.frame import CLEAR, colour_scale, framed
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.palette import DIVERGING, VIRIDIS, light
@@ -31,9 +31,10 @@ class Heat(Mark):
 
     With `diverging` white is zero, orange more and blue less; with `root` the colour is the signed square root, so that
     small values are told apart while the key stays in their own unit. Otherwise brighter is more. `least` and `most`
-    fix the scale. `numbers` writes each value into its cell, as `number` says; `diagonal` is a dotted line where both
-    agree, and `upwards` lets the rows go from the bottom to the top. `across` and `down` are the titles of the axes.
-    `text` is what is beside the value in the hover text.
+    fix the scale. Rows whose metric is `framed` are frames around the cells from their `layer` to their `other` on both
+    axes; `square` maps have axes of their own. `numbers` writes each value into its cell, as `number` says; `diagonal`
+    is a dotted line where both agree, and `upwards` lets the rows go from the bottom to the top. `across` and `down`
+    are the titles of the axes. `text` is what is beside the value in the hover text.
     """
 
     x: str = "layer"
@@ -49,12 +50,15 @@ class Heat(Mark):
     diagonal: bool = False
     upwards: bool = False
     square: bool = False
+    framed: str = ""
     cell_words: Callable[[Any], str] = str
     text: Callable[[Score], str] = lambda row: ""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The grid of the rows, on the colour scale of all of them."""
-        across, down = self._axis(all_rows, self.x), self._axis(all_rows, self.y)
+        frames = rows.where(metric=self.framed) if self.framed else Rows()
+        rows, all_rows = (Rows(row for row in of if row.metric != self.framed) for of in (rows, all_rows))
+        across, down = (self._axis(rows if self.square else all_rows, column) for column in (self.x, self.y))
         cells = {(getattr(row, self.x), getattr(row, self.y)): row for row in rows if math.isfinite(row.value)}
         if not cells:
             return None
@@ -66,7 +70,7 @@ class Heat(Mark):
             text=[[self._hover(cells.get((left, below)), left, below) for left in across] for below in down],
             colorscale=colour_scale(ORANGE_IS_MORE if self.diverging else VIRIDIS),
             **self._scale(all_rows),
-            **({"xgap": 1, "ygap": 1} if len(across) <= MOST_ROWS else {}),
+            **({"xgap": 1, "ygap": 1} if len(across) <= MOST_ROWS and not frames else {}),
         )
         traces = [grid]
         height = self.height or HEAD + (CELL if len(down) <= MOST_ROWS else 8) * len(down)
@@ -75,7 +79,8 @@ class Heat(Mark):
             height, traces, x=_named(self.across, x), showlegend=False,
             y={**_named(self.down, y), "range": ends if self.upwards else ends[::-1], **self._square()},
             **({"annotations": self._numbers(cells, across, down)} if self.numbers else {}),
-            shapes=self._diagonal(len(x), len(y)), margin={"l": 40, "r": 8, "t": 8, "b": 44},
+            shapes=[*self._diagonal(len(x), len(y)), *self._frames(frames, across)],
+            margin={"l": 40, "r": 8, "t": 8, "b": 44},
         )  # fmt: skip
 
     def _axis(self, rows: Rows, column: str) -> tuple[Any, ...]:
@@ -125,6 +130,10 @@ class Heat(Mark):
         line = {"color": light("zero"), "dash": "dot", "width": 1.2}
         ends = {"x0": -0.5, "y0": -0.5, "x1": columns - 0.5, "y1": rows - 0.5}
         return [{"type": "line", "xref": "x", "yref": "y", **ends, "line": line}] if self.diagonal else []
+
+    def _frames(self, rows: Rows, across: Sequence[Any]) -> list[Shape]:
+        ends = ((across.index(row.layer) - 0.5, across.index(row.other) + 0.5) for row in rows)
+        return [square(low, high, line={"color": "#ffffff", "width": 2}) for low, high in ends]
 
     def _square(self) -> dict[str, Any]:
         return {"scaleanchor": "x"} if self.square else {}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from html import escape
 
 from layerwise.report.data import ReportData
 from layerwise.report.figures.axis import Band, Line
-from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.figure import Figure, Trace, scatter
+from layerwise.report.figures.frame import series_style
 from layerwise.report.figures.lines import common_span, hover_text, lined
 from layerwise.report.marks.mark import Mark
+from layerwise.report.page.palette import faded
 from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
+from layerwise.results.selection import PRESENT, Rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +23,9 @@ class Lines(Mark):
 
     `across` is the title of the axis and `at` what a position is called in the hover text, with `{}` for it. Rows
     that are `against` something are nulls: with `nulls` each is a grey band, named by it; without, they are no
-    part of the figure. `hollow` says which points are open. `sizes` is a logarithmic axis, `reach` fixes its ends. With
-    `named` the lines are named above the figure.
+    part of the figure. `hollow` says which points are open. `sizes` is a logarithmic axis, `percent` one from nothing
+    to all, `reach` fixes its ends. With `named` the lines are named above the figure. Rows in which the column `faint`
+    is not empty are single draws, shown as faint dots behind their line.
     """
 
     x: str = "layer"
@@ -30,13 +34,17 @@ class Lines(Mark):
     nulls: Callable[[str], str] | None = None
     hollow: Callable[[Score], bool] = lambda row: False
     sizes: bool = False
+    percent: bool = False
     reach: tuple[float, float] | None = None
     named: bool = False
+    faint: str = ""
     nats: bool = False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The lines of the rows; with `each`, or a choice of metric, on the vertical range of all of them."""
         own = rows if self.nulls is None else rows.where(against=None)
+        draws = own.where(**{self.faint: PRESENT}) if self.faint else Rows()
+        own = own.where(**{self.faint: None}) if self.faint else own
         groups = own.by(self.series) if self.series else {"": own}
         lines = [
             Line(
@@ -50,13 +58,25 @@ class Lines(Mark):
         bands = [Band(named(name), self._positions(each)) for name, each in nulls] if named is not None else []
         if not any(line.rows for line in lines):
             return None
-        shared = self.each or "metric" in self.choices.values()
+        shared = self.each or set(self.apart) & set(self.choices.values())
         span = self.show.span or (common_span([self._scaled(all_rows)]) if shared else None)
         return lined(
             lines, bands, across=self.across, upwards=self.show.axis, height=self.height or 340, span=span,
             describe=hover_text(self.at, self.show.axis, data.level, nats=self.nats), sizes=self.sizes,
-            reach=self.reach, reference=self.show.reference, legend=self.named,
+            percent=self.percent, reach=self.reach, reference=self.show.reference, legend=self.named,
+            behind=self._draws(draws, slots),
         )  # fmt: skip
+
+    def _draws(self, rows: Rows, slots: Mapping[str, int]) -> list[Trace]:
+        """Single draws as faint dots, in the colour of their line."""
+        return [
+            scatter(
+                x=[getattr(row, self.x) for row in own], y=[self.show.shown(row).value for row in own], mode="markers",
+                marker={"color": faded(series_style(slots.get(str(name), 0))[0], 0.4), "size": 4.5},
+                legendgroup=self.words(name), name=escape(self.words(name)), showlegend=False,
+            )
+            for name, own in (rows.by(self.series) if self.series else {}).items()
+        ]  # fmt: skip
 
     def _positions(self, rows: Rows) -> dict[float, Score]:
         return {at: self.show.shown(row) for row in rows if (at := getattr(row, self.x)) is not None}

@@ -42,8 +42,9 @@ class Mark(ABC):
     given by `slots`, a mapping or a function of all names, or in that of its arm where `arms` are those of the run;
     `legend` is the noun of the buttons that hide and show them, and without it there are none. Each of `choices` is a
     question beside the figure, with the column whose values are its answers; `by_choice` are the fields of the mark
-    that an answer changes, such as the quantity. With `each` there is a figure for every value of a column, all on one
-    axis. `words` writes a value of the columns `series`, `each` and `choices`. `note` is small print under the figure.
+    that an answer changes, such as the quantity; for each value of the columns `apart` there is an axis of its own.
+    With `each` there is a figure for every value of a column, all on one axis. `words` writes a value of the columns
+    `series`, `each` and `choices`. `note` is small print under the figure.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Mark(ABC):
     legend: str = ""
     choices: Mapping[str, str] = field(default_factory=dict)
     by_choice: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)
+    apart: tuple[str, ...] = ("metric",)
     each: str | None = None
     words: Callable[[Any], str] = lambda value: label(str(value))
     height: int | None = None
@@ -113,7 +115,8 @@ class Mark(ABC):
                 column: values[at] for column, values, at in zip(self.choices.values(), axes.values(), key, strict=True)
             }
             own = rows.where(**chosen) if chosen else rows
-            alike = all_rows.where(metric=chosen["metric"]) if "metric" in chosen else all_rows
+            alone = {column: value for column, value in chosen.items() if column in self.apart}
+            alike = all_rows.where(**alone) if alone else all_rows
             changed: dict[str, Any] = {}
             for answer in chosen.values():
                 changed |= self.by_choice.get(answer, {})

@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, Trace, scatter
-from layerwise.report.figures.frame import LEGEND, diagonal, framed, limits, series_style, whiskers
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
+from layerwise.report.figures.frame import LEGEND, REFERENCE, diagonal, framed, limits, series_style, whiskers
 from layerwise.report.marks.mark import Mark
 from layerwise.report.page.palette import depth_colour, faded, light
 from layerwise.report.page.wiring import EMBEDDING
@@ -95,6 +95,7 @@ class Scatter(Mark):
             self.height or 380, [*([diagonal(*ends, "equal")] if self.equal else []), *traces],
             x=bare if self.bare else x,
             y={**bare, "scaleanchor": "x"} if self.bare else {"title": self.show.axis, "range": self.show.span},
+            shapes=[upright_line(self.show_across.reference, **REFERENCE)] if self.show_across.reference else [],
             margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named, legend=LEGEND,
         )  # fmt: skip
 

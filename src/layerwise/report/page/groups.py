@@ -1,74 +1,54 @@
-"""The chapters of the report, in groups: one group for each kind of run, each chapter a function from evidence.
+"""The chapters of the report: those of every kind of run that a run belongs to, and the provenance.
 
-A run may be of several kinds at once, a sweep and a diagnosis. The page writes every group that the run belongs to and
-then the provenance. A chapter whose rows are missing is left out; the provenance lists what those chapters had to say,
-so that a reader learns what was not measured. A new kind of run is a new group in this list; no other group changes,
-and the Markdown reads the same list.
+A run may be of several kinds at once, a sweep and a search. The page writes the sections of every kind and then the
+provenance. A section whose rows are missing is left out; the provenance lists what those had to say, so that a reader
+learns what was not measured. A new kind of run is one line in `layerwise.report.kinds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from layerwise.report.claims.chapter import claims
+from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import KINDS
+from layerwise.report.kinds.sweep import SWEEP
 from layerwise.report.page.chapter import Chapter, Missing
-from layerwise.report.page.group import ChapterGroup, Writer
 from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
-from layerwise.report.sweep.chapters import SWEEP
-from layerwise.report.writers.html import chapter
-from layerwise.report.writers.text import markdown_parts
+from layerwise.report.writers.html import chapters
 
 
-def group_of(kind: Kind) -> ChapterGroup:
-    """A kind that is data, in the form of those that are not yet."""
-    first, *rest = (partial(_chapter, kind, at) for at in range(len(kind.sections)))
-    return ChapterGroup(
-        kind.name, (first, *((claims,) if kind.claims else ()), *rest),
-        (lambda evidence: markdown_parts(kind, evidence.run),),
-        present=lambda evidence: kind.is_of(evidence.run),
-        tiles=lambda evidence: tuple(kind.tiles(evidence.run)),
-        unfinished=lambda evidence: kind.unfinished(evidence.run),
-        counts=kind.counts,
-        opening=lambda evidence: kind.answer(evidence.run),
-    )  # fmt: skip
-
-
-def _chapter(kind: Kind, at: int, evidence: Evidence) -> Chapter:
-    return chapter(kind, kind.sections[at], evidence.run)
-
-
-GROUPS = (
-    SWEEP, *map(group_of, KINDS),
-)  # fmt: skip
-
-
-def present_groups(evidence: Evidence) -> tuple[ChapterGroup, ...]:
+def present_kinds(data: ReportData) -> tuple[Kind, ...]:
     """The kinds of run that this one is; a run without any rows is shown as the sweep it may become."""
-    return tuple(group for group in GROUPS if group.present(evidence)) or (SWEEP,)
+    return tuple(kind for kind in KINDS if kind.is_of(data)) or (SWEEP,)
 
 
-def written(evidence: Evidence) -> list[Chapter]:
-    """Every chapter of every group that is present and has something to say, each once, and the provenance at the end.
+def written(data: ReportData) -> list[Chapter]:
+    """Every chapter of every kind that has something to say, each anchor once, and the provenance at the end.
 
     A run that has no rows at all keeps the first of its chapters, which says so.
     """
-    writers: dict[Writer, None] = {}
-    for group in present_groups(evidence):
-        writers |= dict.fromkeys(group.chapters)
     by_anchor: dict[str, Chapter] = {}
-    for write in writers:
-        own = write(evidence).noted(evidence.data.notes)
-        by_anchor.setdefault(own.anchor, own)
-    chapters = list(by_anchor.values())
-    kept = [chapter for chapter in chapters if not chapter.is_empty] or chapters[:1]
-    absent = [chapter for chapter in chapters if chapter not in kept]
-    return [*kept, _with_absent(provenance(evidence).noted(evidence.data.notes), absent)]
+    for kind in present_kinds(data):
+        for chapter in _chapters(kind, data):
+            by_anchor.setdefault(chapter.anchor, chapter.noted(data.notes))
+    every = list(by_anchor.values())
+    kept = [chapter for chapter in every if not chapter.is_empty] or every[:1]
+    absent = [chapter for chapter in every if chapter not in kept]
+    return [*kept, _with_absent(provenance(data).noted(data.notes), absent)]
+
+
+def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
+    """The sections of a kind, and after the first of them what became of the published claims where it decides any."""
+    first, *rest = chapters(kind, data)
+    yield first
+    if kind.claims:
+        yield claims(Evidence.of(data))
+    yield from rest
 
 
 def _with_absent(last: Chapter, absent: Sequence[Chapter]) -> Chapter:
@@ -77,6 +57,3 @@ def _with_absent(last: Chapter, absent: Sequence[Chapter]) -> Chapter:
     lines = (element("li", element("b", title), ": ", text) for title, text in absences.items())
     listed = element("div", element("h3", "Not in this run"), element("ul", *lines))
     return replace(last, body=(*last.body, listed)) if absences else last
-
-
-__all__ = ["GROUPS", "Chapter", "ChapterGroup", "present_groups", "written"]

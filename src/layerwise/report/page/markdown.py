@@ -9,26 +9,25 @@ from __future__ import annotations
 from layerwise.report.claims import judged
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.groups import present_groups
+from layerwise.report.page.groups import present_kinds
 from layerwise.report.page.plain_markdown import escaped
 from layerwise.report.page.wording import counted
-from layerwise.results.identity import model_title
+from layerwise.report.writers.text import markdown_parts
 
 
 def markdown(data: ReportData) -> str:
     """The claims, and then what each kind of run that this one is has to say, in the order of the page."""
-    evidence = Evidence.of(data)
-    writers = dict.fromkeys(write for group in present_groups(evidence) for write in group.markdown)
-    sections = (_title(evidence), _claims(evidence), *(text for write in writers for text in write(evidence)))
+    kinds = present_kinds(data)
+    written = [text for kind in kinds for text in markdown_parts(kind, data)]
+    sections = (_title(data), _claims(Evidence.of(data)), *(written or [kinds[0].sections[0].missing]))
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
-def _title(evidence: Evidence) -> str:
-    manifest = evidence.data.manifest
-    model = escaped(model_title(str(manifest.get("model") or "unnamed model"), str(manifest.get("structure") or "")))
-    corpus = escaped(str(evidence.data.manifest.get("corpus") or "an unnamed corpus"))
-    plans = f", {counted(len(evidence.records), 'plan')}" if evidence.records else ""
-    size = f"{counted(evidence.depth, 'layer')}{plans}, measured" if evidence.depth else "Measured"
+def _title(data: ReportData) -> str:
+    model = escaped(data.title or "unnamed model")
+    corpus = escaped(str(data.manifest.get("corpus") or "an unnamed corpus"))
+    plans = f", {counted(len(data.records), 'plan')}" if data.records else ""
+    size = f"{counted(data.depth, 'layer')}{plans}, measured" if data.depth else "Measured"
     return f"# {model}\n\n{size} on {corpus}."
 
 

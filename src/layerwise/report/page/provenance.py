@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 
 from layerwise.report.arms import ARMS
+from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
-from layerwise.report.evidence import Evidence
 from layerwise.report.kinds.evaluation import EVALUATION
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
@@ -107,17 +107,17 @@ GROWTH_GLOSSARY = (
 )
 
 
-def provenance(evidence: Evidence) -> Chapter:
+def provenance(data: ReportData) -> Chapter:
     """Everything needed to run it again, and to read it right."""
-    manifest = dict(_flattened(evidence.data.manifest))
+    manifest = dict(_flattened(data.manifest))
     shown = (
         element("dl", *_pairs(manifest.items()), class_="manifest") if manifest else Missing("The run has no manifest.")
     )
-    run = evidence.scores("run")
+    run = data.rows.where(measure="run")
     measured = Table(("quantity", "value"), tuple((label(s.metric), tidy(s.value)) for s in run))
-    lines, words = _explained(evidence)
+    lines, words = _explained(data)
     method = element("ul", *(element("li", line) for line in lines))
-    level = element("p", f"Significance level: {percent(evidence.data.level)}.")
+    level = element("p", f"Significance level: {percent(data.level)}.")
     body = (
         lead("What ran, on what, and how the numbers were made."),
         element("div", element("h3", "Manifest"), shown),
@@ -132,16 +132,16 @@ def provenance(evidence: Evidence) -> Chapter:
     return Chapter("provenance", "Provenance", "Provenance", body)
 
 
-def _explained(evidence: Evidence) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def _explained(data: ReportData) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """How the intervals of this kind of run are made, and its words: its own arms first."""
-    if growth.is_growth(evidence.data):
-        return GROWTH_METHOD, (*_arms(growth.arms(evidence.data)), *GROWTH_GLOSSARY)
-    if any(kind.is_of(evidence.data) for kind in PRETRAINED_KINDS):
-        return PRETRAINED_METHOD, (*_arms(arms(evidence.data)), *PRETRAINED_GLOSSARY)
-    trained = seeds_of(evidence.data)
+    if growth.is_growth(data):
+        return GROWTH_METHOD, (*_arms(growth.arms(data)), *GROWTH_GLOSSARY)
+    if any(kind.is_of(data) for kind in PRETRAINED_KINDS):
+        return PRETRAINED_METHOD, (*_arms(arms(data)), *PRETRAINED_GLOSSARY)
+    trained = seeds_of(data)
     if trained:
         return ROBUST_METHOD, (*_arms(trained), *ROBUST_GLOSSARY)
-    return (METHOD[0], RESAMPLED[evidence.units], *METHOD[1:]), GLOSSARY
+    return (METHOD[0], RESAMPLED[data.units], *METHOD[1:]), GLOSSARY
 
 
 def _arms(named: Iterable[str]) -> Iterator[tuple[str, str]]:

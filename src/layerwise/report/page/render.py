@@ -13,13 +13,12 @@ from pathlib import Path
 from layerwise.errors import RunError
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
-from layerwise.report.page.groups import Chapter, present_groups, written
+from layerwise.report.page.chapter import Chapter
+from layerwise.report.page.groups import present_kinds, written
 from layerwise.report.page.markup import Safe, element, embedded_json
 from layerwise.report.page.palette import ROLES, SERIES, swaps
+from layerwise.report.page.plans import details
 from layerwise.report.page.wiring import wiring
-from layerwise.report.sweep.chapters.gallery import details
-from layerwise.results.identity import model_title
 from layerwise.results.run import write_whole
 
 POLICY = (
@@ -33,9 +32,8 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
-    evidence = Evidence.of(data)
-    title = f"{_title(data.manifest, 'layerwise')} · layerwise report"
-    return page(title, _masthead(evidence), written(evidence), details(evidence))
+    title = f"{data.title or 'layerwise'} · layerwise report"
+    return page(title, _masthead(data), written(data), details(data))
 
 
 def page(title: str, masthead: Safe, chapters: list[Chapter], plans: object = ()) -> str:
@@ -96,22 +94,22 @@ def _navigation(chapters: list[Chapter]) -> Safe:
     )
 
 
-def _masthead(evidence: Evidence) -> Safe:
-    manifest = evidence.data.manifest
-    model = _title(manifest, "unnamed model")
+def _masthead(data: ReportData) -> Safe:
+    manifest = data.manifest
+    model = data.title or "unnamed model"
     structure = _named(manifest, "structure", "")
     corpus = _named(manifest, "corpus", "an unnamed corpus")
-    groups = present_groups(evidence)
-    counts = dict.fromkeys(key for group in groups for key in group.counts)
+    kinds = present_kinds(data)
+    counts = dict.fromkeys(key for kind in kinds for key in kind.counts)
     tiles = {
-        **({"layers": f"{evidence.depth}"} if evidence.depth else {}),
-        **{name: value for group in groups for value, name in group.tiles(evidence)},
+        **({"layers": f"{data.depth}"} if data.depth else {}),
+        **{name: value for kind in kinds for value, name in kind.tiles(data)},
         **{key: f"{value:,}" for key in counts if isinstance(value := manifest.get(key), int)},
     }
-    banners = (sentence for group in groups if (sentence := group.unfinished(evidence)))
+    banners = (sentence for kind in kinds if (sentence := kind.unfinished(data)))
     facts = (element("div", element("dd", value), element("dt", name)) for name, value in tiles.items())
-    emblem = (wiring(Plan.identity(evidence.depth), evidence.depth, title=EMBLEM),) if evidence.depth else ()
-    opening = next((text for group in groups if (text := group.opening(evidence))), "")
+    emblem = (wiring(Plan.identity(data.depth), data.depth, title=EMBLEM),) if data.depth else ()
+    opening = next((text for kind in kinds if (text := kind.answer(data))), "")
     return element(
         "header",
         *emblem,
@@ -127,10 +125,6 @@ def _masthead(evidence: Evidence) -> Safe:
         element("dl", *facts, class_="facts"),
         *(element("p", sentence, class_="banner", role="status") for sentence in banners),
     )
-
-
-def _title(manifest: Mapping[str, object], otherwise: str) -> str:
-    return model_title(_named(manifest, "model", otherwise), _named(manifest, "structure", ""))
 
 
 def _named(manifest: Mapping[str, object], key: str, otherwise: str) -> str:

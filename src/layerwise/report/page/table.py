@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from layerwise.report.page.markup import Safe, element, join, measured
 from layerwise.report.page.plain_markdown import escaped
 
-WIDEST = 32  # characters of the first cell of a row in the terminal
+WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
 GAP = "  "
 
 
@@ -26,7 +26,8 @@ class Table:
     """The headings and the cells; the columns from `numeric_from` on hold numbers.
 
     Those of `code` hold text to be copied, such as plans: on the page one click selects a cell whole.
-    `tones` are the colours of cells, by row and column: with any, the table is a picture.
+    `tones` are the colours of cells, by row and column: with any, the table is a picture. On the page what a cell
+    begins with is a badge where it is among `badges`, a word to the kind of its badge.
     """
 
     head: tuple[str, ...]
@@ -34,6 +35,7 @@ class Table:
     numeric_from: int = 1
     code: tuple[int, ...] = ()
     tones: Mapping[tuple[int, int], Tone] = field(default_factory=dict)
+    badges: Mapping[str, str] = field(default_factory=dict)
 
     def html(self) -> Safe:
         """The table on the page; of a number the interval is set smaller."""
@@ -49,7 +51,8 @@ class Table:
         ]
         look = {"class_": "toned"} if self.tones else {}
         table = element("table", element("thead", element("tr", *head)), element("tbody", join(body)), **look)
-        return element("div", table, class_="scroll bare" if self.tones else "scroll stacked", tabindex="0")
+        kind = "scroll bare" if self.tones else "scroll stacked badged" if self.badges else "scroll stacked"
+        return element("div", table, class_=kind, tabindex="0")
 
     def _cell(self, line: int, column: int, text: str, kind: str) -> Safe:
         shown, tone = measured(text) if kind == "number" else self._text(column, text), self.tones.get((line, column))
@@ -60,7 +63,13 @@ class Table:
         )  # fmt: skip
 
     def _text(self, column: int, text: str) -> str:
-        return element("code", text, style="user-select: all") if column in self.code and text else text
+        word, bracket, rest = text.partition(" (")
+        if word in self.badges:
+            return join([element("span", word, class_=f"badge {self.badges[word]}"), bracket, rest])
+        if column not in self.code or not text:
+            return text
+        lines = [part for line in text.split("\n") for part in (Safe(element("br")), line)][1:]
+        return element("code", *lines, style="user-select: all")
 
     def markdown(self) -> str:
         """The table with a line under its head; every cell is escaped.
@@ -81,12 +90,15 @@ class Table:
         """The table in the terminal, its columns aligned; nothing where it has no rows."""
         if not self.body:
             return ()
-        rows = [[_shortened(row[0]), *row[1:]] for row in (self.head, *self.body)]
+        rows = [[_shortened(row[0], WIDEST), *(_shortened(cell, LONGEST) for cell in row[1:])]
+                for row in (self.head, *self.body)]  # fmt: skip
         widths = [max(len(row[column]) for row in rows) for column in range(len(self.head))]
         return tuple(
             GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
         )
 
 
-def _shortened(name: str) -> str:
-    return name if len(name) <= WIDEST else f"{name[: WIDEST - 1]}…"
+def _shortened(text: str, most: int) -> str:
+    """A cell in one line, and of so many characters at most."""
+    shown = " ".join(text.split("\n"))
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
-from layerwise.report.kind import Beside, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.kind import Beside, Kind, Part, Pivot, Plans, Says, Section, Tabled
 from layerwise.report.marks.mark import Mark, followed
+from layerwise.report.page import plans
 from layerwise.report.page.answers import answers
 from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note
 from layerwise.report.page.figure_slot import Picture
@@ -50,6 +51,9 @@ class _Writer:
                 self._tables(part)
             case Beside():
                 self._beside(part.marks)
+            case Plans():
+                written = list(getattr(plans, part.look)(self.data))
+                self.body += [*written, *(self._note(part.note) if written else ())]
             case Mark():
                 self._mark(part)
 
@@ -58,7 +62,9 @@ class _Writer:
         findings = [each for each in statements if isinstance(each, Finding)]
         sentences = [each for each in statements if not isinstance(each, Finding)]
         shown = [answers(findings)] if findings else []
-        if sentences:
+        if sentences and part.small:
+            shown += map(note, sentences)
+        elif sentences:
             shown.append(element("ul", *(element("li", text) for text in sentences), class_="fates"))
         if shown and part.folded:
             self.body.append(folded(part.title, *shown, *self._note(part.note)))
@@ -119,7 +125,9 @@ class _Writer:
             card(picture.alternative, picture.controls(), picture.html(), wide=wide and len(pictures) == 1)
             for picture in pictures
         ]
-        self.body += shown if len(shown) == 1 else [element("div", *shown, class_="grid")]
+        self.body += (
+            shown if len(shown) == 1 else [element("div", *shown, class_="grid pair" if len(shown) == 2 else "grid")]
+        )
 
     def _note(self, name: str) -> list[Safe]:
         """The small print of a part: what the words have under its name, or the text itself."""

@@ -10,7 +10,7 @@ from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.report.claims.painters import fragility
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
-from layerwise.report.sweep.fragile import named
+from layerwise.report.kinds.sweep_findings import fragile
 from layerwise.results.rows import PlanRecord
 from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight
 from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, claim_of, others, seldom
@@ -86,7 +86,7 @@ def test_a_planted_fragile_benchmark_is_named() -> None:
     for run in range(HUNDRED):
         fallen = list(BENCHMARKS)[run % len(BENCHMARKS)]
         rows = benchmarked(falling(**{fallen: 0.85}), measure=fragility_alone)(run)
-        found += named(evidence(rows)) == (fallen,)
+        found += fragile(evidence(rows).run) == [fallen]
     assert found >= HUNDRED - FEW
 
 
@@ -94,7 +94,7 @@ def test_a_planted_fragile_benchmark_is_named() -> None:
 def test_none_is_named_where_all_fall_alike() -> None:
     """The bar: in 95 of 100 runs."""
     truth = benchmarked(falling(), measure=fragility_alone)
-    quiet = sum(named(evidence(truth(run))) == () for run in range(HUNDRED))
+    quiet = sum(fragile(evidence(truth(run)).run) == [] for run in range(HUNDRED))
     assert quiet >= HUNDRED - FEW
 
 

@@ -1,0 +1,160 @@
+"""Curves of plans: what a strategy does at every number of layers that it affects, and the size where all are compared.
+
+A strategy that was drawn several times (random order) is a mean over its draws. Its interval holds two errors that do
+not share a cause: the draws differ (Student's t over the draws), and all draws see the same documents (the mean
+half-width of their own intervals); the two add in quadrature.
+
+Rows of a curve have the strategy as `condition`, its family as `part` and the number of affected layers as `amount`.
+Beside the mean of several draws stands each draw, its number as `seed`; the mean itself has no plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean, median, stdev
+from typing import Any
+
+from scipy.special import stdtrit
+
+from layerwise.plan.painters import WINDOW
+from layerwise.report.data import ReportData
+from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import DELTA, GAINED, LOOPED
+
+PUBLISHED = "painters"
+"""The family of the published strategies."""
+
+
+def averaged(records: Iterable[PlanRecord], score_of: Callable[[str], Score | None]) -> Iterator[Score]:
+    """The curves of plans, whatever score each has: of every strategy the mean at every size, and its draws."""
+    grouped: dict[tuple[str, str], dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        score = score_of(record.plan)
+        if score is not None and math.isfinite(score.value):
+            grouped[record.family, record.strategy][record.affected].append(replace(score, plan=record.plan))
+    for (family, strategy), by_size in grouped.items():
+        for affected, scores in sorted(by_size.items()):
+            place: dict[str, Any] = {"part": family, "condition": strategy, "amount": float(affected)}
+            if len(scores) > 1:
+                yield from (replace(score, seed=draw, **place) for draw, score in enumerate(scores))
+            yield replace(_mean(scores), **place)
+
+
+def _mean(scores: list[Score]) -> Score:
+    """The mean of several draws, detectable above their median; of one the score itself."""
+    if len(scores) == 1:
+        return scores[0]
+    value, mdes = fmean(score.value for score in scores), [score.mde for score in scores if score.mde is not None]
+    low, high = _interval(value, scores)
+    return replace(
+        scores[0], value=value, low=low, high=high, p=None, p_adjusted=None, mde=median(mdes) if mdes else None,
+        plan=None,
+    )  # fmt: skip
+
+
+def _interval(value: float, scores: list[Score]) -> tuple[float | None, float | None]:
+    bounds = [(s.value - s.low, s.high - s.value) for s in scores if s.low is not None and s.high is not None]
+    if len(bounds) < len(scores):
+        return None, None
+    spread = stdev(score.value for score in scores) / math.sqrt(len(scores))
+    between_draws = float(stdtrit(len(scores) - 1, 0.975)) * spread
+    below, above = (math.hypot(between_draws, fmean(bound[side] for bound in bounds)) for side in (0, 1))
+    return value - below, value + above
+
+
+def curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
+    """The curves of a sweep on every task."""
+    for task in data.tasks:
+        yield from averaged(data.swept, lambda plan, task=task: data.effect(plan, task, metric))  # type: ignore[misc]
+
+
+def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
+    """What the rows of one figure stand beside at every size: a level, or a band about zero."""
+    for size in sorted(rows.axis("amount")):
+        for name, level in named.items():
+            low, high = level if isinstance(level, tuple) else (None, None)
+            yield replace(
+                rows[0], value=0.0 if isinstance(level, tuple) else level, low=low, high=high, against=name,
+                amount=size, condition=None, seed=None, plan=None,
+            )  # fmt: skip
+
+
+def curve_families(data: ReportData) -> tuple[str, ...]:
+    """The families that have a curve: some strategy of theirs was run at two or more sizes."""
+    sizes: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for record in data.swept:
+        sizes[record.family, record.strategy].add(record.affected)
+    return tuple(dict.fromkeys(family for (family, _), members in sizes.items() if len(members) > 1))
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWindow:
+    """So many affected layers, in one family: curves differ most, and are distinguished best, about half the depth."""
+
+    family: str
+    affected: int
+
+
+def half_window(data: ReportData) -> LayerWindow | None:
+    """The window nearest to half the depth, in the published family where it was run.
+
+    Where no family has windows of several sizes it is the first of those that were asked for by their layers. Numbers
+    of loops and gains are no strategies to be ranked. Of its sizes it is one that most strategies were run at.
+    """
+    families = tuple(family for family in curve_families(data) if family not in (LOOPED, GAINED))
+    families = families or tuple(each.family for each in data.swept if each.family.startswith(f"{WINDOW} "))
+    if not families:
+        return None
+    family = PUBLISHED if PUBLISHED in families else families[0]
+    return LayerWindow(family, half_depth((each for each in data.swept if each.family == family), data.depth))
+
+
+def half_depth(records: Iterable[PlanRecord], depth: int) -> int:
+    """The number of affected layers nearest to half the depth, of those that most strategies were run at."""
+    strategies: dict[int, set[str]] = defaultdict(set)
+    for record in records:
+        strategies[record.affected].add(record.strategy)
+    most = max(map(len, strategies.values()))
+    shared = [affected for affected, members in strategies.items() if len(members) == most]
+    return min(shared, key=lambda affected: (abs(2 * affected - depth), affected))
+
+
+def at_half(data: ReportData) -> Rows:
+    """What every strategy does at the window of half the depth, task by task; none where there is no such window."""
+    window = half_window(data)
+    if window is None:
+        return Rows()
+    rows = Rows(curves(data)).where(part=window.family, amount=window.affected)
+    return Rows(row for own in rows.by("task").values() for row in distinct(own))
+
+
+def distinct(rows: Rows) -> Iterator[Score]:
+    """The rows of strategies that differ: of two whose plans are the same ones, the first.
+
+    Of two layers there is one other order, so that a random order of them is the reverse.
+    """
+    seen: set[frozenset[str]] = set()
+    for own in rows.by("condition").values():
+        plans = frozenset(own.axis("plan"))
+        if plans not in seen:
+            seen.add(plans)
+            yield from own
+
+
+def order_strategy(data: ReportData) -> str | None:
+    """The strategy at half the depth that changes only the order, each layer once: the one with most plans, so random
+    before reverse."""
+    straight = list(range(data.depth))
+    window, orders = half_window(data), defaultdict[str, set[str]](set)
+    for record in data.swept:
+        plan = data.schedules.get(record.plan)
+        if plan is None or plan.has_sublayers() or LayerWindow(record.family, record.affected) != window:
+            continue
+        order = list(plan.order())
+        if record.stages == record.evaluations and sorted(order) == straight and order != straight:
+            orders[record.strategy].add(record.plan)
+    return max(orders, key=lambda strategy: len(orders[strategy]), default=None)

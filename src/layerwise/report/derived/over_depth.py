@@ -1,0 +1,159 @@
+"""Curves and the importance of single layers of several models, over percent of the depth.
+
+A strategy that affects 6 of 12 layers and one that affects 15 of 30 stand at 50 percent of the depth (affected / depth,
+figure 12 of the Painters). Layer l of L stands at 100 l / (L - 1) percent: the first at 0, the last at 100. Nothing is
+interpolated and nothing smoothed: every number is a row, or the mean over the plans that a run has at one size, as in
+the report of the run itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+from layerwise.report.data import ReportData
+from layerwise.report.derived.changes import DROPPED, SWAPPED, single
+from layerwise.report.derived.curves import PUBLISHED, averaged, curve_families
+from layerwise.report.page.wording import label
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    ABLATION,
+    ALL,
+    BENCHMARK,
+    CURVE,
+    DELTA,
+    EXACT,
+    LAYER,
+    NORMALISED,
+    SCORE_CURVE,
+    SKIPPING,
+)
+
+Runs = Mapping[str, ReportData]
+"""The runs that stand side by side, by the names of their models."""
+ScoreOf = Callable[[str], Score | None]
+
+NOT_OF_LAYERS = frozenset({"kendall"})
+"""Families whose sizes are no numbers of layers."""
+MOST_CURVES = 8
+"""More strategies than this are a grid in the report of a run, and no curves."""
+HALF = 50.0
+CHANGES = {DROPPED: ("leave_one_out", "skip", 0.0), SWAPPED: ("swap_adjacent", "swap", 0.5)}
+"""The family and the strategy of what is done to single layers, and how far behind the layer it stands."""
+
+
+def quantity_name(row: Score) -> str:
+    """What a curve shows: the loss, the loss on a task, or a score of a benchmark.
+
+    >>> quantity_name(Score.of(CURVE, DELTA, 0.1)), quantity_name(Score.of(SCORE_CURVE, "mean", 0.9))
+    ('loss', 'mean of the benchmarks')
+    """
+    if row.measure == SCORE_CURVE:
+        return (
+            f"{label(row.metric)} of the benchmarks"
+            if row.task == ALL
+            else f"{row.task}, {label(row.metric)} (normalised)"
+        )
+    what = "loss" if row.metric == DELTA else label(row.metric)
+    return what if row.task == ALL else f"{what}, {row.task}"
+
+
+def strategy_title(row: Score) -> str:
+    """The strategy of a row as it is headed: with its family, unless it is one of the Painters.
+
+    >>> strategy_title(Score.of(CURVE, DELTA, 0.1, part="every_window", condition="skip"))
+    'skip (every window)'
+    """
+    own = label(str(row.condition))
+    return own if row.part == PUBLISHED else f"{own} ({label(str(row.part))})"
+
+
+def _tasks(runs: Runs) -> tuple[str, ...]:
+    """The whole text, and then its tasks in the runs that have several."""
+    several = (task for run in runs.values() if ALL in run.tasks for task in run.tasks)
+    return tuple(dict.fromkeys((ALL, *several)))
+
+
+def own_task(run: ReportData, task: str) -> str:
+    """What a run calls a task: the whole text goes by the name of its one task where it has no other."""
+    return next(iter(run.tasks), task) if task == ALL else task
+
+
+def drawn_families(runs: Runs) -> dict[str, bool]:
+    """The families that any run has a curve of, and whether these are drawn: their sizes are numbers of layers, and
+    their strategies no more than an eye can follow.
+    """
+    strategies: dict[str, dict[str, None]] = {}
+    for run in runs.values():
+        curved = curve_families(run)
+        for record in run.swept:
+            if record.family in curved:
+                strategies.setdefault(record.family, {})[record.strategy] = None
+    return {family: family not in NOT_OF_LAYERS and len(own) <= MOST_CURVES for family, own in strategies.items()}
+
+
+def curves(runs: Runs) -> Iterator[Score]:
+    """Every point of the curves of every run: the family is the `part`, the strategy the `condition`.
+
+    The task `all` is the whole text of each run, by whatever name its rows have it.
+    """
+    families = [family for family, is_drawn in drawn_families(runs).items() if is_drawn]
+    for name, run in runs.items():
+        records = [record for record in run.swept if record.family in families]
+        for (measure, task, metric), score_of in _scores(run, _tasks(runs)):
+            for row in averaged(records, score_of):
+                if row.seed is None:  # a single draw is behind the mean of all
+                    yield Score.of(
+                        measure, metric, row.value, row.low, row.high, task=task, mde=row.mde, arm=name, part=row.part,
+                        condition=row.condition, amount=100.0 * (row.amount or 0.0) / run.depth,
+                    )  # fmt: skip
+
+
+def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf]]:
+    """The loss by task, exact matches, and normalised benchmark scores: the measure, task, metric, and the lookup."""
+    for metric, task in product((DELTA, EXACT), tasks):
+        yield (CURVE, task, metric), partial(run.effect, task=own_task(run, task), metric=metric)
+    rows = run.rows.where(measure=BENCHMARK, condition=NORMALISED)
+    for task, metric in dict.fromkeys((row.task, row.metric) for row in rows):
+        yield (SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get
+
+
+def layers(runs: Runs) -> Iterator[Score]:
+    """What leaving out each layer costs, and swapping it with the next, in nats per token: a row a model and layer.
+
+    A pair of neighbours stands half-way between the two.
+    """
+    ablated = (task for run in runs.values() for task in _ablated(run).axis("task"))
+    tasks = tuple(dict.fromkeys((*_tasks(runs), *ablated)))
+    changed = {(name, done): single(run, done) for name, run in runs.items() for done in CHANGES}
+    for done, (family, strategy, behind) in CHANGES.items():
+        for task in tasks:
+            for name, run in runs.items():
+                own = _ablated(run).where(task=task) if done == DROPPED else Rows()
+                own = own or changed[name, done].where(task=own_task(run, task))
+                for layer, score in sorted(own.along("layer").items()):
+                    if math.isfinite(score.value):
+                        at = 100.0 * (layer + behind) / max(1, run.depth - 1)
+                        yield replace(
+                            score, measure=LAYER, subject="", task=task, metric=DELTA, arm=name, layer=None, other=None,
+                            plan=None, part=family, condition=strategy, amount=at,
+                        )  # fmt: skip
+
+
+def _ablated(run: ReportData) -> Rows:
+    """What silencing each layer costs, which a diagnosis measures and a sweep may."""
+    return run.rows.where(measure=ABLATION, metric=SKIPPING, part=None, against=None, layer=PRESENT)
+
+
+def at_half(data: ReportData) -> Iterator[Score]:
+    """Of every curve of the first quantity the point nearest to half of the depth."""
+    rows = data.rows.where(measure=(CURVE, SCORE_CURVE))
+    first = {column: getattr(rows[0], column) for column in ("measure", "task", "metric")} if rows else {}
+    rows = rows.where(**first)
+    for family, strategy, name in dict.fromkeys((row.part, row.condition, row.arm) for row in rows):
+        own = rows.where(part=family, condition=strategy, arm=name)
+        yield min(own, key=lambda row: (abs((row.amount or 0.0) - HALF), row.amount))

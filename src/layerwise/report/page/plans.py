@@ -1,0 +1,202 @@
+"""The plans of a sweep on the page: a few as pictures, all as tiles that open, all as a table to sort and filter.
+
+Tiles and table are plain HTML, which reads without scripts and prints; a script opens, sorts and filters. A cell that
+sorts by number carries the number itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from layerwise.errors import PlanError
+from layerwise.report.data import ReportData
+from layerwise.report.derived.changes import touched
+from layerwise.report.derived.curves import at_half
+from layerwise.report.figures.lines import in_perplexity
+from layerwise.report.page.chapter import depth_key, folded
+from layerwise.report.page.markup import Safe, element, measured
+from layerwise.report.page.number_format import is_resolved, probability, tidy, verdict
+from layerwise.report.page.wiring import wiring
+from layerwise.report.page.wording import counted, label
+from layerwise.report.show import NUMBER
+from layerwise.results.rows import PlanRecord, Score
+
+SHOWN = 36  # tiles of one strategy before the rest is folded away
+GLYPH_WIDTH, GLYPH_HEIGHT = 110, 14
+SIGNED = NUMBER.but(signed=True)
+
+
+def examples(data: ReportData) -> Iterator[Safe]:
+    """One wiring for each strategy at half the depth, from least to most harmful."""
+    rows = sorted(at_half(data).where(task=data.tasks[:1], seed=None), key=lambda row: row.value)
+    plans = {row.condition: at_half(data).where(condition=row.condition).axis("plan")[0] for row in rows}
+    shown = [
+        element("figure", wiring(plan, data.depth), element("figcaption", label(str(strategy))))
+        for strategy, text in plans.items()
+        if (plan := data.schedules.get(text)) is not None
+    ]
+    if shown:
+        yield element("h3", "What each strategy does")
+        yield element("div", *shown, class_="examples")
+
+
+def gallery(data: ReportData) -> Iterator[Safe]:
+    """Tiles grouped by strategy; pressing one opens it large, with its effects on every task."""
+    yield depth_key(
+        data.depth, element("span", element("i", class_="embedding"), " embedding"),
+        element("span", "fainter: a smaller weight"),
+    )  # fmt: skip
+    numbers = {text: str(at) for at, text in enumerate(data.records)}
+    for strategy in dict.fromkeys(record.strategy for record in data.records.values()):
+        own = [record for record in data.records.values() if record.strategy == strategy]
+        own.sort(key=lambda record: (record.affected, record.draw or 0))
+        tiles = [_tile(data, record, numbers[record.plan]) for record in own]
+        rest = tiles[SHOWN:]
+        yield element(
+            "div",
+            element("h3", label(strategy), " ", element("small", counted(len(tiles), "plan"))),
+            element("div", *tiles[:SHOWN], class_="tiles"),
+            *([folded(f"{len(rest)} more", element("div", *rest, class_="tiles"))] if rest else []),
+            class_="strategy",
+        )
+    yield element("dialog", element("div", id="detail"), id="plan-dialog", aria_label="One plan")
+
+
+def details(data: ReportData) -> list[dict[str, object]]:
+    """What the dialog says about each plan, in the order of the records."""
+    return [
+        {
+            "plan": plan,
+            "title": f"{label(record.strategy)}, {_touched(data, record)}"
+            + ("" if record.draw is None else f", draw {record.draw}"),
+            "cost": f"{counted(record.evaluations, 'layer evaluation')} in {counted(record.stages, 'stage')}, "
+            f"{counted(record.weights, 'layer')} touched, {counted(record.slots, 'KV slot')}",
+            "effects": [
+                [task, SIGNED.text(score), verdict(score, data.level)]
+                for task in data.tasks
+                if (score := data.effect(plan, task)) is not None
+            ],
+        }
+        for plan, record in data.records.items()
+    ]
+
+
+def _tile(data: ReportData, record: PlanRecord, number: str) -> Safe:
+    score = _main(data, record.plan)
+    shown = data.verdict(record.plan) if score is None else tidy(score.value, signed=True)
+    unit = "" if score is None else " nats per token"
+    return element(
+        "button",
+        _picture(data, record.plan),
+        element("span", _touched(data, record), class_="size"),
+        element("span", shown, class_=f"effect{_faint(data, score)}"),
+        type="button", class_="tile", data_plan=number, title=f"{record.plan}\n{label(record.strategy)}: {shown}{unit}",
+    )  # fmt: skip
+
+
+def _main(data: ReportData, plan: str) -> Score | None:
+    return data.effect(plan, data.tasks[0]) if data.tasks else None
+
+
+def _faint(data: ReportData, score: Score | None) -> str:
+    return "" if score is not None and is_resolved(score, data.level) else " faint"
+
+
+def _touched(data: ReportData, record: PlanRecord) -> str:
+    """Which layers the plan touches; how many, where they are not told in a few words."""
+    plan = data.schedules.get(record.plan)
+    return (touched(plan, data.depth) if plan else "") or counted(record.affected, "layer")
+
+
+def _picture(data: ReportData, text: str) -> Safe:
+    try:
+        return wiring(data.schedules[text], data.depth)
+    except (KeyError, PlanError) as error:  # a row of a foreign store; a matrix of thousands of steps
+        return element("span", "?" if isinstance(error, KeyError) else "…", class_="wiring")
+
+
+def table(data: ReportData) -> Iterator[Safe]:
+    """The table under its filters; its first effect column is the whole text, then one column for each task."""
+    strategies = [element("option", label(name), value=name) for name in data.strategies]
+    yield element(
+        "div",
+        element("label", "Find ", element("input", type="search", id="find", placeholder="plan or strategy")),
+        element("label", "Strategy ", element("select", element("option", "all", value=""), *strategies, id="only")),
+        element("label", element("input", type="checkbox", id="resolved"), " only effects distinguished from zero"),
+        element("output", counted(len(data.records), "plan"), id="count", aria_live="polite"),
+        class_="filters",
+    )
+    tasks = data.named_tasks if len(data.tasks) > 1 else ()
+    kinds = {"plan": "text", "strategy": "text", **dict.fromkeys(("affected", "evaluations", "stages"), "number")}
+    kinds |= {f"Δ NLL, {(*data.tasks, 'all')[0]}": "number", "perplexity": "number", "interval": "number"}
+    kinds |= {"adjusted p": "number", "verdict": "text", **{f"Δ {task}": "number task" for task in tasks}}
+    head = [
+        element("th", element("button", title, type="button"), scope="col", data_kind=kind.split()[0],
+                aria_sort="none", class_=kind)
+        for title, kind in kinds.items()
+    ]  # fmt: skip
+    scores = [score for plan in data.records if (score := _main(data, plan)) is not None]
+    bounds = [abs(bound) for score in scores for bound in (score.value, score.low, score.high) if bound is not None]
+    scale = max(filter(math.isfinite, bounds), default=1.0) or 1.0
+    rows = [_row(data, record, tasks, scale) for record in data.records.values()]
+    caption = element("caption", "Every plan of this run. Press a heading to sort.", class_="visually-hidden")
+    yield element(
+        "div",
+        element("table", caption, element("thead", element("tr", *head)), element("tbody", *rows), id="plan-table",
+                class_="sortable"),
+        class_="scroll", tabindex="0", role="region", aria_label="Table of all plans",
+    )  # fmt: skip
+
+
+def _row(data: ReportData, record: PlanRecord, tasks: tuple[str, ...], scale: float) -> Safe:
+    main = _main(data, record.plan)
+    value, p = (main.value, main.p_adjusted) if main else (None, None)
+    cells = [
+        element("th", element("code", record.plan), scope="row", class_="plan"),
+        element("td", label(record.strategy)),
+        *(_number(count, f"{count:,}") for count in (record.affected, record.evaluations, record.stages)),
+        _number(value, SIGNED.text(main)),
+        _number(value, "–" if value is None else in_perplexity(value)),
+        element("td", _glyph(data, main, scale), data_value=_sortable(value)),
+        _number(p, probability(p)),
+        element("td", data.verdict(record.plan), class_="verdict"),
+        *(_task_cell(data, data.effect(record.plan, task)) for task in tasks),
+    ]
+    resolved = "yes" if main and not _faint(data, main) else "no"
+    return element("tr", *cells, data_strategy=record.strategy, data_resolved=resolved)
+
+
+def _task_cell(data: ReportData, score: Score | None) -> Safe:
+    if score is None:
+        return element("td", "–", class_="number task")
+    return element(
+        "td", tidy(score.value, signed=True), class_=f"number task{_faint(data, score)}",
+        data_value=_sortable(score.value), title=f"{SIGNED.text(score)}; {verdict(score, data.level)}",
+    )  # fmt: skip
+
+
+def _number(value: float | None, shown: str) -> Safe:
+    return element("td", measured(shown), class_="number", data_value=_sortable(value))
+
+
+def _sortable(value: float | None) -> str | None:
+    return None if value is None or not math.isfinite(value) else repr(float(value))
+
+
+def _glyph(data: ReportData, score: Score | None, scale: float) -> Safe:
+    """The interval as a little picture; distance from the zero line is the square root of the effect."""
+    if score is None or not math.isfinite(score.value):
+        return Safe("")
+    zero, middle = GLYPH_WIDTH * 0.2, GLYPH_HEIGHT / 2
+
+    def across(value: float) -> float:
+        root = math.copysign(math.sqrt(abs(value) / scale), value)
+        return round(min(GLYPH_WIDTH - 3.0, max(3.0, zero + root * (GLYPH_WIDTH * 0.8 - 4))), 1)
+
+    shapes: list[Safe] = [element("path", d=f"M{zero:g} 0v{GLYPH_HEIGHT}", class_="zero")]
+    if score.low is not None and score.high is not None:
+        shapes.append(element("path", d=f"M{across(score.low):g} {middle:g}H{across(score.high):g}", class_="whisker"))
+    shapes.append(element("circle", cx=f"{across(score.value):g}", cy=f"{middle:g}", r="3"))
+    look = {"viewBox": f"0 0 {GLYPH_WIDTH} {GLYPH_HEIGHT}", "aria_hidden": "true"}
+    return element("svg", *shapes, class_=f"glyph{_faint(data, score)}", **look)

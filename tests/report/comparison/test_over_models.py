@@ -1,0 +1,167 @@
+"""Claims over models: exact rows at each bar, and rarely wrong over simulated models where none has an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
+from layerwise.report.derived.over_models import VerdictAt, holm, widening
+from layerwise.report.kinds.comparison import claim_sentence
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from report.comparison.several import of_rows
+from tier import by_tier
+
+WRONG = 0.05
+SAME_FUNCTION = "same_function"
+
+
+def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION, models: str = "01234567") -> Rows:
+    """What becomes of one claim over models that have these rows."""
+    return of_rows(*rows, models=models).rows.where(measure="claim", condition=key)
+
+
+def standing(claim: Rows) -> tuple[str, str]:
+    """Whether it holds in every model, and in any."""
+    every, some = (claim.one(against=over) for over in ("every model", "any model"))
+    assert every is not None
+    assert some is not None
+    return every.metric, some.metric
+
+
+def shown(claim: Rows, left: float = 1.0) -> list[str]:
+    """The models in which it holds after correction, or with -1 does not."""
+    return [str(row.arm) for row in claim.where(against=None, value=left)]
+
+
+MODELS = 5
+DOCUMENTS = 24
+
+
+def skewed(draw: np.random.Generator) -> np.ndarray:
+    """What the documents do, as skewed as the costs of the simulated sweeps; nothing in the mean."""
+    return draw.gamma(2.0, 0.5, DOCUMENTS) - 1.0
+
+
+def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
+    """The rows of a model on whose documents repeating costs as much as skipping.
+
+    `text` is what the documents do to every model.
+    """
+    effects = 0.5 * (text + skewed(draw)) / np.sqrt(2.0)
+    part = Part(effects[None], np.ones(DOCUMENTS), DOCUMENTS, 100 * DOCUMENTS)
+    own = contrast([part], lambda each: each[..., 0], seed=int(draw.integers(2**31)))
+    harm = Score("contrast", SAME_FUNCTION, "all", "middle_repeat", 1.0, 0.9, 1.1, documents=DOCUMENTS)
+    return [own.row(SAME_FUNCTION, "middle_repeat:skip"), harm]
+
+
+@pytest.mark.slow
+def test_of_models_without_effect_few_are_shown_to_have_one() -> None:
+    """Five models at the border, on one text: uncorrected, some model would show an effect in more than 5 %."""
+    runs = 400
+    wrong = uncorrected = 0
+    for run in range(runs):
+        draw = np.random.default_rng(run)
+        text = skewed(draw)
+        claim = about([without_effect(draw, text) for _ in range(MODELS)])
+        wrong += bool(shown(claim) or shown(claim, -1.0) or standing(claim)[0] == "holds")
+        uncorrected += any(row.metric in ("supported", "contradicted") for row in claim)
+    assert wrong <= WRONG * runs, (wrong, uncorrected)
+    assert uncorrected > 3 * WRONG * runs
+
+
+def row(value: float, half: float) -> list[Score]:
+    harm = Score("contrast", SAME_FUNCTION, "all", "middle_repeat", 1.0, 0.9, 1.1)
+    return [Score("contrast", SAME_FUNCTION, "all", "middle_repeat:skip", value, value - half, value + half), harm]
+
+
+WEAK, CLEAR, OPEN, AGAINST = row(0.5, 0.45), row(0.5, 0.2), row(0.1, 0.4), row(-0.5, 0.2)
+WEAKLY_AGAINST, FOR_TWO = row(-0.5, 0.45), row(0.5, 0.4)
+NEITHER, BOTH = ("not resolvable", "not resolvable"), ("holds", "holds")
+FEW = ("fewer than two measured", "fewer than two measured")
+EXACT = [  # rows of each run, the model of each, standing, where it holds, where it does not
+    ("every model by itself", [WEAK, WEAK], "01", BOTH, "", ""),
+    ("one weak model of two", [WEAK, OPEN], "01", NEITHER, "", ""),
+    ("one clear model of two", [CLEAR, OPEN], "01", ("not resolvable", "holds"), "0", ""),
+    ("one comparison less after a clear one", [CLEAR, CLEAR, row(0.5, 0.49)], "012", BOTH, "012", ""),
+    ("weakly against one", [WEAKLY_AGAINST, WEAK], "01", NEITHER, "", ""),
+    ("clearly against one", [AGAINST, CLEAR], "01", ("does not hold", "holds"), "1", "0"),
+    ("weakly against all", [WEAKLY_AGAINST, WEAKLY_AGAINST], "01", ("does not hold", "does not hold"), "", ""),
+    ("a model without the rows", [CLEAR, CLEAR, []], "012", BOTH, "01", ""),
+    ("one model with the rows", [CLEAR, [], []], "012", FEW, "0", ""),
+    ("two runs of one model", [CLEAR, CLEAR], "aa", FEW, "aa", ""),
+    ("runs of one model that agree", [CLEAR, CLEAR, CLEAR], "aab", BOTH, "aab", ""),
+    ("runs of one model that disagree", [CLEAR, OPEN, CLEAR], "aab", ("not resolvable", "holds"), "b", ""),
+    ("enough for two models", [FOR_TWO, FOR_TWO, AGAINST], "aab", ("does not hold", "holds"), "aa", "b"),
+    ("and not for three", [FOR_TWO, FOR_TWO, AGAINST], "012", ("does not hold", "not resolvable"), "", "2"),
+    # At 95 % it is shown to be within the margin; widened it lies above zero and beyond the margin.
+    ("a small contrast", [row(0.03, 0.0195), row(0.1, 0.5), row(0.1, 0.5)], "012", NEITHER, "", ""),
+]
+
+
+@pytest.mark.parametrize(("rows", "models", "over", "holds", "not_"), [case[1:] for case in EXACT],
+                         ids=[case[0] for case in EXACT])  # fmt: skip
+def test_what_is_said_over_models(
+    rows: list[list[Score]], models: str, over: tuple[str, str], holds: str, not_: str
+) -> None:
+    claim = about(rows, models=models)
+    assert standing(claim) == over
+    assert "".join(name[1] for name in shown(claim)) == holds
+    assert "".join(name[1] for name in shown(claim, -1.0)) == not_
+
+
+def test_the_sentence_says_where_it_holds_and_of_how_many_models() -> None:
+    alone = claim_sentence(about([CLEAR, CLEAR], models="aa"))
+    assert alone == "Measured in one model: nothing can be said over models."
+    assert claim_sentence(about([AGAINST, CLEAR, WEAK, []])) == (
+        "Measured in 3 of 4 models; in every one of these: does not hold; in any of these: holds. After correction "
+        "over models it holds in m1. After correction over models it does not hold in m0. Decided in m2 by itself, but "
+        "not after correction."
+    )
+
+
+def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
+    def rows(p: float, called: str = "harmful") -> list[Score]:
+        names = ["no_effect"] * 3 + [called] + ["no_effect"] * 4
+        return [
+            Score.of("verdict", name, -0.1, -0.2, -0.05, layer=layer, p_adjusted=p) for layer, name in enumerate(names)
+        ]
+
+    none = rows(0.001, "unresolved")
+    assert shown(about([rows(0.001), none, none], "anti_layers")) == ["m0"]
+    assert shown(about([rows(0.02), none, none], "anti_layers")) == []
+    assert shown(about([rows(0.001), rows(0.02), none], "anti_layers")) == ["m0", "m1"]
+    assert shown(about([rows(0.001), rows(0.04), none], "anti_layers")) == ["m0"]
+
+
+def test_holm_ends_where_a_step_shows_no_more() -> None:
+    def until(most: int) -> VerdictAt:
+        return lambda comparisons: "supported" if comparisons <= most else "not resolvable"
+
+    verdicts = {"a": until(4), "b": until(2), "c": until(1), "d": until(0)}
+    assert holm(verdicts, ["supported"]) == ("a",)
+    assert holm({**verdicts, "b": until(3)}, ["supported"]) == ("a", "b")
+    assert holm({**verdicts, "b": until(3), "c": until(2)}, ["supported"]) == ("a", "b", "c")
+
+
+def width(of: Contrast) -> float:
+    assert of.low is not None
+    assert of.high is not None
+    return of.high - of.low
+
+
+@pytest.mark.simulated
+def test_a_widened_interval_is_no_narrower_than_the_bootstrap_at_that_level() -> None:
+    """Over skewed documents it is wider in the mean, of which a percentile interval at a high level has need."""
+    draw = np.random.default_rng(0)
+    ratios = []
+    for seed in range(by_tier(fast=20, full=100)):
+        part = Part(draw.gamma(1.0, 1.0, (1, DOCUMENTS)), np.ones(DOCUMENTS), DOCUMENTS, DOCUMENTS)
+        near, far = (
+            contrast([part], lambda each: each[..., 0], seed=seed, level=level) for level in (0.95, 1 - 0.05 / MODELS)
+        )
+        ratios.append(widening(MODELS) * width(near) / width(far))
+    assert np.mean(ratios) >= 1.0

@@ -1,0 +1,126 @@
+"""Which runs stand side by side, what their models are called, what is refused, and the page of all of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from layerwise.errors import RunError
+from layerwise.experiments.summary import summary
+from layerwise.report import ReportData, markdown, render, side_by_side
+from layerwise.report.kinds.comparison import differences, missing
+from layerwise.results.rows import Score
+from report import grown, pretrained, robust, synthetic
+from report.comparison.several import diagnoses, named, sweeps
+from report.page.test_render import read
+
+SMALL, LARGE = sweeps("small", "large")
+FOLDER, RUN = SMALL
+WITHOUT_PAIRS = named(synthetic.run(12, families=("painters",)), "few")
+COUNTED = replace(RUN, scores=(*RUN.scores, Score("run", "model", "all", "parameters", 1234567.0)))
+
+
+def names(*folders: tuple[str, ReportData]) -> tuple[str, ...]:
+    return tuple(side_by_side(folders).runs)
+
+
+def test_models_are_called_by_their_names_and_by_their_runs_where_these_are_the_same() -> None:
+    assert names(*sweeps()) == ("small", "medium", "large")
+    one, two = (named(RUN, name) for name in ("a/model", "b/model"))
+    assert names(("runs/x", one), ("runs/y", two)) == ("model (x)", "model (y)")
+    assert names(("a/x", one), ("b/x", two)) == ("model (a/x)", "model (b/x)")
+
+
+KINDS = "layerwise compare takes the runs of layerwise sweep or of layerwise diagnose"
+REFUSED = [
+    ((), "no run was given; write layerwise compare RUN RUN"),
+    ((SMALL,), "only runs/small was given"),
+    ((SMALL, SMALL), "runs/small is named twice"),
+    ((SMALL, ("copy", RUN)), "runs/small and copy hold the same run"),
+    ((SMALL, *diagnoses("large")), "runs/small is a sweep and runs/large is a diagnosis"),
+    ((SMALL, *diagnoses("large")), "compare sweeps with sweeps"),
+    ((SMALL, ("other", robust.run())), f"other is a run of another kind (robustness); {KINDS}"),
+    ((SMALL, ("other", pretrained.run())), "pretraining, evaluation and wiring); layerwise compare takes"),
+    ((SMALL, ("other", grown.run())), "other is a run of another kind (growth"),
+    ((SMALL, ("other", ReportData({}, (), ()))), "other is a run of another kind (no kind that has rows)"),
+]
+
+
+@pytest.mark.parametrize(("folders", "words"), REFUSED)
+def test_what_cannot_stand_side_by_side_is_refused(folders: tuple[tuple[str, ReportData], ...], words: str) -> None:
+    with pytest.raises(RunError) as refused:
+        side_by_side(folders)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        ((("x", COUNTED), ("y", named(COUNTED, "other"))), []),
+        ((("x", COUNTED), ("y", named(COUNTED, "other", corpus_hash="another"))), ["not measured on the same text"]),
+        ((("x", COUNTED), ("y", named(COUNTED, "other", tokens=5))), ["The numbers of tokens differ"]),
+        (
+            (("x", COUNTED), ("y", named(COUNTED, "org/small", seed=1))),
+            ["small (x) and small (y) are runs of one model"],
+        ),
+        ((("x", COUNTED), LARGE), ["made before layerwise counted the parameters"]),
+    ],
+)
+def test_what_differs_is_said(folders: list[tuple[str, ReportData]], words: list[str]) -> None:
+    sentences = list(differences(side_by_side(folders)))
+    assert len(sentences) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))
+
+
+def test_what_some_run_lacks_is_listed() -> None:
+    few = side_by_side([SMALL, ("runs/few", WITHOUT_PAIRS)])
+    assert list(missing(few)) == ["leave one out: missing in few", "swap adjacent: missing in few"]
+    bare = named(synthetic.run(12, families=("leave_one_out",)), "bare")
+    bare = replace(bare, scores=tuple(score for score in bare.scores if score.measure != "similarity"))
+    page = render(side_by_side([SMALL, LARGE, ("runs/bare", bare)]))
+    for words in ("No curve was measured of bare.", "Similarity was not measured in bare.", "missing in bare"):
+        assert words in page
+
+
+def test_every_output_has_the_models_the_claims_and_the_numbers() -> None:
+    data = side_by_side([(FOLDER, COUNTED), LARGE])
+    lines = summary(data).splitlines()
+    assert " ".join(lines[1].split()) == "small small standard library, held-out modules 8 1,234,567 240 45,000"
+    (line,) = [line for line in lines if line.startswith("Middle layers differ in")]
+    assert line.split()[-4:] == ["supported", "supported", "holds", "holds"]
+    assert any(line.startswith("skip ") for line in lines)
+    assert lines[-1].startswith("Of 1 claim measured in two models or more 1 holds in every one of them, and 1 in at")
+    assert "| Middle layers differ in function | supported | supported | holds | holds |" in markdown(data)
+
+
+def test_the_page_of_sweeps_has_every_model_in_every_figure_and_maps_of_one_scale() -> None:
+    page = read(render(side_by_side(sweeps())))
+    assert page.loads == [link for link in page.loads if link.startswith("#")]
+    assert set(page.ids) >= {"models", "claims", "curves", "layers", "similarity", "provenance"}
+    figures = {name: figure["variants"] for name, figure in json.loads(page.json)["figures"].items()}
+    assert sum(name.startswith("curves-") for name in figures) == len(synthetic.HARM)
+    for name, variants in figures.items():
+        if not name.startswith("similarity"):
+            assert {trace["legendgroup"] for trace in variants["0"]["data"]} == {"small", "medium", "large"}
+    maps = [variants["0"] for name, variants in figures.items() if name.startswith("similarity")]
+    assert [len(each["data"][0]["z"]) for each in maps] == [9, 13, 21]
+    assert len({(each["layout"]["height"], each["data"][0]["zmin"], each["data"][0]["zmax"]) for each in maps}) == 1
+    assert all(each["layout"]["shapes"] for each in maps)
+
+
+def test_diagnoses_have_claims_and_layers_and_say_what_none_of_them_has() -> None:
+    html = render(side_by_side(diagnoses()))
+    page = read(html)
+    assert {"models", "claims", "layers", "provenance"} <= set(page.ids)
+    assert "curves" not in page.ids
+    assert "Weights oscillate" in html
+    assert "No strategy was measured at two sizes in any of the runs" in html
+
+
+@pytest.mark.parametrize("name", ["</script><b>x</b>", "a|b & <i>"])
+def test_names_stay_text(name: str) -> None:
+    html = render(side_by_side([SMALL, ("runs/other", named(synthetic.run(12), name))]))
+    assert "<b>x</b>" not in html
+    assert "<i>" not in html.replace("<i style", "")
