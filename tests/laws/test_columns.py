@@ -19,9 +19,6 @@ TAKES_APART = frozenset(
 )
 
 ALLOWED = (
-    "report/sweep/",
-    "report/comparison/",
-    "report/evidence.py",
     # The task of a `Loss`, which has no further columns, is a path: of a text its part, of a benchmark its metric.
     "results/store.py",
     "experiments/engines/losses.py",
