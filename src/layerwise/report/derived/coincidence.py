@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -104,7 +104,7 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
     by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
     coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
     task = ALL if about.measure == CURVE else about.metric
-    columns = {"part": about.part, "condition": about.condition, "task": task}
+    columns: dict[str, Any] = {"part": about.part, "condition": about.condition, "task": task}
     if len(pairs) > 1:
         alone = {pair.verdict() for pair in pairs}
         verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else OPEN

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scipy.special import stdtrit
 
@@ -77,7 +77,7 @@ def _over_models(
             by_model[models[name]].append(verdict)
     agreed = {model: _agreed(runs) for model, runs in by_model.items()}
     shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
-    columns = {"part": paper, "condition": claim.key}
+    columns: dict[str, Any] = {"part": paper, "condition": claim.key}
     for name, verdict in by_run.items():
         counted = verdict(1) != NOT_MEASURED
         left = counted * ((models[name] in shown) - (models[name] in refuted))
