@@ -32,7 +32,7 @@ REFINED = {
     "model": ("google/vit-base-patch16-224", "LayerShuffle, section 4: ViT-B/16, its weights on huggingface"),
     "epochs": (20.0, "LayerShuffle, section 4: at most 20 epochs"),
     "learning_rate": (1e-4, "LayerShuffle, section 4: initial learning rate"),
-    "batch_size": (640, "LayerShuffle, section 4: batches of 640 and 128"),
+    "batch_sizes": ((128, 640), "LayerShuffle, section 4: batches of 640 and 128, of each method the better one"),
     "augmentation": ("none", "LayerShuffle, section 4: images are resized and normalised"),
     "select_on": ("reported", "LayerShuffle, section 4: the model of least loss on the validation set is reported"),
 }
@@ -79,6 +79,18 @@ DOCUMENTS = {
             "Painters, section 2; the tasks of its code",
         ),
     },
+    ("painters", "healed"): {
+        "model": ("meta-llama/Llama-2-7b-hf", "Painters, appendix A.2"),
+        "plan": ("0-13 18-31", "ours: the plan whose healed model is written; the windows are those of figure 13"),
+        "method": ("full", "Painters, appendix A.2: full fine-tuning"),
+        "teacher": ("none", "Painters, appendix A.2: by the labels"),
+        "controls": (("whole",), "ours: the whole model trained as long"),
+        "windows": (16, "Painters, figure 13: up to half of the layers"),
+        "tasks": (("arc_challenge",), "Painters, figure 13; the task of its code"),
+        "learning_rates": ((5e-5,), "Painters, appendix A.2"),
+        "batch_size": (64, "Painters, appendix A.2"),
+        "epochs": (1.0, "Painters, appendix A.2"),
+    },
     ("painters", "tuned"): {
         **BERT,
         "model": ("google-bert/bert-large-uncased", "Painters, section 2"),
@@ -111,8 +123,16 @@ DOCUMENTS = {
         "size": ("published", "Heterogeneity, proof of concept: 12 layers, 9.57 M parameters"),
         "arms": (("uniform", "published"), "Heterogeneity, proof of concept: uniform and grown"),
         "epochs": (11.0, "Heterogeneity, proof of concept: uniform reads the text 11 times"),
-        "max_epochs": (85.0, "Heterogeneity, proof of concept: the core reads it 85 times"),
+        "max_epochs": (85.0, "Heterogeneity, proof of concept: at most, as often as the core"),
         "shorter": (416 / 656, "Heterogeneity, proof of concept: 416 of 656 steps"),
+    },
+    ("heterogeneity", "core"): {
+        "schedule": ("published", "Heterogeneity, Growth Transformer Training: six phases"),
+        "size": ("published", "Heterogeneity, proof of concept: 12 layers, 9.57 M parameters"),
+        "match": ("tokens", "Heterogeneity, proof of concept: equal steps"),
+        "epochs": (193.2, "Heterogeneity, proof of concept: 85 times for the core, which learns in 44 % of the steps"),
+        "max_epochs": (194.0, "so that the core's 85 times are not refused"),
+        "baseline": (False, "ours: uniform is the stage published"),
     },
     ("elc", "train"): {"size": ("small", "ELC-BERT, table 5: strict-small")},
     ("elc", "evaluate"): {"suite": (("blimp", "supplement", "glue", "msgs"), "ELC-BERT, section 5"), **BABYLM},
@@ -206,6 +226,6 @@ def test_what_a_recipe_does_not_have_is_refused_with_what_it_has(words: tuple[st
 
 def test_the_stage_that_cannot_be_is_named_with_those_that_can() -> None:
     with pytest.raises(
-        OptionError, match=re.escape("without this stage: layerwise run painters curves benchmarks frozen")
+        OptionError, match=re.escape("without this stage: layerwise run painters curves benchmarks healed frozen")
     ):
         ExperimentFile.read("painters").configurations()

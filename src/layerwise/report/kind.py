@@ -228,6 +228,8 @@ class Section:
 
     def _in_words(self, part: Part) -> Part:
         """The part with the title and the note that stand under its name, where it has none of its own."""
+        if isinstance(part, Plans):
+            return part
         if isinstance(part, Beside):
             return Beside(tuple(_titled(mark, self.prose, self.anchor) for mark in part.marks))
         return _titled(part, self.prose, self.anchor)

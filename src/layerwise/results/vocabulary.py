@@ -67,7 +67,8 @@ DEEPEST_KEEP_LAST = "deepest_keep_last"
 
 # Trainings: by `arm` and `seed`; the `amount` of a loss is its step
 
-TRAINING = "training"
+TRAINING, TUNING = "training", "tuning"
+"""Of a tuning the `amount` is the learning rate, and `other` the examples in a step."""
 TRAIN_LOSS, VALIDATION_LOSS = "train_loss", "validation_loss"
 
 # Robustness, of `arm` and `seed`: `condition` is the order in which the layers run. Where not all of them do: `amount`
@@ -97,10 +98,10 @@ NODE_LOST, NODE_REPLACED = "node lost", "node replaced"
 TIME = "time"
 MILLISECONDS, RATIO = "ms", "ratio"
 
-# Healing: `arm` is a way of training, or one of the models below
+# Healing: `arm` is a way of training, or one of the models below; the `task` of a `HEALING_TASK` is a benchmark
 
-HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_RATE, HEALING_COST = (
-    "healing", "healing_contrast", "healing_window", "healing_rate", "healing_cost",
+HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_COST = (
+    "healing", "healing_contrast", "healing_window", "healing_task", "healing_rate", "healing_cost",
 )  # fmt: skip
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
 BEFORE, HEALED = "before", "healed"
@@ -110,7 +111,9 @@ BEFORE, HEALED = "before", "healed"
 # state before the first layer; a zone of the depth begins at the state `layer`; benchmarks under each `plan`
 
 EFFECT, SIMILARITY, BENCHMARK, STATES, ZONES = "effect", "similarity", "benchmark", "plan_states", "zones"
-OF_STATES = (SIMILARITY, STATES, ZONES)
+PROBING = "probing"
+"""Of a probe of hidden states the `task` is the feature, and the `part` its side: surface or linguistic."""
+OF_STATES = (SIMILARITY, STATES, ZONES, PROBING)
 """The measures whose `layer` is the number of a hidden state."""
 
 DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"

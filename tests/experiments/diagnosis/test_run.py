@@ -15,7 +15,7 @@ from conftest import tiny_llama
 from contracts.tiers import NIGHTLY
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis import parts as module
-from layerwise.experiments.diagnosis.config import NEEDS, PARTS, Diagnosis
+from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, NEEDS, PARTS, Diagnosis
 from layerwise.experiments.diagnosis.context import TIMES
 from layerwise.experiments.diagnosis.run import diagnosis_of
 from layerwise.experiments.engines.steps import Outline, Steps, UnitSession, carry_out
@@ -200,7 +200,7 @@ def test_a_stopped_diagnosis_ends_with_the_same_rows(
             module.PARTS, name, lambda context, note, name=name: (kept.append(name), real[name](context, note))
         )
     found, _ = carried_out(tmp_path / "run", stack, reading, asked)
-    assert tuple(kept) == PARTS[PARTS.index(part) :]
+    assert tuple(kept) == DEFAULT_PARTS[DEFAULT_PARTS.index(part) :]
     assert repr(found) == repr(whole)
 
 

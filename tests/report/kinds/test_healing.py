@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from layerwise.report import ReportData
-from layerwise.report.kinds.healing import findings
+from layerwise.report import ReportData, render
+from layerwise.report.kinds.healing import answers_by_window, findings
 from layerwise.results.rows import Score
 
 
@@ -99,3 +99,52 @@ def test_without_the_control_the_sentence_says_that_the_text_is_not_taken_off() 
     assert (
         "Beside the untouched whole model skipping 1 and 2 hurts. What the text alone gives is not taken off." in text
     )
+
+
+def answers(*gains: tuple[float, float]) -> Iterator[Score]:
+    """A benchmark of models that are healed with 1, 2, ... layers skipped: intervals of what they answer more."""
+    shared: dict[str, Any] = {"task": "quiz", "documents": 40}
+    yield Score.of("healing_task", "accuracy", 0.25, against="chance", **shared)
+    for arm in ("untouched", "pruned", "full-teacher", "whole"):
+        yield Score.of("healing_task", "accuracy", 0.5, 0.4, 0.6, arm=arm, **shared)
+    for against in ("untouched", "whole"):
+        own: dict[str, Any] = {"arm": "full-teacher", "against": against, **shared}
+        yield Score.of("healing_task", "difference", -0.1, -0.15, -0.05, **own)
+    for count, (low, high) in enumerate(gains, start=1):
+        for condition in ("before", "healed"):
+            own = {"arm": f"skip-{count}", "condition": condition, "amount": count, **shared}
+            yield Score.of("healing_task", "accuracy", 0.3, 0.2, 0.4, **own)
+            yield Score.of("healing_task", "difference", -0.2, -0.3, -0.1, against="untouched", **own)
+        yield Score.of("healing_task", "difference", (low + high) / 2, low, high, against="whole", **own)
+
+
+@pytest.mark.parametrize(
+    ("gains", "said"),
+    [
+        ((HURTS, HELPS), "skipping 1 helps and skipping 2 hurts: few help, many hurt."),
+        ((HELPS, HURTS), "skipping 2 helps and skipping 1 hurts."),
+        ((OPEN, HELPS), "skipping 2 hurts and skipping 1 is not resolvable."),
+    ],
+)
+def test_more_right_answers_are_a_help(gains: tuple[tuple[float, float], ...], said: str) -> None:
+    """Of a benchmark more is better: the intervals that help in nats hurt here."""
+    text = " ".join(findings(data([*rows(windows=False), *answers(*gains)])))
+    assert f"On quiz, beside the whole model trained as long, {said}" in text
+    assert "On quiz full-teacher has −10.0 [−15.0, −5.0] points of accuracy beside the untouched model." in text
+
+
+def test_the_curve_of_a_benchmark_begins_at_the_untouched_and_at_the_control() -> None:
+    points = {
+        (row.condition, row.amount, row.against)
+        for row in answers_by_window(data([*rows(windows=False), *answers(HELPS, HURTS)]))
+    }
+    assert points == {
+        *((condition, count, None) for condition in ("before", "healed") for count in range(3)),
+        *((None, count, "chance") for count in range(3)),
+    }
+
+
+@pytest.mark.parametrize("gains", [(), (HELPS, HURTS)])
+def test_the_page_has_the_curve_where_windows_have_answers(gains: tuple[tuple[float, float], ...]) -> None:
+    page = render(data([*rows(windows=False), *answers(*gains)]))
+    assert ("Benchmarks: few layers skipped, and many" in page) == bool(gains)

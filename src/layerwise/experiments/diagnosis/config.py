@@ -16,11 +16,14 @@ from layerwise.schedule.allocation import MIN_EFFECT
 
 PARTS = (
     "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
-    "agreement", "pruning",
+    "agreement", "pruning", "probing",
 )  # fmt: skip
 """The parts of a diagnosis, in the order in which they are carried out: the later ones read the earlier ones."""
 
-DESCRIPTIVE = ("structure", "deltas")
+DEFAULT_PARTS = tuple(name for name in PARTS if name != "probing")
+"""The parts that are about the layers on the text; a probe has sentences of its own."""
+
+DESCRIPTIVE = ("structure", "deltas", "probing")
 """The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""
 
 NEEDS = {"agreement": ("proxies", "ablation"), "pruning": ("proxies", "ablation")}
@@ -53,7 +56,7 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
     ALTERNATIVES: ClassVar = (Alternatives(("all_layers", "recovery_layers"), "say which layers recover"),)
 
     parts: tuple[str, ...] = option(
-        PARTS, f"Parts to carry out, from: {', '.join(PARTS)}; all by default.", metavar="NAMES"
+        DEFAULT_PARTS, f"Parts to carry out, from: {', '.join(PARTS)}; by default all but probing.", metavar="NAMES"
     )
     budget: int | None = option(
         None, "Stop reading text for a layer when its verdict is settled, after N tokens at the latest.", metavar="N",

@@ -5,13 +5,16 @@ A part stores its rows in the run; what it has to leave out it hands to `note`, 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext
 from layerwise.experiments.diagnosis.elsewhere import measured_elsewhere
+from layerwise.measure.activations.probing import probing
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import accumulation, importance_range, joint_collapse, redundant_sets, scaling
 from layerwise.measure.contrasts import agreement as metrics
@@ -40,7 +43,7 @@ from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbou
 from layerwise.measure.weights.spectra import spectra
 from layerwise.results import Score
 from layerwise.results.rows import Loss
-from layerwise.results.vocabulary import MARGIN, PROXIES, RACING, VERDICT
+from layerwise.results.vocabulary import MARGIN, PROBING, PROXIES, RACING, VERDICT
 
 RECOVERY_RUNS = "recovery_run"
 
@@ -240,6 +243,19 @@ def _pruning(context: PartContext, note: Note) -> None:
     context.store_contrast(redundant_sets.CLAIM, rows)
 
 
+def _probing(context: PartContext, note: Note) -> None:
+    """What is read from each hidden state; the words of the text say how frequent a word is."""
+    counts = Counter(token for batch in context.text.batches for window in batch.windows for token in window.ids)
+    tokenizer = context.stack.tokenizer
+
+    def frequency(word: str) -> float:
+        assert tokenizer is not None, "the text was read with it"
+        return float(counts[tokenizer(f"a {word}", add_special_tokens=False)["input_ids"][-1]])
+
+    text = probed_text(context.seed, frequency)
+    context.store(PROBING, probing(context.stack, text, seed=context.seed, progress=context.progress(PROBING)))
+
+
 PARTS: dict[str, Callable[[PartContext, Note], None]] = {
     "proxies": _proxies,
     "structure": _structure,
@@ -252,5 +268,6 @@ PARTS: dict[str, Callable[[PartContext, Note], None]] = {
     "recovery": _recovery,
     "agreement": _agreement,
     "pruning": _pruning,
+    "probing": _probing,
 }
 """What carries out each part of a diagnosis, in the order of `config.PARTS`."""

@@ -32,15 +32,10 @@ class KeptEvaluation:
 
 @dataclass(frozen=True)
 class EvaluationsUnit(Unit[dict[str, Survey]]):
-    """Evaluations by name; each is as much as a pass of `stack` over the examples of `splits` that are reported.
-
-    `filled_in` says that the model fills in tokens.
-    """
+    """Evaluations by name; `work(left)` is what so many of them take, each as much as any other."""
 
     evaluations: Sequence[KeptEvaluation]
-    stack: Stack
-    splits: Splits
-    filled_in: bool = False
+    work: Callable[[int], Work]
 
     def carry_out(self, session: UnitSession) -> dict[str, Survey]:
         """Read what is there and make the rest, one model after the other."""
@@ -58,7 +53,7 @@ class EvaluationsUnit(Unit[dict[str, Survey]]):
         """The evaluations that are left."""
         left = sum(not (folder / each.path).is_file() for each in self.evaluations)
         if left:
-            yield evaluation_work("evaluations", self.stack, self.splits, left, filled_in=self.filled_in)
+            yield self.work(left)
 
 
 def evaluation_work(name: str, stack: Stack, splits: Splits, count: float, *, filled_in: bool = False) -> Work:

@@ -1,24 +1,20 @@
 """The arms of a healing: what is trained under which plan; and the sweep of their learning rates.
 
 RUN/ARM/seed-N              one training, what it learned in model/
-RUN/pilot/ARM@RATE/seed-1000  one training of the sweep
+RUN/pilot/ARM@RATE/seed-1000  one training of the sweep (`layerwise.experiments.engines.tuning`)
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from layerwise.experiments.growth_study.arms import BEYOND, FIRST_SWEEP_SEED, beyond
-from layerwise.experiments.growth_study.sweep import PILOT
+from layerwise.experiments.engines.tuning import RateSweep
 from layerwise.experiments.healing.config import Healing, parse_arm
 from layerwise.plan import Plan, edits
-from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import RANDOM, SKIP, WHOLE
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
-from layerwise.train.phases.metrics import best_rate
 from layerwise.train.recipe import Recipe, Settings
 
 SETTINGS = Settings(
@@ -93,42 +89,23 @@ def middle_skipped(depth: int, count: int) -> Plan:
     return edits.skip(Plan.identity(depth), *range(first, first + count))
 
 
-class HealingSweep:
-    """The least validation loss of every arm at every learning rate that was tried."""
+class HealingSweep(RateSweep[str]):
+    """The sweep of the arms of a healing by name: those that are controls take the rate of what they control."""
 
     def __init__(self, rates: tuple[float, ...]) -> None:
+        super().__init__()
         self.rates = rates
-        self.losses: dict[str, dict[float, float]] = {}
 
     def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
         """The rates that are tried at the beginning."""
         return self.rates or RATES[arm.options.method]
 
-    def due(self, arm: HealingArm) -> Iterator[float]:
-        """The rates to try, one after the other, each once the loss of the one before is noted."""
-        yield from (first := self.first_rates(arm))
-        for _ in range(BEYOND if len(first) > 1 else 0):
-            further = beyond(self.losses[arm.name])
-            if further is None:
-                return
-            yield further
-
-    def note(self, arm: HealingArm, rate: float, record: TrainingRecord) -> None:
-        """Note how a trial ended."""
-        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
-        self.losses.setdefault(arm.name, {})[rate] = min(losses)
-
     def chosen(self, arm: HealingArm) -> float:
         """The learning rate of an arm."""
         alone = self.first_rates(arm)
-        return alone[0] if len(alone) == 1 else best_rate(self.losses[arm.rate_of])
+        return alone[0] if len(alone) == 1 else self.best(arm.rate_of)
 
 
 def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
     """The recipe of an arm under its own plan."""
     return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)
-
-
-def folder_of_trial(run: Path, arm: HealingArm, rate: float) -> tuple[Path, int]:
-    """The folder of a trial of the sweep, and its seed."""
-    return run / PILOT / f"{arm.name}@{rate:g}" / f"seed-{FIRST_SWEEP_SEED}", FIRST_SWEEP_SEED

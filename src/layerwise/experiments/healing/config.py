@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from layerwise.errors import PlanError, TrainError, near_matches
@@ -32,14 +33,15 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     """Train a model to make up for the layers that a plan leaves out.
 
     Beside it the whole model is trained on the same tokens, and random plans of the same size are healed as long; the
-    regained share is net of the first. Learning rates are swept for both sides. RUN/model holds the healed model as an
-    ordinary checkpoint, RUN/adapter its adapters. If interrupted, run the same command again to resume.
+    regained share is net of the first. Learning rates are swept for both sides. With --tasks all are asked benchmarks:
+    lm-eval's, and pairs. RUN/model holds the healed model as a checkpoint, RUN/adapter its adapters. If interrupted,
+    run the same command again to resume.
     """
 
     VERB: ClassVar = "heal"
     RUNS: ClassVar = "healing.run:healing"
     EXAMPLES: ClassVar = (
-        'demo --plan "0-3 6-11"',
+        'demo --plan "0-3 6-11" --windows 4 --tasks pairs',
         'org/name --plan "0-19 26-31" --text FOLDER --compare lora-labels',
         'demo-vit --plan "0-3 6-11" --method full',
     )
@@ -74,6 +76,9 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     windows: int | None = option(
         None, "Also heal with 1 to N middle layers skipped.", metavar="N", least=1, most=1_000, rare=True
     )
+    tasks: tuple[str, ...] = option((), metavar="NAMES")
+    task_folder: Path | None = option(None, metavar="PATH", rare=True, needs="tasks")
+    task_limit: int | None = option(None, metavar="N", least=1, rare=True, needs="tasks")
     learning_rates: tuple[float, ...] = option(
         (), metavar="NUMBERS", rare=True, above=0)  # fmt: skip
     steps: int | None = steps_option()

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from layerwise.experiments.engines.tuning import chosen_row, tried_rows
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.outcomes import ALL, Outcomes
 from layerwise.measure.stats.seeds import over_seeds, seed_difference
@@ -40,7 +41,6 @@ from layerwise.results.vocabulary import (
     UNTOUCHED,
     WHOLE,
 )  # fmt: skip
-from layerwise.train.phases.metrics import best_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +217,8 @@ def crossing(curve: Mapping[int, float]) -> float | None:
 def _sweep(trainings: Trainings) -> Iterator[Score]:
     """The validation loss at every rate, which was chosen, and whether the best is at an end."""
     for arm, losses in trainings.losses.items():
-        for rate, loss in sorted(losses.items()):
-            yield Score.of(HEALING_RATE, "validation_nll", loss, arm=arm, amount=rate)
-        best = best_rate(losses)
-        at_end = best in (min(losses), max(losses))
-        yield Score.of(HEALING_RATE, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best)
+        yield from tried_rows(HEALING_RATE, arm, losses)
+        yield chosen_row(HEALING_RATE, arm, losses)
 
 
 def _costs(trainings: Trainings) -> Iterator[Score]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -14,19 +15,22 @@ from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
 from layerwise.experiments.base_model import base_model
 from layerwise.experiments.documents import divided_documents
-from layerwise.experiments.engines.evaluations import EvaluationsUnit
+from layerwise.experiments.engines.evaluations import EvaluationsUnit, evaluation_work
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
+from layerwise.experiments.engines.tuning import PILOT, trial
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.growth_study.arms import FIRST_SWEEP_SEED
 from layerwise.experiments.healing.arms import (
     DEMO_EPOCHS,
     SETTINGS,
     HealingArm,
     HealingSweep,
     arms_of,
-    folder_of_trial,
     recipe_of,
 )
+from layerwise.experiments.healing.benchmark_rows import benchmark_rows
+from layerwise.experiments.healing.benchmarks import HealingBenchmarks
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.healing.outcomes import FOLDER, Outcomes, outcome_of
 from layerwise.experiments.healing.rows import Trainings, healing_rows
@@ -49,6 +53,9 @@ from layerwise.train.recipe import Settings
 
 ADAPTER = "adapter"
 HEALING = "healing"
+
+Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
+"""A model by its name, the folder of its training (empty for the base), its plan, and what opens it."""
 
 
 def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
@@ -75,9 +82,8 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
     def training(arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
         return RecipeTraining.of(recipe_of(arm, arm.plan(plan, stack.depth, seed), settings, rate), seed)
 
-    def trial(arm: HealingArm, rate: float) -> RecipeTraining:
-        path, seed = folder_of_trial(Path(), arm, rate)
-        return replace(training(arm, seed, rate), folder=path.as_posix(), label=f"{arm.name}@{rate:g}")
+    def trying(arm: HealingArm, rate: float) -> RecipeTraining:
+        return trial(training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
 
     def unit(*trainings: RecipeTraining) -> TrainingsUnit:
         return TrainingsUnit(base, stack, splits, trainings, arguments)
@@ -87,18 +93,21 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
 
     seeds = range(config.seeds)
     result = Trainings(plan=plan, depth=stack.depth, arms=arms, seeds=len(seeds), records={}, losses=sweep.losses)
+    models: list[Evaluated] = [
+        *((name, "", under, lambda _: stack) for name, under in result.unhealed().items()),
+        *((f"{arm.name}/{seed}", f"{arm.name}/seed-{seed}", arm.plan(plan, stack.depth, seed), trained(arm.name, seed))
+          for arm in arms for seed in seeds),
+    ]  # fmt: skip
     evaluations = EvaluationsUnit(
-        [
-            *(outcome_of(name, "", under, lambda _: stack, splits, filled_in)
-              for name, under in result.unhealed().items()),
-            *(outcome_of(f"{arm.name}/{seed}", f"{arm.name}/seed-{seed}", arm.plan(plan, stack.depth, seed),
-                         trained(arm.name, seed), splits, filled_in)
-              for arm in arms for seed in seeds),
-        ],
-        stack, splits, filled_in,
-    )  # fmt: skip
+        [outcome_of(*each, splits, filled_in) for each in models],
+        partial(evaluation_work, "evaluations", stack, splits, filled_in=filled_in),
+    )
+    benchmarks = HealingBenchmarks.of(config, stack, filled_in=filled_in)
+    answers = [] if benchmarks is None else [
+        EvaluationsUnit([benchmarks.evaluation(*each) for each in models], partial(benchmarks.work, stack))
+    ]  # fmt: skip
     swept = [arm for arm in arms if arm.is_swept and len(sweep.first_rates(arm)) > 1]
-    trials = [trial(arm, rate) for arm in swept for rate in sweep.first_rates(arm)]
+    trials = [trying(arm, rate) for arm in swept for rate in sweep.first_rates(arm)]
     likely = [training(arm, seed, sweep.first_rates(arm)[0]) for arm in arms for seed in seeds]
 
     def says() -> Iterator[str]:
@@ -110,6 +119,8 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
             f"{len(arms)} arms ({', '.join(arm.name for arm in arms)}) with {config.seeds} seeds each, and at least "
             f"{len(trials)} trials of learning rates: {settings.steps(len(splits.train)):,} steps each"
         )
+        if benchmarks is not None:
+            yield benchmarks.describe()
 
     manifest = described(
         stack, base.weights, corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
@@ -119,20 +130,23 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
     content = {"settings": settings.to_json(), "rates": config.learning_rates, "rank": config.rank}
     session = yield Outline(
         manifest, says, recipe=shared_recipe({**content, "arms": [arm.name for arm in arms]}, arguments),
-        ahead=(evaluations, unit(*trials, *likely)), discard=discard_healing, models=lambda folder: {
+        ahead=(evaluations, *answers, unit(*trials, *likely)), discard=discard_healing, models=lambda folder: {
             config.main: folder / MODEL
         },
-        refuse=unit(*(trial(arm, sweep.first_rates(arm)[0]) for arm in swept)).refuse,
+        refuse=unit(*(trying(arm, sweep.first_rates(arm)[0]) for arm in swept)).refuse,
     )  # fmt: skip
     for arm in swept:
-        for rate in sweep.due(arm):
-            (record,) = yield from unit(trial(arm, rate))
-            sweep.note(arm, rate, record)
+        for rate in sweep.due(arm.name, sweep.first_rates(arm)):
+            (record,) = yield from unit(trying(arm, rate))
+            sweep.note(arm.name, rate, record)
     wanted = [training(arm, seed, sweep.chosen(arm)) for seed in seeds for arm in arms]
     records = yield from unit(*wanted)
     by_training = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, records, strict=True)}
     result = replace(result, records={(arm.name, seed): by_training[arm.name, seed] for arm in arms for seed in seeds})
     rows = healing_rows(result, Outcomes(splits, (yield from evaluations)))
+    for questions in answers:
+        assert benchmarks is not None
+        rows += benchmark_rows(result, (yield from questions), benchmarks.chance)
     best = session.folder / arms[0].name / f"seed-{result.best()}"
     text = _written(plan, best, trained(arms[0].name, result.best()), session.folder)
     reporter.log(text.replace("RUN", str(session.folder)))
@@ -142,7 +156,7 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
 def discard_healing(folder: Path) -> None:
     """Remove every training, and what was written from them."""
     discard_trainings(folder)
-    discard_trainings(folder / "pilot")
+    discard_trainings(folder / PILOT)
     for path in (folder / MODEL, folder / ADAPTER, folder / FOLDER):
         shutil.rmtree(path, ignore_errors=True)
 

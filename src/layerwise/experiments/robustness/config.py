@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from layerwise.errors import RunError, TrainError, near_matches
-from layerwise.experiments.experiment import Experiment, Reads
+from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
@@ -50,7 +50,8 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
 
     Each method is trained beside the baseline, with several seeds, validated on one split and evaluated on another. If
     interrupted, run the same command again to resume. Without options the settings of the optimizer, its batches and
-    epochs are the LayerShuffle paper's, which trains five models of each kind (--seeds 5).
+    epochs are the LayerShuffle paper's, which trains five models of each kind (--seeds 5). With --learning-rates, and
+    --set batch_sizes, validation chooses them for each method, on trials with a seed of their own.
     """
 
     VERB: ClassVar = "train robust"
@@ -59,6 +60,10 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         "layershuffle --model demo-vit",
         "layershuffle,layerdrop --model MODEL --images FOLDER",
         "all,retrained-9,6,3 --model MODEL --images FOLDER",
+    )
+    ALTERNATIVES: ClassVar = (
+        Alternatives(("learning_rate", "learning_rates"), "say at which rate to train"),
+        Alternatives(("batch_size", "batch_sizes"), "say how many examples a step has"),
     )
     READS: ClassVar = (
         *map(_read_by_methods, READ_BY),
@@ -74,6 +79,11 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     baseline: bool = option(True, rare=True)
     seeds: int = option(3, metavar="N", least=1, most=1_000)
     epochs: float | None = option(None, metavar="X")
+    learning_rates: tuple[float, ...] = option(
+        (), metavar="NUMBERS", rare=True, above=0)  # fmt: skip
+    batch_sizes: tuple[int, ...] = option(
+        (), "Examples in a step, of which validation chooses for each method.", metavar="NUMBERS", setting=True, least=1
+    )
     lr_schedule: Literal["linear", "cosine", "constant"] | None = option(None, "Learning-rate schedule.", setting=True)
     augmentation: Augmentation | None = option(None, "Augmentation of the training images.", rare=True)
     pack: bool = option(
@@ -115,8 +125,18 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         for name in named_methods(self.methods):
             _check_method(name)
         self.recipes(Settings(), LAYER_LIMIT)
+        if self.is_tuned and self.ray is not None:
+            raise TrainError(
+                "learning rates and batches are tried one after the other, each by what the one before has shown: "
+                "leave out --ray, or give --learning-rate and --batch-size"
+            )
         self.trainer_arguments(self.device)
         self.check_repository()
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether validation chooses settings for each method."""
+        return bool(self.learning_rates or self.batch_sizes)
 
     def options(self, settings: Settings) -> Options:
         """What all methods are trained with: `settings`, and what these options change of them."""

@@ -7,7 +7,7 @@ so a measurement that was stopped goes on with the next model.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.engines.evaluations import evaluation_work
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
+from layerwise.experiments.engines.tuning import PILOT
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.run import compare_arms
@@ -30,6 +31,7 @@ from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
 from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining, is_run
+from layerwise.experiments.robustness.tuning import SettingsGrid, splits_of_trials
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import (
@@ -49,6 +51,7 @@ from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Run
+from layerwise.results.rows import Score
 from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
 from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING
 from layerwise.stack import Stack, weight_hash
@@ -161,17 +164,23 @@ def _trained(
     opened = base_model(config.model, config, inputs.stack)
     stack, settings = opened.stack, DEFAULTS_BY_MODEL.get(config.model, Settings())
     options = config.options(settings)
-    splits = read_splits(
-        config, stack, opened.location, reporter, seed=config.seed, corpus=inputs.corpus,
+    read = partial(
+        read_splits, stack=stack, location=opened.location, reporter=reporter, seed=config.seed, corpus=inputs.corpus,
         augmentation=options.settings.augmentation, check=not config.new_head, pack=config.pack,
     )  # fmt: skip
+    splits = read(config)
     recipes = config.recipes(settings, stack.depth)
+    tuning = SettingsGrid.of(config, options.settings)
     inside.of(stack.depth)
     next(conditions(stack.depth, grid))  # a model of one layer is refused before it is trained
     check_enough(splits)
     base = opened.base(splits.classes if config.new_head else None)
-    wanted = [RecipeTraining.of(recipe, seed) for seed in range(config.seeds) for recipe in recipes]
+    wanted = _wanted(recipes, config.seeds)
     trainings = TrainingsUnit(base, stack, splits, wanted, arguments)
+    trials = [] if tuning is None else [
+        replace(trainings, splits=splits_of_trials(splits, lambda: read(replace(config, select_on="held-out"))),
+                trainings=[each for recipe in recipes for each in tuning.trials(recipe)])
+    ]  # fmt: skip
     # Those of earlier commands are surveyed too.
     surveys = SurveysUnit(
         finished_models, stack, splits, grid, partial(open_trained, device=stack.device.type),
@@ -181,6 +190,7 @@ def _trained(
     def says() -> Iterator[str]:
         yield from surveys.says()
         yield from _training_sentences(recipes, config.seeds, len(splits.train))
+        yield from (f"before them at least {len(unit.trainings)} trials choose rates and batches" for unit in trials)
 
     def pieces(piece: Plain, emit: Emit) -> None:
         unit = trainings if piece["part"] == "training" else surveys
@@ -188,13 +198,28 @@ def _trained(
 
     yield Outline(
         training_manifest(stack, base.weights, splits, settings=training_settings(arguments)), says,
-        recipe=shared_recipe(options.to_json(), arguments), ahead=(surveys, trainings), refuse=trainings.refuse,
-        discard=discard_trainings, pieces=pieces,
+        recipe=shared_recipe(options.to_json() | ({} if tuning is None else {"tuning": asdict(tuning)}), arguments),
+        ahead=(surveys, *trials, trainings), refuse=(trials or [trainings])[0].refuse, discard=_discard, pieces=pieces,
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in wanted},
     )  # fmt: skip
+    rows: list[Score] = []
+    for unit in trials:
+        assert tuning is not None
+        recipes, rows = yield from tuning.choose(recipes, unit, reporter)
+        trainings = replace(trainings, trainings=_wanted(recipes, config.seeds))
     yield from trainings
     yield from surveys
-    return Completed()
+    return Completed(rows)
+
+
+def _wanted(recipes: tuple[Recipe, ...], seeds: int) -> list[RecipeTraining]:
+    return [RecipeTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
+
+
+def _discard(folder: Path) -> None:
+    """Remove every training and every trial."""
+    discard_trainings(folder)
+    discard_trainings(folder / PILOT)
 
 
 def _training_sentences(recipes: tuple[Recipe, ...], seeds: int, examples: int) -> Iterator[str]:

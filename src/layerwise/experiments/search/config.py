@@ -41,7 +41,7 @@ class Search(ModelOptions, TextOptions, Experiment):
     )
     READS: ClassVar = (
         Reads(
-            ("phase", "latency_batch", "context"),
+            ("phase", "batch", "context"),
             lambda config: Budget.parse(config.budget).unit == "ms" or config.latency,
             "milliseconds are measured for a budget of ms, or with --latency",
         ),
@@ -58,7 +58,7 @@ class Search(ModelOptions, TextOptions, Experiment):
     second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
     latency: bool = option(False, "Measure milliseconds, whatever the budget is of.", rare=True)
     phase: Literal["prefill", "decode"] = option("prefill", "What is timed.", rare=True)
-    latency_batch: int = option(1, "Texts at once when timed.", metavar="N", least=1, setting=True)
+    batch: int = option(1, "Texts at once when timed.", metavar="N", least=1, rare=True)
     context: int = option(256, metavar="N", least=1, rare=True)
 
     def check(self) -> None:

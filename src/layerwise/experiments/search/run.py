@@ -84,7 +84,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     second = None
     if config.second_text is not None:
         second = tokenized(config, stack, read_corpus(config.second_text), reporter, config.seed)
-    setting = Setting(config.phase, config.latency_batch, config.context)
+    setting = Setting(config.phase, config.batch, config.context)
     timed = (str(setting),) if config.times else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in foreign(stack))
     manifest = provenance(

@@ -14,6 +14,7 @@ from layerwise.report.kinds.growth import GROWTH_KIND
 from layerwise.report.kinds.healing import HEALING_KIND
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
+from layerwise.report.kinds.probing import PROBING_KIND
 from layerwise.report.kinds.rehearsal import REHEARSAL_KIND
 from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.routing import ROUTING_KIND
@@ -26,6 +27,7 @@ from layerwise.report.kinds.wiring import WIRING
 
 KINDS: tuple[Kind, ...] = (
     SWEEP, DIAGNOSIS, GROWTH_KIND, ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING,
-    REHEARSAL_KIND, SEARCH_KIND, ROUTING_KIND, HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING, COMPARISON,
+    REHEARSAL_KIND, SEARCH_KIND, ROUTING_KIND, HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING, PROBING_KIND,
+    COMPARISON,
 )  # fmt: skip
 """In the order of the page."""

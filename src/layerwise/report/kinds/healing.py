@@ -20,6 +20,7 @@ SLOTS = (0, 1, 2, 3, 7, 8, 9, 10, 11)
 CONTROLS = {vocab.PRUNED: 5, vocab.WHOLE: 4, vocab.RANDOM: 6}
 ABOVE = DIFFERENCE.but(axis="nats a token above the untouched whole model")
 SHARE = PERCENT.but(unit="")
+POINTS = SHARE.but(signed=True)
 COSTS = {
     "steps": "steps", "tokens": "tokens", "learning_weights": "weights that learn", "seconds": "seconds",
     "peak_bytes": "peak bytes",
@@ -55,6 +56,30 @@ def models(data: ReportData) -> Rows:
     return Rows(row for arm in (vocab.UNTOUCHED, vocab.PRUNED, *arms(data)) for row in run.where(arm=arm))
 
 
+def benchmarks(data: ReportData) -> Rows:
+    """The rows of the table of benchmarks: of each model, in reading order, without single seeds and windows."""
+    run = data.rows.where(measure=vocab.HEALING_TASK, seed=None)
+    return Rows(row for arm in (vocab.UNTOUCHED, vocab.PRUNED, *arms(data)) for row in run.where(arm=arm))
+
+
+def answers_by_window(data: ReportData) -> Iterator[Score]:
+    """What is answered right by the number of middle layers skipped, before and after healing, and by guessing.
+
+    At 0 the untouched model stands before, and the whole one that was trained as long after.
+    """
+    run = data.rows.where(measure=vocab.HEALING_TASK, metric="accuracy", seed=None)
+    skipping = run.where(amount=PRESENT)
+    for task in skipping.axis("task"):
+        yield from skipping.where(task=task)
+        for arm, condition in ((vocab.UNTOUCHED, vocab.BEFORE), (vocab.WHOLE, vocab.HEALED)):
+            row = run.one(arm=arm, task=task, against=None)
+            if row is not None:
+                yield replace(row, condition=condition, amount=0.0)
+        guessed = run.one(against=vocab.CHANCE, task=task)
+        if guessed is not None:
+            yield from (replace(guessed, amount=count) for count in (0.0, *skipping.axis("amount")))
+
+
 def mean_costs(data: ReportData) -> Iterator[Score]:
     """What the trainings of each arm took, on the mean over seeds."""
     costs = data.rows.where(measure=vocab.HEALING_COST)
@@ -78,6 +103,7 @@ def findings(data: ReportData) -> Iterator[str]:
         yield text + ("." if net is None else f", {SHARE.text(net)} % net of what the whole model gains.")
     yield from map(_contrast, data.rows.where(measure=vocab.HEALING_CONTRAST))
     yield from _windows(data.rows.where(measure=vocab.HEALING_WINDOW, condition=vocab.HEALED))
+    yield from _benchmarks(data.rows.where(measure=vocab.HEALING_TASK, metric="difference", seed=None), healings(data))
     rates = data.rows.where(measure=vocab.HEALING_RATE)
     for row in rates.where(metric="chosen_at_end"):
         if len(rates.where(arm=row.arm, metric="validation_nll")) > 1:
@@ -111,15 +137,34 @@ def _windows(run: Rows) -> Iterator[str]:
             f"A healed model is no worse than {whole} up to {NUMBER.text(crossing)} middle layers skipped (interval "
             "over seeds)."
         )
-    helped = [row for row in healed if row.high is not None and row.high < 0.0]
-    hurt = [row for row in healed if row.low is not None and row.low > 0.0]
+    control = "" if against else " What the text alone gives is not taken off."
+    yield f"Beside {whole} {_pattern(healed)}.{control}"
+
+
+def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
+    """What healing changes on each benchmark, and which numbers of skipped layers help and hurt there."""
+    beside = {vocab.UNTOUCHED: "the untouched model", vocab.WHOLE: "the whole model trained as long"}
+    for task in differences.axis("task"):
+        of_task = differences.where(task=task)
+        for row in of_task.where(arm=tuple(arms), against=tuple(beside)):
+            text = f"{POINTS.text(row)} points of accuracy beside {beside[str(row.against)]}"
+            yield f"On {task} {row.arm} has {text}{', not resolvable' if judged(row, 0.05) == 'open' else ''}."
+        healed = of_task.where(condition=vocab.HEALED)
+        against = vocab.WHOLE if vocab.WHOLE in healed.axis("against") else vocab.UNTOUCHED
+        if healed:
+            rows = sorted(healed.where(against=against), key=_amount)
+            yield f"On {task}, beside {beside[against]}, {_pattern(rows, more_is_better=True)}."
+
+
+def _pattern(healed: Sequence[Score], *, more_is_better: bool = False) -> str:
+    """Which numbers of skipped layers help and which hurt, each by its interval."""
+    effects = {row.amount: judged(row, 0.05, more_is_better=more_is_better) for row in healed}
+    helped, hurt = ([row for row in healed if effects[row.amount] == each] for each in ("better", "worse"))
     unknown = [row for row in healed if row not in helped and row not in hurt]
     sides = (("helps", helped), ("hurts", hurt), ("is not resolvable", unknown))
     clauses = [f"skipping {listed([f'{row.amount:g}' for row in rows])} {what}" for what, rows in sides if rows]
     ordered = helped and hurt and not unknown and _amount(helped[-1]) < _amount(hurt[0])
-    pattern = ": few help, many hurt" if ordered else ""
-    control = "" if against else " What the text alone gives is not taken off."
-    yield f"Beside {whole} {listed(clauses)}{pattern}.{control}"
+    return f"{listed(clauses)}{': few help, many hurt' if ordered else ''}"
 
 
 def _amount(row: Score) -> float:
@@ -170,6 +215,23 @@ HEALING_KIND = Kind(
                     where={"measure": vocab.HEALING_WINDOW, "metric": "above_whole", "against": None},
                     slots={vocab.BEFORE: 5, vocab.HEALED: 0}, across="middle layers skipped", at="{} layers skipped",
                     show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True,
+                ),
+                Pivot(
+                    name="benchmarks", derive=benchmarks, rows={"benchmark": "task", "model": "arm"}, columns=(
+                        Column("right (%)", "accuracy", SHARE),
+                        Column("beside the untouched model", "difference", POINTS, {"against": vocab.UNTOUCHED}),
+                        Column("beside the control", "difference", POINTS, {"against": vocab.WHOLE}),
+                    ),
+                ),
+                Pivot(
+                    name="benchmarks-by-window", derive=answers_by_window, where={"against": None}, across="condition",
+                    rows={"benchmark": "task", "skipped": "amount"}, show=SHARE, words=plain, folded=True,
+                ),
+                Lines(
+                    name="healing-benchmarks", x="amount", series="condition", derive=answers_by_window,
+                    slots={vocab.BEFORE: 5, vocab.HEALED: 0}, choices={"benchmark": "task"},
+                    nulls=lambda name: "guessing", across="middle layers skipped", at="{} layers skipped",
+                    show=PERCENT.but(axis="right answers (%)"), height=400, named=True,
                 ),
                 Pivot(
                     name="learning-rates", where={"measure": vocab.HEALING_RATE}, folded=True, terminal=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from layerwise.report.arms import arm_slots, in_reading_order
@@ -11,15 +11,15 @@ from layerwise.report.derived.growth import MEASURES as GROWTH_MEASURES
 from layerwise.report.derived.robustness import MEASURES, by_arm
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.learning import LearningCurve, learning
-from layerwise.report.kind import Kind, Part, Says, Section, Tabled
+from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.marks import Mark
 from layerwise.report.page.group import incomplete
 from layerwise.report.page.number_format import tidy
 from layerwise.report.page.table import Table
-from layerwise.report.show import ABSENT, named
+from layerwise.report.show import ABSENT, named, plain
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, VALIDATION_LOSS
+from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, TUNING, VALIDATION_LOSS
 
 LOSSES = {VALIDATION_LOSS: "validation loss", TRAIN_LOSS: "training loss"}
 FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
@@ -115,10 +115,33 @@ def _answer(data: ReportData) -> str:
     return "" if best is None else f"The least validation loss of any seed is that of {best.arm}: {tidy(best.value)}."
 
 
+def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
+    """Which rate and batch validation chose for each arm, and where the best is at an end, so that it is not tuned."""
+    run = Rows(rows)
+    for row in run.where(metric=("chosen", "chosen_at_end")):
+        tried = run.where(arm=row.arm, metric="validation_nll")
+        rates, batches = tried.where(other=row.other).axis("amount"), sorted(tried.axis("other"))
+        loss = tried.value(amount=row.amount, other=row.other)
+        text = f"{row.arm}: validation chose the learning rate {row.amount:g} and batches of {row.other}"
+        text += "" if loss is None else f", with a loss of {tidy(loss)}"
+        if len(rates) > 1 and row.metric == "chosen_at_end":
+            text += "; the rate is at the end of those tried, so it is not tuned"
+        if len(batches) > 1 and row.other in (batches[0], batches[-1]):
+            side = "smallest" if row.other == batches[0] else "largest"
+            text += f"; of the batches that were tried ({', '.join(map(str, batches))}) it is the {side}"
+        yield f"{text}."
+
+
 PARTS: tuple[Part, ...] = (
     LossByStep(
         name="training", derive=losses, series="arm", slots=arm_slots, legend="Arms", choices={"Loss": "metric"},
         words=named(LOSSES),
+    ),
+    Says(lambda data: tuning_sentences(data.rows.where(measure=TUNING))),
+    Pivot(
+        name="tuning", where={"measure": TUNING, "metric": "validation_nll"}, words=plain, folded=True, terminal=False,
+        rows={"arm": "arm", "batch": "other", "learning rate": "amount"},
+        columns=(Column("validation loss", "validation_nll"),),
     ),
     Tabled(name="every-training", table=_trainings, folded=True, terminal=False),
 )  # fmt: skip

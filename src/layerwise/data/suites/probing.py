@@ -1,0 +1,148 @@
+"""What a probe of hidden states is asked: surface and linguistic features of words and sentences, two labels each.
+
+The sentences are those of the suite of pairs of our own, whose grammar says what every word is.
+
+    surface       length           a content word is longer than the median one
+                  frequency        a content word comes more often in a text than the median one (where one is given)
+                  position         a noun stands in the later half of its sentence
+                  capitalisation   the first word of a sentence has a capital; half of them are written without
+    linguistic    part_of_speech   a content word is a verb, not a noun
+                  number           the subject is plural; read at the last word of a sentence, behind others
+                  grammaticality   the words of a sentence stand in an order that is right; read over the whole sentence
+
+Both labels are equally often, so that guessing is right in half of the cases. What belongs to one `group` is not
+divided between what a probe learns from and what it is asked: the forms of one word, where the label is a matter of the
+word, else the words of one sentence or pair. So no probe can know a word by heart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import median
+from typing import Literal
+
+from layerwise.data.suites.generated_pairs import ADJECTIVES, NOUNS, PARADIGMS, PARTICIPLES, VERBS, paradigm_pairs
+
+PAIRS = 60
+"""Pairs of each paradigm."""
+
+MOST = 300
+"""Units of each label, at most."""
+
+Side = Literal["surface", "linguistic"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedUnit:
+    """A word of a sentence, by their numbers, or with no word the whole sentence; its label, and its group."""
+
+    sentence: int
+    word: int | None
+    label: bool
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedFeature:
+    """A feature, which side it is on, and the units that have it or have it not: as many of each."""
+
+    name: str
+    side: Side
+    units: tuple[ProbedUnit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedText:
+    """The sentences, as words, and the features that are asked of them."""
+
+    sentences: tuple[tuple[str, ...], ...]
+    features: tuple[ProbedFeature, ...]
+
+
+_NOUNS = {form: singular for singular, plural in NOUNS for form in (singular, plural)}
+_VERBS = {form: base for other, base in VERBS for form in (other, base)} | {
+    form: base for base, participle in PARTICIPLES for form in (base, participle)
+}
+_CONTENT: Mapping[str, str] = {**{each: each for each in ADJECTIVES}, **_VERBS, **_NOUNS}
+"""Content words, each with what its forms have in common."""
+
+_PLURAL = frozenset(plural for _, plural in NOUNS)
+_AGREEING = tuple(name for name, each in PARADIGMS.items() if each.term == "subject_verb_agreement")
+_ORDERED = tuple(name for name, each in PARADIGMS.items() if each.difference == "order")
+"""Paradigms whose sentences differ in nothing but the order of their words: no bag of words tells them apart."""
+
+
+def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, pairs: int = PAIRS) -> ProbedText:
+    """The sentences and their features, drawn by `seed`; `frequency` says how often a word comes in a text.
+
+    >>> text = probed_text()
+    >>> [feature.name for feature in text.features if feature.side == "linguistic"]
+    ['part_of_speech', 'number', 'grammaticality']
+    """
+    chance = Random(f"{seed}/probing")
+    drawn = [(name, pair) for name in PARADIGMS for pair in paradigm_pairs(name, pairs, seed)]
+    capitals = [chance.random() < 0.5 for _ in drawn]  # alike in both sentences of a pair
+    good = [_words(pair.good, capital) for (_, pair), capital in zip(drawn, capitals, strict=True)]
+    bad = [_words(pair.bad, capital) for (_, pair), capital in zip(drawn, capitals, strict=True)]
+    features = [
+        ProbedFeature("length", "surface", _by_median(good, len)),
+        ProbedFeature("position", "surface", tuple(_positions(good))),
+        ProbedFeature("capitalisation", "surface", tuple(
+            ProbedUnit(number, 0, words[0][0].isupper(), str(number)) for number, words in enumerate(good)
+        )),
+        ProbedFeature("part_of_speech", "linguistic", tuple(
+            ProbedUnit(number, at, word in _VERBS, _CONTENT[word])
+            for number, at, word in _content(good) if word in _VERBS or word in _NOUNS
+        )),
+        ProbedFeature("number", "linguistic", tuple(
+            ProbedUnit(number, len(words) - 1, words[1] in _PLURAL, str(number))
+            for number, (words, (name, _)) in enumerate(zip(good, drawn, strict=True)) if name in _AGREEING
+        )),
+        ProbedFeature("grammaticality", "linguistic", tuple(
+            ProbedUnit(number + (0 if label else len(good)), None, label, str(number))
+            for number, (name, _) in enumerate(drawn) if name in _ORDERED for label in (True, False)
+        )),
+    ]  # fmt: skip
+    if frequency is not None:
+        features.insert(1, ProbedFeature("frequency", "surface", _by_median(good, frequency)))
+    return ProbedText((*good, *bad), tuple(_balanced(each, seed) for each in features))
+
+
+def _words(sentence: str, capital: bool) -> tuple[str, ...]:
+    """The words of a sentence, the first with its capital or without."""
+    first, *rest = sentence.rstrip(".").split()
+    return (first if capital else first.lower(), *rest)
+
+
+def _content(sentences: Sequence[Sequence[str]]) -> Iterator[tuple[int, int, str]]:
+    """Every content word but a first one, which may have a capital: its sentence, its index, and itself."""
+    for number, words in enumerate(sentences):
+        yield from ((number, at, word) for at, word in enumerate(words) if at and word in _CONTENT)
+
+
+def _by_median(sentences: Sequence[Sequence[str]], value: Callable[[str], float]) -> tuple[ProbedUnit, ...]:
+    """Whether the value of a content word is above that of the median one."""
+    words = list(_content(sentences))
+    middle = median(value(word) for word in {word for _, _, word in words})
+    return tuple(ProbedUnit(number, at, value(word) > middle, _CONTENT[word]) for number, at, word in words)
+
+
+def _positions(sentences: Sequence[Sequence[str]]) -> Iterator[ProbedUnit]:
+    for number, words in enumerate(sentences):
+        for at, word in enumerate(words):
+            if word in _NOUNS:
+                yield ProbedUnit(number, at, at >= len(words) / 2, str(number))
+
+
+def _balanced(feature: ProbedFeature, seed: int) -> ProbedFeature:
+    """As many units of one label as of the other, drawn where there are more; of a pair both stay."""
+    chance = Random(f"{seed}/probing/{feature.name}")
+    sides = {label: [unit for unit in feature.units if unit.label is label] for label in (False, True)}
+    count = min(MOST, *map(len, sides.values()))
+    if feature.name == "grammaticality":
+        kept = set(chance.sample(sorted({unit.group for unit in feature.units}), count))
+        return ProbedFeature(feature.name, feature.side, tuple(each for each in feature.units if each.group in kept))
+    drawn = [unit for own in sides.values() for unit in chance.sample(own, count)]
+    return ProbedFeature(feature.name, feature.side, tuple(drawn))

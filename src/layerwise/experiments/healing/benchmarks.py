@@ -1,0 +1,157 @@
+"""Benchmarks of a healing: lm-eval's tasks and the pairs of layerwise, asked of every model under its plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from layerwise.data.suites.generated_pairs import SUITE as PAIRS
+from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.suites.minimal_pairs import PairSet
+from layerwise.errors import MeasureError
+from layerwise.experiments.engines.evaluations import KeptEvaluation
+from layerwise.experiments.engines.work import Work, WorkCost
+from layerwise.experiments.healing.config import Healing
+from layerwise.experiments.healing.outcomes import FOLDER
+from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.measure.interventions.accuracy import Predictions
+from layerwise.measure.interventions.survey import Survey
+from layerwise.measure.interventions.sweep import sweep_into
+from layerwise.measure.language.benchmark_requests import (
+    BenchmarkRequests,
+    RequestLikelihoods,
+    build_requests,
+    judged,
+)
+from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.minimal_pairs import CHANCE, preferences
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.plan import Plan
+from layerwise.results.rows import BENCHMARK_TASK, Loss
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+
+
+@dataclass(frozen=True)
+class HealingBenchmarks:
+    """What is asked of every model: `requests` of lm-eval, and `suites` of minimal pairs."""
+
+    requests: BenchmarkRequests | None
+    suites: tuple[PairSet, ...]
+
+    @classmethod
+    def of(cls, config: Healing, stack: Stack, *, filled_in: bool) -> HealingBenchmarks | None:
+        """The benchmarks of `--tasks`; `None` where there are none.
+
+        Raises `MeasureError` for a model without a tokenizer, for lm-eval's tasks of a model that fills in tokens, and
+        as `find_benchmarks` and `build_requests` do.
+        """
+        if not config.tasks:
+            return None
+        if stack.tokenizer is None:
+            raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer, or leave out --tasks")
+        named = [name for name in config.tasks if name != PAIRS]
+        if named and filled_in:
+            raise MeasureError(
+                f"{stack.source.name} fills in tokens, and lm-eval asks {', '.join(named)} of models that write: give "
+                f"--tasks {PAIRS}"
+            )
+        requests = None
+        if named:
+            benchmarks = find_benchmarks(named, config.task_folder, seed=config.seed)
+            requests = build_requests(
+                stack, benchmarks, batch_tokens=BATCH_TOKENS, limit=config.task_limit, seed=config.seed
+            )  # fmt: skip
+        suites = (generated_pairs(seed=config.seed).first(config.task_limit),) if PAIRS in config.tasks else ()
+        return cls(requests, suites)
+
+    @property
+    def chance(self) -> Mapping[str, float]:
+        """What guessing scores on each."""
+        of_requests = {} if self.requests is None else dict(self.requests.chance)
+        return of_requests | {each.suite: CHANCE for each in self.suites}
+
+    def describe(self) -> str:
+        """What is asked, in a sentence."""
+        counts = []
+        if self.requests is not None:
+            documents: dict[str, set[int]] = {}
+            for name, document, _ in self.requests.cells:
+                documents.setdefault(name, set()).add(document)
+            counts = [
+                f"{name} ({len(documents[name]):,} questions)" if name in documents else f"{name} (written)"
+                for name in self.requests.names
+            ]
+        counts += [f"{each.suite} ({len(each.pairs):,} pairs)" for each in self.suites]
+        return f"benchmarks of every model: {', '.join(counts)}"
+
+    def answers(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
+        """What the model answers under a plan, by benchmark: an example is a question, right (1) or wrong.
+
+        A pair of which both sentences are as likely counts half. Raises `MeasureError` for a benchmark that is not
+        judged by a share of right answers.
+        """
+        right: dict[str, list[float]] = {}
+        if self.requests is not None:
+            rows = judged(stack, plan, self.requests, self._likelihoods(stack, plan)).rows
+            for row in rows:
+                right.setdefault(row.task.removeprefix(BENCHMARK_TASK).partition("/")[0], []).append(float(row.hits))
+            lacking = [name for name in self.requests.names if name not in right]
+            if lacking:
+                raise MeasureError(f"{lacking[0]} has no share of right answers to compare models by; leave it out")
+        for suite in self.suites:
+            assert stack.tokenizer is not None, "no benchmark is made without one"
+            with evaluating(stack.model), stack.under(plan):
+                right[suite.suite] = list(preferences(SentenceScorer.of(stack.model, stack.tokenizer), suite.pairs))
+        return {name: _predictions(np.array(values)) for name, values in right.items()}
+
+    def evaluation(self, name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack]) -> KeptEvaluation:
+        """What the model that `opened(folder)` gives answers under a plan; `trained` names its training, if any."""
+        key = sha256(f"{self._digest}/{trained}/{plan}".encode()).hexdigest()[:16]
+
+        def make(folder: Path) -> Survey:
+            stack = opened(folder)
+            return Survey(stack.depth, self.answers(stack, plan))
+
+        return KeptEvaluation(name, f"{FOLDER}/benchmarks-{key}.npz", make)
+
+    def work(self, stack: Stack, left: int) -> Work:
+        """The answers of `left` models, by those of the model as it is."""
+
+        def measure(seconds: float) -> WorkCost:
+            begun = time.perf_counter()
+            self.answers(stack, Plan.identity(stack.depth))
+            return WorkCost(left * (time.perf_counter() - begun), measured_on=f"1 of {left} models")
+
+        return Work("benchmarks", measure)
+
+    def _likelihoods(self, stack: Stack, plan: Plan) -> RequestLikelihoods:
+        """The likelihoods that lm-eval asks for; the model as trained is run for its own sake alone."""
+        assert self.requests is not None
+        rows: list[Loss] = []
+        data, whole = self.requests.likelihoods, Plan.identity(stack.depth)
+        if data is not None:
+            done = frozenset() if plan == whole else frozenset({str(whole)})
+            sweep_into(rows.extend, stack, [plan], data, finished=lambda *_: done)
+        return RequestLikelihoods.of(rows, [plan], data)
+
+    @cached_property
+    def _digest(self) -> str:
+        """A hash over every question."""
+        windows = (
+            () if self.requests is None or self.requests.likelihoods is None else self.requests.likelihoods.windows
+        )
+        questions = [(each.task, each.document, each.index, tuple(map(int, each.ids))) for each in windows]
+        names = () if self.requests is None else (*self.requests.names, self.requests.limit)
+        return sha256(repr((questions, names, [each.digest for each in self.suites])).encode()).hexdigest()
+
+
+def _predictions(right: Numbers) -> Predictions:
+    return Predictions(right, None, np.zeros_like(right), np.ones_like(right))

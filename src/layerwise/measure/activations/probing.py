@@ -1,0 +1,215 @@
+"""Probes of hidden states: which surface and linguistic features a linear map reads from each.
+
+For each feature (`layerwise.data.suites.probing`) and each hidden state, ridge regression classifies the states of its
+units, standardised: of a word that of its last token, of a sentence the mean over its tokens. It is fitted on four
+fifths of the groups and asked about the rest, in turns, so that every unit is asked once.
+
+    accuracy          the share that is right; Student's interval over groups (the forms of a word, or a sentence)
+    accuracy_above    what is right more often than from the untrained twin's states, unit by unit
+    difference        the mean `accuracy_above` of linguistic features less that of surface features, by state
+
+Nulls of `accuracy`: the same probe of labels that are `shuffled`, by groups, and of the states of the `random_twin`. Of
+an untrained model a probe reads much: what is near the words needs no training. Rows have the number of the hidden
+state as `layer`, 0 before the first layer; the `part` is the side of the feature. Alain and Bengio 2016
+(arXiv 1610.01644); control labels by words: Hewitt and Liang 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from layerwise.data.suites.probing import ProbedFeature, ProbedText
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ALL, PROBING, RANDOM_TWIN, SHUFFLED
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.weights import random_twin
+
+FOLDS = 5
+BATCH = 64
+PENALTY = 0.1
+"""Of the mean eigenvalue of standardised states, which is the number of units."""
+
+Labels = NDArray[np.bool_]
+Groups = NDArray[np.intp]
+
+SIDES = {"linguistic": 1.0, "surface": -1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class _Hits:
+    """Whether each unit was right, (units,), and the number of its group."""
+
+    right: Numbers
+    groups: Groups
+
+    def row(self, metric: str, values: Numbers, **columns: Any) -> Score:
+        """The mean of `values` of the units, with its interval over groups."""
+        above, below = (np.bincount(self.groups, weights=each) for each in (values, np.ones_like(values)))
+        estimate = student_interval(above[None], below)
+        return Score.of(
+            PROBING, metric, *(float(each[0]) for each in (estimate.value, estimate.low, estimate.high)),
+            documents=len(below), tokens=len(values), **columns,
+        )  # fmt: skip
+
+
+def probing(
+    stack: Stack, text: ProbedText, *, seed: int = 0, progress: Callable[[float], None] | None = None
+) -> list[Score]:
+    """The rows of the module. `seed` draws folds, shuffled labels and the weights of the twin.
+
+    A model that has no twin has no rows of it. Raises `MeasureError` for a model whose tokenizer does not say where in
+    a text its tokens stand.
+    """
+    models: dict[str | None, Stack] = {None: stack}
+    with suppress(UnsupportedModel):
+        models[RANDOM_TWIN] = random_twin(stack, seed)
+    states = {name: _States.of(each, stack, text) for name, each in models.items()}
+    rows: list[Score] = []
+    total = len(text.features) * (stack.depth + 1)
+    for number, feature in enumerate(text.features):
+        labels = np.array([unit.label for unit in feature.units])
+        names, groups = np.unique([unit.group for unit in feature.units], return_inverse=True)
+        order = Random(f"{seed}/folds/{feature.name}").sample(range(len(names)), len(names))
+        folds = np.argsort(order)[groups] % FOLDS
+        shuffled = _shuffled(labels, groups, Random(f"{seed}/shuffled/{feature.name}"))
+        for layer in range(stack.depth + 1):
+            columns: dict[str, Any] = {"layer": layer, "task": feature.name, "part": feature.side}
+            hits = partial(_probe, folds=folds, groups=groups)
+            own = states[None].read(layer, feature)
+            trained = hits(own, labels)
+            rows.append(trained.row("accuracy", trained.right, **columns))
+            control = hits(own, shuffled)
+            rows.append(control.row("accuracy", control.right, **columns, against=SHUFFLED))
+            if RANDOM_TWIN in states:
+                twin = hits(states[RANDOM_TWIN].read(layer, feature), labels)
+                rows.append(twin.row("accuracy", twin.right, **columns, against=RANDOM_TWIN))
+                gained = trained.right - twin.right
+                rows.append(trained.row("accuracy_above", gained, **columns, against=RANDOM_TWIN))
+            if progress is not None:
+                progress((number * (stack.depth + 1) + layer + 1) / total)
+    return [*rows, *_differences(rows)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _States:
+    """Every hidden state of every sentence, (tokens, width) each, and the last token of each of its words."""
+
+    states: Sequence[Sequence[Tensor]]
+    ends: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, stack: Stack, named: Stack, text: ProbedText) -> _States:
+        """The states under the model's own plan; the tokenizer is that of `named`."""
+        tokenizer = named.tokenizer
+        if tokenizer is None or not tokenizer.is_fast:
+            raise MeasureError(
+                f"the tokenizer of {named.source.name} does not say where its tokens stand in a text, and probes read "
+                "single words; give a fast one with --tokenizer"
+            )
+        sentences = [f"{' '.join(words)}." for words in text.sentences]
+        encoded = tokenizer(sentences, return_offsets_mapping=True, verbose=False)
+        ends = [
+            _last_tokens(words, offsets)
+            for words, offsets in zip(text.sentences, encoded["offset_mapping"], strict=True)
+        ]
+        states: list[list[Tensor]] = []
+        with evaluating(stack.model), torch.inference_mode():
+            for start in range(0, len(sentences), BATCH):
+                states += _batch(stack, encoded["input_ids"][start : start + BATCH])
+        return cls(states, ends)
+
+    def read(self, layer: int, feature: ProbedFeature) -> Numbers:
+        """What a probe of a feature reads, (units, width)."""
+        rows = []
+        for unit in feature.units:
+            own = self.states[unit.sentence][layer]
+            rows.append(own.mean(dim=0) if unit.word is None else own[self.ends[unit.sentence][unit.word]])
+        read: Numbers = torch.stack(rows).numpy()
+        return read
+
+
+def _batch(stack: Stack, ids: Sequence[Sequence[int]]) -> Iterator[list[Tensor]]:
+    """The states of each of some texts before the first layer and after each, without padding."""
+    longest = max(map(len, ids))
+    inputs = {
+        "input_ids": torch.tensor([[*each, *[0] * (longest - len(each))] for each in ids], device=stack.device),
+        "attention_mask": torch.tensor(
+            [[1] * len(each) + [0] * (longest - len(each)) for each in ids], device=stack.device
+        ),
+    }
+    states = [exact_on_cpu(each) for each in stack.states(Plan.identity(stack.depth), stack.capture(**inputs))]
+    for row, each in enumerate(ids):
+        yield [state[row, : len(each)] for state in states]
+
+
+def _last_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """The last token of each word of a text whose words have one space between them.
+
+    >>> _last_tokens(["a", "file"], [(0, 1), (1, 4), (4, 6), (6, 7)])
+    [0, 2]
+    """
+    last, start = [], 0
+    for word in words:
+        end = start + len(word)
+        last.append(max(at for at, (first, behind) in enumerate(offsets) if first < end and behind > start))
+        start = end + 1
+    return last
+
+
+def _probe(states: Numbers, labels: Labels, *, folds: Groups, groups: Groups) -> _Hits:
+    """Every unit asked once, by a probe that was fitted on the other folds."""
+    from sklearn.linear_model import RidgeClassifier
+    from sklearn.preprocessing import StandardScaler
+
+    right = np.zeros(len(labels))
+    for fold in range(FOLDS):
+        fitted, held_out = folds != fold, folds == fold
+        scaler = StandardScaler().fit(states[fitted])
+        probe = RidgeClassifier(alpha=PENALTY * int(fitted.sum()))
+        probe.fit(scaler.transform(states[fitted]), labels[fitted])
+        right[held_out] = probe.predict(scaler.transform(states[held_out])) == labels[held_out]
+    return _Hits(right, groups)
+
+
+def _shuffled(labels: Labels, groups: Groups, chance: Random) -> Labels:
+    """Labels that say nothing: dealt out anew, among groups that have one label each, else among units."""
+    members = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
+    result = labels.copy()
+    if all(len(set(labels[own].tolist())) == 1 for own in members):
+        dealt = [bool(labels[own[0]]) for own in members]
+        chance.shuffle(dealt)
+        for own, label in zip(members, dealt, strict=True):
+            result[own] = label
+        return result
+    pool = labels.tolist()
+    chance.shuffle(pool)
+    return np.array(pool)
+
+
+def _differences(rows: Sequence[Score]) -> Iterator[Score]:
+    """By state, what training gives linguistic features more than surface features; their errors are independent."""
+    above: dict[int, list[Score]] = {}
+    for row in rows:
+        if row.metric == "accuracy_above" and row.layer is not None:
+            above.setdefault(row.layer, []).append(row)
+    for layer, own in above.items():
+        counts = {side: sum(row.part == side for row in own) for side in SIDES}
+        shares: Mapping[str, float] = {side: sign / counts[side] for side, sign in SIDES.items()}
+        value = sum(shares[str(row.part)] * row.value for row in own)
+        reach = sum((shares[str(row.part)] * ((row.high or 0.0) - row.value)) ** 2 for row in own) ** 0.5
+        yield Score.of(PROBING, "difference", value, value - reach, value + reach, layer=layer, task=ALL)

@@ -1,0 +1,138 @@
+"""Probes of planted states: what is there is read, what is not there is not, and no word is known by heart."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+
+from layerwise.data.suites.probing import MOST, ProbedText, probed_text
+from layerwise.measure.activations.probing import FOLDS, _probe, _shuffled, probing
+from layerwise.results.rows import Score
+from layerwise.stack import Stack, load
+
+UNITS, WIDTH, GROUPS = 400, 24, 80
+
+
+def planted(strength: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Gaussian states, of which one direction carries the label; units in groups of five that share a label."""
+    chance = np.random.default_rng(seed)
+    groups = np.arange(UNITS) % GROUPS
+    labels = chance.permutation(np.arange(GROUPS) % 2 == 0)[groups]
+    states = chance.normal(size=(UNITS, WIDTH))
+    states[:, 0] += strength * (2 * labels - 1)
+    return states, labels, groups, groups % FOLDS
+
+
+def accuracy(states: np.ndarray, labels: np.ndarray, groups: np.ndarray, folds: np.ndarray) -> float:
+    return float(_probe(states, labels, folds=folds, groups=groups).right.mean())
+
+
+def test_a_planted_direction_is_read_as_well_as_it_can_be() -> None:
+    """Two normal clouds 2 apart: nobody is right in more than 84 % of the cases."""
+    states, labels, groups, folds = planted(1.0)
+    assert accuracy(states, labels, groups, folds) == pytest.approx(0.84, abs=0.06)
+    assert accuracy(*planted(6.0)) == 1.0
+
+
+def test_nothing_is_read_from_noise_and_from_shuffled_labels() -> None:
+    assert accuracy(*planted(0.0)) == pytest.approx(0.5, abs=0.1)
+    states, labels, groups, folds = planted(6.0)
+    shuffled = _shuffled(labels, groups, Random(1))
+    assert shuffled.sum() == labels.sum()
+    assert all(len(set(shuffled[groups == group])) == 1 for group in range(GROUPS))
+    assert accuracy(states, shuffled, groups, folds) == pytest.approx(0.5, abs=0.15)
+
+
+def test_a_word_is_not_known_by_heart() -> None:
+    """States that say nothing but which word it is give no label of a word that was not learned from."""
+    _, labels, groups, folds = planted(0.0)
+    assert accuracy(np.eye(GROUPS)[groups], labels, groups, folds) <= 0.55
+    assert accuracy(np.eye(GROUPS)[groups], labels, groups, np.arange(UNITS) // GROUPS) == 1.0
+
+
+def test_features_are_balanced_and_labels_are_what_they_say() -> None:
+    text = probed_text(frequency=len)
+    assert {feature.side for feature in text.features} == {"surface", "linguistic"}
+    for feature in text.features:
+        labels = [unit.label for unit in feature.units]
+        assert sum(labels) * 2 == len(labels) <= 2 * MOST
+    by_name = {feature.name: feature for feature in text.features}
+    for unit in by_name["capitalisation"].units:
+        assert text.sentences[unit.sentence][0][0].isupper() is unit.label
+    for unit in by_name["number"].units:
+        verb = text.sentences[unit.sentence][2]
+        if verb in ("is", "has", "does", "are", "have", "do"):
+            assert unit.label is (verb in ("are", "have", "do"))
+    assert {"returns", "return"} & {
+        text.sentences[unit.sentence][unit.word or 0] for unit in by_name["part_of_speech"].units if unit.label
+    }
+    pairs = {}
+    for unit in by_name["grammaticality"].units:
+        pairs.setdefault(unit.group, []).append(text.sentences[unit.sentence])
+    assert all(sorted(map(str.lower, good)) == sorted(map(str.lower, bad)) for good, bad in pairs.values())
+    assert all(good[0][0].isupper() is bad[0][0].isupper() for good, bad in pairs.values())
+
+
+def test_the_sentences_are_decided_by_the_seed() -> None:
+    assert probed_text(3, pairs=4) == probed_text(3, pairs=4)
+    assert probed_text(3, pairs=4) != probed_text(4, pairs=4)
+
+
+@pytest.fixture(scope="module")
+def few() -> ProbedText:
+    text = probed_text(pairs=6)
+    return ProbedText(
+        text.sentences, tuple(each for each in text.features if each.name in ("length", "grammaticality"))
+    )
+
+
+@pytest.fixture(scope="module")
+def demo() -> Stack:
+    return load("demo")
+
+
+@pytest.fixture(scope="module")
+def rows(demo: Stack, few: ProbedText) -> list[Score]:
+    return probing(demo, few)
+
+
+@pytest.mark.slow
+def test_every_state_has_its_nulls(demo: Stack, rows: list[Score]) -> None:
+    for against in (None, "shuffled", "random_twin"):
+        own = [row for row in rows if row.metric == "accuracy" and row.against == against and row.task == "length"]
+        assert [row.layer for row in own] == list(range(demo.depth + 1))
+        assert all(row.low is not None and row.low <= row.value <= (row.high or 0) for row in own)
+    values = {(row.metric, row.against, row.layer, row.task): row.value for row in rows}
+    for layer in range(demo.depth + 1):
+        above = values["accuracy_above", "random_twin", layer, "length"]
+        trained, twin = (values["accuracy", each, layer, "length"] for each in (None, "random_twin"))
+        assert above == pytest.approx(trained - twin)
+        linguistic = values["accuracy_above", "random_twin", layer, "grammaticality"]
+        assert values["difference", None, layer, "all"] == pytest.approx(linguistic - above)
+
+
+@pytest.mark.slow
+def test_the_order_of_words_is_not_in_a_bag_of_embeddings(rows: list[Score]) -> None:
+    """Both sentences of a pair have the same words; before the first layer only capitals can tell them apart."""
+    (row,) = (
+        row for row in rows
+        if (row.metric, row.task, row.layer, row.against) == ("accuracy", "grammaticality", 0, None)
+    )  # fmt: skip
+    assert row.value == pytest.approx(0.5, abs=0.15)
+
+
+@pytest.mark.slow
+def test_a_layer_that_does_nothing_changes_nothing_that_is_read(few: ProbedText) -> None:
+    stack = load("demo")
+    with torch.no_grad():
+        for name, weight in stack.model.model.layers[4].named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight")):
+                weight.zero_()
+    own = {
+        row.layer: row.value for row in probing(stack, few)
+        if (row.metric, row.task, row.against) == ("accuracy", "length", None)
+    }  # fmt: skip
+    assert own[4] == own[5]
