@@ -11,7 +11,7 @@ from package_sources import PACKAGE, files, nodes
 
 ROOMS = ("report", "experiments", "results")
 
-COLUMNS = frozenset({"metric", "measure", "arm", "part", "condition", "plan", "task", "subject", "against"})
+COLUMNS = frozenset({"metric", "measure", "arm", "part", "condition", "plan", "task", "claim", "against"})
 """The columns of rows that hold a text."""
 
 TAKES_APART = frozenset(
@@ -63,7 +63,7 @@ def test_no_reader_takes_a_column_apart() -> None:
         'row.metric.partition("@")[0]',
         'row.task.split(" | ")',
         '(row.arm or "").removeprefix("skip-")',
-        'score.subject.lower().startswith("a")',
+        'score.claim.lower().startswith("a")',
         're.fullmatch(r"(.+)_step_(.+)", row.metric)',
         "_STEP.match(row.condition)",
     ],

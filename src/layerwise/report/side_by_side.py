@@ -72,7 +72,7 @@ def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
         }
         for metric, count in counts.items():
             if isinstance(count, int | float):
-                yield Score.of(MODEL, metric, float(count), **columns)
+                yield Score(MODEL, metric, float(count), **columns)
 
 
 def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:

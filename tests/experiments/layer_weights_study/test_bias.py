@@ -19,7 +19,7 @@ def losses(effect: dict[float, float], seeds: int = 3, noise: float = 0.004, run
     chance = np.random.default_rng(run)
     shared = 3 + 0.05 * chance.standard_normal(seeds)
     return [
-        Score.of("masked_lm", "nll", shared[seed] + effect[bias] + noise * chance.normal(), arm=arm, seed=seed)
+        Score("masked_lm", "nll", shared[seed] + effect[bias] + noise * chance.normal(), arm=arm, seed=seed)
         for arm, bias in BIASES.items()
         for seed in range(seeds)
     ]

@@ -41,9 +41,9 @@ def models(gain: dict[float, float]) -> list[Score]:
     for share, gap in gain.items():
         for seed, own in enumerate((3.0, 3.1, 3.3)):
             value = own - share
-            rows.append(Score.of("masked_lm", "nll", value, arm=share_arm("ltg", share), seed=seed))
+            rows.append(Score("masked_lm", "nll", value, arm=share_arm("ltg", share), seed=seed))
             timed = value - gap - 0.001 * seed
-            rows.append(Score.of("masked_lm", "nll", timed, arm=share_arm("elc", share), seed=seed))
+            rows.append(Score("masked_lm", "nll", timed, arm=share_arm("elc", share), seed=seed))
     return rows
 
 

@@ -14,7 +14,7 @@ from report import synthetic
 
 
 def rows(*pairs: tuple[int, int, float]) -> ReportData:
-    return ReportData({}, (), tuple(Score.of("similarity", "cosine", value, layer=i, other=j) for i, j, value in pairs))
+    return ReportData({}, (), tuple(Score("similarity", "cosine", value, layer=i, other=j) for i, j, value in pairs))
 
 
 def test_one_order_of_a_pair_fills_both() -> None:

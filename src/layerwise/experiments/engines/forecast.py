@@ -120,7 +120,7 @@ def held_against(expected: Forecast | None, run: Run, reporter: Reporter) -> Ite
         "taken_disk_bytes": folder_bytes(run.folder),
     }  # fmt: skip
     others = [row for row in run.store.scores(ABOUT_RUN) if row.part != FORECAST]
-    rows = [Score.of(ABOUT_RUN, name, float(value), part=FORECAST) for name, value in figures.items()]
+    rows = [Score(ABOUT_RUN, name, float(value), part=FORECAST) for name, value in figures.items()]
     run.store.replace_scores(ABOUT_RUN, [*others, *rows])
 
 

@@ -62,7 +62,7 @@ def write_rows(run: Run, task: GrowthTask, reporter: Reporter) -> dict[str, dict
     for number, ((name, seed), path) in enumerate(models.items()):
         reporter.progress(f"{name}/{seed}  held-out text", number / len(models))
         arm, share = length_of(name)
-        row = Score.of(HELD_OUT, "nll", 0.0, arm=arm, seed=seed, amount=share)
+        row = Score(HELD_OUT, "nll", 0.0, arm=arm, seed=seed, amount=share)
         rows[name, seed] = known.get(row.key) or held_out_loss(path.parent, task, arm=arm, seed=seed, amount=share)
     if not run.store.scores(NULL):
         run.store.replace_scores(NULL, null_rows(task.splits))

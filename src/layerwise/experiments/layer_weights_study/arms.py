@@ -169,7 +169,7 @@ def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
 
 
 def _cost(arm: str, task: str, value: float, low: float | None = None, high: float | None = None) -> Score:
-    return Score.of(STUDY, "ratio", value, low, high, task=task, arm=arm, against=BACKBONE)
+    return Score(STUDY, "ratio", value, low, high, task=task, arm=arm, against=BACKBONE)
 
 
 def difference_rows(rows: Iterable[Score]) -> list[Score]:
@@ -217,7 +217,7 @@ def _against(
     differences = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
     adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
     return [
-        Score.of(
+        Score(
             STUDY, "difference", *_numbers(each), p_adjusted=adjusted.get(arm), mde=each.mde, task=task,
             arm=LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm, against=other, condition=terms,
         )

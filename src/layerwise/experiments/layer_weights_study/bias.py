@@ -50,7 +50,7 @@ def bias_rows(rows: Iterable[Score], biases: Mapping[str, float]) -> list[Score]
 
 def _value(arm: str, bias: float, question: str, values: Numbers) -> Score:
     low, high = over_seeds(values.tolist())
-    return Score.of(INITIAL_BIAS, "value", float(values.mean()), low, high, task=question, arm=arm, amount=bias)
+    return Score(INITIAL_BIAS, "value", float(values.mean()), low, high, task=question, arm=arm, amount=bias)
 
 
 def _slope(question: str, biases: Numbers, table: Numbers) -> Score:
@@ -58,7 +58,7 @@ def _slope(question: str, biases: Numbers, table: Numbers) -> Score:
     centred = biases - biases.mean()
     slopes = table @ centred / np.square(centred).sum()
     slope = seed_difference(dict(enumerate(slopes.tolist())), dict.fromkeys(range(len(slopes)), 0.0))
-    return Score.of(
+    return Score(
         INITIAL_BIAS, "slope", slope.value, slope.low, slope.high, slope.p, mde=slope.mde, task=question
     )  # fmt: skip
 
@@ -71,7 +71,7 @@ def _differ(question: str, table: Numbers) -> Score:
     within = float(np.square(left).sum()) / ((arms - 1) * (seeds - 1))
     ratio = float(between / within) if within > 0 else 0.0
     p = float(stats.f.sf(ratio, arms - 1, (arms - 1) * (seeds - 1))) if within > 0 else 1.0
-    return Score.of(INITIAL_BIAS, "differ", ratio, p=p, task=question)
+    return Score(INITIAL_BIAS, "differ", ratio, p=p, task=question)
 
 
 def _corrected(rows: list[Score]) -> list[Score]:

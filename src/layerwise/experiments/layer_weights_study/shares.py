@@ -96,7 +96,7 @@ def _of_task(task: str, values: Values, shares: Sequence[float]) -> Iterator[Sco
             of = list(values.get(share_arm(arm, share), {}).values())
             if of:
                 low, high = over_seeds(of)
-                yield Score.of(DATA_SHARE, "value", float(np.mean(of)), low, high, task=task, arm=arm, amount=share)
+                yield Score(DATA_SHARE, "value", float(np.mean(of)), low, high, task=task, arm=arm, amount=share)
     backbone, timed = ({share: values.get(share_arm(arm, share), {}) for share in shares} for arm in ARMS)
     both = [share for share in shares if set(backbone[share]) & set(timed[share])]
     gaps = {share: seed_difference(timed[share], backbone[share]) for share in both}
@@ -109,7 +109,7 @@ def _of_task(task: str, values: Values, shares: Sequence[float]) -> Iterator[Sco
 
 def _difference_row(metric: str, task: str, gap: SeedDifference) -> Score:
     bounds = (gap.low, gap.high, gap.p)
-    return Score.of(
+    return Score(
         DATA_SHARE, metric, gap.value, *bounds, mde=gap.mde, task=task, arm=LAYER_WEIGHTS, against=BACKBONE
     )  # fmt: skip
 

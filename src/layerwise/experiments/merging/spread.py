@@ -21,6 +21,6 @@ def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions]) -> 
     for metric in of_models[0]:
         values, bounds = zip(*(each[metric] for each in of_models), strict=True)
         low, high = over_seeds(values, metric, bounds)
-        yield Score.of(MERGING, metric, float(np.mean(values)), low, high, **of, documents=len(outcomes[0].hits))
+        yield Score(MERGING, metric, float(np.mean(values)), low, high, **of, documents=len(outcomes[0].hits))
         if len(values) > 1:
-            yield Score.of(MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
+            yield Score(MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **of)

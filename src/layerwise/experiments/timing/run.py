@@ -101,7 +101,7 @@ def timed_rounds(
         times = own(plans, settings, number)
         times |= also(number, times)
         for (name, setting), milliseconds in times.items():
-            yield Score.of(TIME_ROUND, MILLISECONDS, milliseconds, plan=name, condition=str(setting), seed=number)
+            yield Score(TIME_ROUND, MILLISECONDS, milliseconds, plan=name, condition=str(setting), seed=number)
 
     def begin() -> Callable[[int], Iterator[Score]]:
         list(once(-1))

@@ -108,12 +108,12 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
     if len(pairs) > 1:
         alone = {pair.verdict() for pair in pairs}
         verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else OPEN
-        yield Score.of(COINCIDENCE, verdict, float(len(pairs)), **columns)
+        yield Score(COINCIDENCE, verdict, float(len(pairs)), **columns)
     for pair in pairs:
         first, second = pair.models
         verdict = COINCIDE if pair.models in coincide else DIFFER if pair.models in differ else OPEN
         percent, difference = pair.greatest
-        yield Score.of(
+        yield Score(
             COINCIDENCE, verdict, difference.value, difference.low, difference.high, arm=first, against=second,
             amount=percent, **columns,
         )  # fmt: skip

@@ -81,12 +81,12 @@ def _over_models(
     for name, verdict in by_run.items():
         counted = verdict(1) != NOT_MEASURED
         left = counted * ((models[name] in shown) - (models[name] in refuted))
-        yield Score.of(CLAIM, verdict(1), float(left), arm=name, **columns)
+        yield Score(CLAIM, verdict(1), float(left), arm=name, **columns)
     alone = [verdict(1) for verdict in agreed.values()]
     in_all, in_none = (all(verdict in kind for verdict in alone) for kind in (HOLDS, HOLDS_NOT))
     for against, holds, holds_not in ((EVERY, in_all, in_none or refuted), (ANY, in_all or shown, in_none)):
         standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else OPEN
-        yield Score.of(
+        yield Score(
             CLAIM, standing if len(agreed) >= FEWEST_MODELS else TOO_FEW, float(len(agreed)), against=against,
             amount=float(len(set(models.values()))), **columns,
         )  # fmt: skip

@@ -204,7 +204,7 @@ def benchmark_curves(data: ReportData) -> Iterator[Score]:
 def falls(data: ReportData) -> Iterator[Score]:
     """Of every benchmark what guessing and the model as trained score, and how fast each strategy lets it fall."""
     rows, trained = data.rows.where(measure=BENCHMARK), str(Plan.identity(data.depth)) if data.depth else None
-    fell = data.rows.where(measure=CONTRAST, subject="benchmark_fall")
+    fell = data.rows.where(measure=CONTRAST, claim="benchmark_fall")
     for task, metric in benchmark_metrics(data).items():
         whole = rows.one(plan=trained, task=task, metric=metric, condition=None)
         chance = rows.one(task=task, against=CHANCE)
@@ -312,11 +312,11 @@ def states(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=STATES)
     for each in _zoned(data)[:MOST_MAPS]:
         own, name = rows.where(plan=each.plan), _name(data, each.plan)
-        same = [Score.of(STATES, "cosine", 1.0, layer=at, other=at) for at in range(1, each.states + 1)]
+        same = [Score(STATES, "cosine", 1.0, layer=at, other=at) for at in range(1, each.states + 1)]
         for row in (*mirrored(own.where(metric="cosine")), *same, *own.where(metric="variance")):
             yield replace(row, condition=name)
         for first, last in each.ranges if len(each.ranges) > 1 else ():
-            yield Score.of(ZONES, "zone", 0.0, layer=first, other=last, condition=name)
+            yield Score(ZONES, "zone", 0.0, layer=first, other=last, condition=name)
 
 
 def _name(data: ReportData, plan: str) -> str:
@@ -352,7 +352,7 @@ def task_rows(data: ReportData) -> Iterator[Score]:
         scores = [score for plan in data.records if (score := data.effect(plan, task)) is not None]
         for counts in ("documents", "tokens"):
             known = [count for score in scores if (count := getattr(score, counts)) is not None]
-            yield from [Score.of(EFFECT, counts, float(max(known)), task=task)] if known else []
+            yield from [Score(EFFECT, counts, float(max(known)), task=task)] if known else []
         whole = [data.effect(trained, task, metric) for metric in (NLL, EXACT)]
         yield from (replace(row, low=None, high=None) for row in whole if row is not None)
         yield from ranked(at_half(data), task)

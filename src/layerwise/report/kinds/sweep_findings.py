@@ -213,7 +213,7 @@ def _spread(gaps: Mapping[str, Score], total: int) -> Iterator[str]:
 
 def fragility(data: ReportData, strategy: str | None = None) -> dict[str, Fact]:
     """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
-    rows = data.rows.where(measure=CONTRAST, metric=LOG_RATIO, condition=strategy, subject="fragile")
+    rows = data.rows.where(measure=CONTRAST, metric=LOG_RATIO, condition=strategy, claim="fragile")
     return {row.task: Fact(row, FASTER) for row in rows}
 
 

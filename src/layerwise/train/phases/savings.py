@@ -76,9 +76,9 @@ def saving_rows(
             own: dict[str, Any] = {"arm": arm, "against": name, "condition": cost}
             censored = {NEVER: estimate.never, SOONER: estimate.sooner}
             rows += [
-                Score.of(GROWTH, estimate.metric, estimate.value, estimate.low, estimate.high, **own),
-                *(Score.of(GROWTH, kind, float(seeds), **own) for kind, seeds in censored.items() if seeds),
-                Score.of(GROWTH, READ_OFF, float(read_off), **own),
+                Score(GROWTH, estimate.metric, estimate.value, estimate.low, estimate.high, **own),
+                *(Score(GROWTH, kind, float(seeds), **own) for kind, seeds in censored.items() if seeds),
+                Score(GROWTH, READ_OFF, float(read_off), **own),
             ]
     return rows
 
