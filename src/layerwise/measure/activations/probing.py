@@ -61,10 +61,8 @@ class _Hits:
         """The mean of `values` of the units, with its interval over groups."""
         above, below = (np.bincount(self.groups, weights=each) for each in (values, np.ones_like(values)))
         estimate = student_interval(above[None], below)
-        return Score(
-            PROBING, metric, *(float(each[0]) for each in (estimate.value, estimate.low, estimate.high)),
-            documents=len(below), tokens=len(values), **columns,
-        )  # fmt: skip
+        value, low, high = (float(each[0]) for each in (estimate.value, estimate.low, estimate.high))
+        return Score(PROBING, metric, value, low, high, documents=len(below), tokens=len(values), **columns)
 
 
 def probing(
