@@ -64,7 +64,7 @@ def _figures(run: Path) -> dict[str, float]:
     from layerwise.results import Run
 
     with Run.open(run) as opened:
-        return {row.metric: row.value for row in opened.store.scores("run") if row.subject == "forecast"}
+        return {row.metric: row.value for row in opened.store.scores("run") if row.part == "forecast"}
 
 
 if __name__ == "__main__":

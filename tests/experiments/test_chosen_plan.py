@@ -25,8 +25,8 @@ def test_a_text_is_a_plan() -> None:
 def test_the_folder_of_a_search_stands_for_the_plan_that_it_chose(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", MANIFEST) as run:
         rows = [
-            Score.of(SEARCH, "front", 2.0, plan="0-3", condition="ms"),
-            Score.of(SEARCH, CHOSEN, 1.5, plan="0-2", condition="layers", against="layers=3"),
+            Score(SEARCH, "front", 2.0, plan="0-3", condition="ms"),
+            Score(SEARCH, CHOSEN, 1.5, plan="0-2", condition="layers", against="layers=3"),
         ]
         run.store.replace_scores(SEARCH, rows)
     assert chosen_plan(str(tmp_path / "run")) == Plan.parse("0-2")

@@ -58,7 +58,7 @@ class Counting(Experiment):
         )
         for step in range(self.steps):
             yield from Step(self, step)
-        return Completed([Score("count", "all", "all", "steps", float(self.steps))])
+        return Completed([Score("count", "steps", float(self.steps), claim="all")])
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class Step(Unit[None]):
 
     def carry_out(self, session: UnitSession) -> None:
         config, stored = self.config, session.store.scores("effect")
-        if any(score.subject == str(self.number) for score in stored):
+        if any(score.claim == str(self.number) for score in stored):
             return
         computed.append(self.number)
         if self.number == config.interrupted_at:
             raise KeyboardInterrupt
         if config.refused and self.number == config.steps - 1:
             raise MeasureError("the last step is not finite")
-        session.store.replace_scores("effect", [*stored, Score("effect", str(self.number), "all", "x", 1.0)])
+        session.store.replace_scores("effect", [*stored, Score("effect", "x", 1.0, claim=str(self.number))])
 
 
 computed: list[int] = []
@@ -88,7 +88,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def subjects(folder: Path) -> list[str]:
     with Run.open(folder) as run:
-        return [score.subject for score in run.store.scores("effect")]
+        return [score.claim for score in run.store.scores("effect")]
 
 
 def test_a_run_is_named_by_what_it_computes_and_its_report_is_written() -> None:
@@ -184,7 +184,7 @@ def test_what_a_unit_raises_the_experiment_may_go_on_from(tmp_path: Path, monkey
         try:
             yield from Step(self, 0)
         except MeasureError as refusal:
-            return Completed([Score("count", "all", "all", "steps", 0.0)], {"count": [str(refusal)]})
+            return Completed([Score("count", "steps", 0.0, claim="all")], {"count": [str(refusal)]})
         raise AssertionError("the step refuses")
 
     monkeypatch.setattr(Counting, "begin", going_on)

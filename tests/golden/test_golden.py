@@ -51,25 +51,25 @@ def test_stored_rows_are_written_as_they_are_read(kind: str, tmp_path: Path) -> 
 
 
 def test_a_column_that_is_newer_than_a_file_has_its_default_and_one_that_is_gone_is_refused() -> None:
-    row = Score("effect", "0 2", "all", "delta_nll", 0.1, tokens=9)
+    row = Score("effect", "delta_nll", 0.1, tokens=9, plan="0 2")
     data = ReportData({"model": "demo"}, (), (row,))
     text = text_of(data)
     assert rows_of(text, "a run") == data
-    older = text.replace(', "documents", "tokens"]', "]").replace(",null,9]", "]")
-    assert rows_of(older, "a run").scores == (replace(row, tokens=None),)
+    older = text.replace(', "part", "plan"]', ', "part"]').replace(',"0 2"]', "]")
+    assert rows_of(older, "a run").scores == (replace(row, plan=None),)
     with pytest.raises(ValueError, match=r"\['words'\], which a Score does not have"):
         rows_of(text.replace('"tokens"', '"words"'), "a run")
 
 
 def test_rows_are_compared_to_the_bit_and_those_of_a_clock_are_not() -> None:
     scores = (
-        Score.of("effect", "delta_nll", 0.1, plan="0 2"),
-        Score("run", "sweep", "all", "wall time (seconds)", 3.0),
+        Score("effect", "delta_nll", 0.1, plan="0 2"),
+        Score("run", "wall time (seconds)", 3.0, part="sweep"),
     )
     stored = ReportData({}, (), scores)
     slower = replace(stored, scores=(scores[0], replace(scores[1], value=4.0)))
     assert list(differences(stored, slower)) == []
-    renamed = replace(stored, scores=(replace(scores[0], subject="0,2"), scores[1]))
+    renamed = replace(stored, scores=(replace(scores[0], claim="0,2"), scores[1]))
     (found,) = differences(stored, renamed)
     assert found.startswith("name of a score 0 was")
     moved = replace(stored, scores=(replace(scores[0], value=0.1 + 2**-55), scores[1]))

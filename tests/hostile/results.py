@@ -92,7 +92,7 @@ TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
      ("trigger 't'",)),
     ("no rows", runs.tables("DELETE FROM losses; DELETE FROM scores"), ("stopped before its first",)),
     ("a name of 5,000 digits", runs.tables(
-        "UPDATE scores SET measure = 'ablation', metric = 'skip', subject = replace(hex(zeroblob(2500)), '0', '9')"
+        "UPDATE scores SET measure = 'ablation', metric = 'skip', claim = replace(hex(zeroblob(2500)), '0', '9')"
     ), ("beyond any layer",)),
     ("a layer beyond all", runs.tables(
         "UPDATE scores SET measure = 'ablation', metric = 'skip', layer = 99999999999"

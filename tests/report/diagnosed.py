@@ -98,12 +98,12 @@ def worth(layer: int, depth: int) -> float:
 def row(measure: str, metric: str, value: float, half: float | None = None, **more: object) -> Score:
     """A score with an interval of `half` to either side; `more` are its other columns."""
     bounds = () if half is None else (value - half, value + half)
-    return replace(Score.of(measure, metric, value, *bounds), **more)  # type: ignore[arg-type]
+    return replace(Score(measure, metric, value, *bounds), **more)  # type: ignore[arg-type]
 
 
 def contrast(claim: str, metric: str, value: float, half: float | None = None, **more: object) -> Score:
     """A row that decides a claim."""
-    return row("contrast", metric, value, half, subject=claim, **more)
+    return row("contrast", metric, value, half, claim=claim, **more)
 
 
 def _ablation(depth: int, tasks: tuple[str, ...], draw: random.Random) -> Iterator[Score]:

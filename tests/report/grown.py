@@ -36,7 +36,7 @@ def difference(
 ) -> Score:
     """A difference of two arms, distinguished from zero exactly when its interval leaves zero out."""
     p = 0.01 if abs(value) > half else 0.4
-    return Score.of(
+    return Score(
         "growth", "difference", value, value - half, value + half, p, p_adjusted=p, mde=1.25 * half, arm=arm,
         against=against, condition=terms, amount=share,
     )  # fmt: skip
@@ -45,9 +45,9 @@ def difference(
 def held_out(arm: str, value: float = 4.0, half: float | None = None, seed: int | None = 0) -> Score:
     """A loss on held-out text."""
     bounds = () if half is None else (value - half, value + half)
-    return Score.of("held_out", "nll", value, *bounds, arm=arm, seed=seed)
+    return Score("held_out", "nll", value, *bounds, arm=arm, seed=seed)
 
 
 def rate(arm: str, amount: float, metric: str = "nll", value: float = 1.0, setting: str = "learning_rate") -> Score:
     """A rate that was tried, or (`chosen`) taken."""
-    return Score.of("rates", metric, value, arm=arm, amount=amount, condition=setting)
+    return Score("rates", metric, value, arm=arm, amount=amount, condition=setting)

@@ -120,7 +120,7 @@ def nll(share: float) -> float:
 def row(measure: str, metric: str, value: float, half: float | None = None, **columns: Any) -> Score:
     """A score with an interval of `half` to either side."""
     bounds = () if half is None else (value - half, value + half)
-    return Score.of(measure, metric, value, *bounds, documents=IMAGES, **columns)
+    return Score(measure, metric, value, *bounds, documents=IMAGES, **columns)
 
 
 def _half(share: float, images: int = IMAGES) -> float:
@@ -241,7 +241,7 @@ def _worth(depth: int) -> Iterator[Score]:
                 yield row("worth", "nll_added", 0.3 * near - 0.02, arm=arm, layer=layer, other=position)
         related = 0.6 if "layershuffle" in arm else 0.05
         yield replace(row("worth", "relation", related, 0.12, arm=arm), p=0.001 if related > 0.5 else 0.5)
-        yield Score.of("worth", "relation", 0.0, -0.17, 0.17, arm=arm, against="shuffled")
+        yield Score("worth", "relation", 0.0, -0.17, 0.17, arm=arm, against="shuffled")
 
 
 def _attention(depth: int) -> Iterator[Score]:
@@ -331,7 +331,7 @@ def _decisive() -> Iterator[Score]:
         ("switching_off", "all", "above_other_layers", 0.4, 0.1),
     ):
         p = 0.001 if metric == "relation" else None
-        yield Score("contrast", claim, task, metric, value, value - half, value + half, p, mde=1.4 * half)
+        yield Score("contrast", metric, value, value - half, value + half, p, claim=claim, task=task, mde=1.4 * half)
 
 
 def _training(draw: random.Random) -> Iterator[Score]:

@@ -38,9 +38,9 @@ def run(
         *_untouched(depth, tasks),
         *_similarity(depth, draw),
         *_benchmarks(depth, records),
-        Score("run", "sweep", "all", "layer evaluations", 4497.0),
-        Score("run", "sweep", "all", "layer evaluations, lower bound", 4497.0),
-        Score("run", "sweep", "all", "wall time (seconds)", 83.4),
+        Score("run", "layer evaluations", 4497.0, part="sweep"),
+        Score("run", "layer evaluations, lower bound", 4497.0, part="sweep"),
+        Score("run", "wall time (seconds)", 83.4, part="sweep"),
     ]
     return ReportData(_manifest(depth, families, tasks), records, tuple(scores))
 
@@ -65,9 +65,16 @@ def looped_run(depth: int = 8, seed: int = 0) -> ReportData:
 
     def row(metric: str, value: float, reach: float, width: float | None = None) -> Score:
         return Score(
-            "contrast", "loop_count", "all", metric, value, value - reach, value + reach, mde=reach, tokens=9000,
+            "contrast",
+            metric,
+            value,
+            value - reach,
+            value + reach,
+            claim="loop_count",
+            mde=reach,
+            tokens=9000,
             amount=width,
-        )  # fmt: skip
+        )
 
     scores += [row("slope", 1.0, 0.2), row("at_end", 0.0, 0.0), row("gain:loops", 0.3, 0.1)]
     scores += [row("gain-loops", 0.2, 0.1)]
@@ -129,16 +136,14 @@ def _effects(record: PlanRecord, depth: int, tasks: tuple[str, ...], draw: rando
         p = math.erfc(abs(value) / (half / 1.96) / math.sqrt(2.0))
         shared = {"documents": DOCUMENTS * (len(tasks) if task == "all" else 1), "tokens": 9000}
         scores.append(
-            Score.of("effect", "delta_nll", value, value - half, value + half, p, task=task, plan=record.plan,
+            Score("effect", "delta_nll", value, value - half, value + half, p, task=task, plan=record.plan,
                      p_adjusted=min(1.0, 24 * p), mde=1.43 * half, **shared)
         )  # fmt: skip
-        scores.append(Score.of("effect", "nll", 1.2 + value, task=task, plan=record.plan, **shared))
+        scores.append(Score("effect", "nll", 1.2 + value, task=task, plan=record.plan, **shared))
         if task not in {"text", "all"}:
             exact = 0.96 * math.exp(-max(value, 0.0) * 2.0)
             scores.append(
-                Score.of(
-                    "effect", "exact_match", exact, exact - 0.03, exact + 0.03, task=task, plan=record.plan, **shared
-                )
+                Score("effect", "exact_match", exact, exact - 0.03, exact + 0.03, task=task, plan=record.plan, **shared)
             )
     return scores
 
@@ -146,9 +151,9 @@ def _effects(record: PlanRecord, depth: int, tasks: tuple[str, ...], draw: rando
 def _untouched(depth: int, tasks: tuple[str, ...]) -> list[Score]:
     identity = str(Plan.identity(depth))
     shared = {"documents": DOCUMENTS, "tokens": 9000}
-    scores = [Score.of("effect", "nll", 1.2, task=task, plan=identity, **shared) for task in ("all", *tasks)]
+    scores = [Score("effect", "nll", 1.2, task=task, plan=identity, **shared) for task in ("all", *tasks)]
     scores += [
-        Score.of("effect", "exact_match", 0.96, task=task, plan=identity, **shared) for task in tasks if task != "text"
+        Score("effect", "exact_match", 0.96, task=task, plan=identity, **shared) for task in tasks if task != "text"
     ]
     written = {(record.plan) for record in plan_records(depth, ("painters",))}
     return [] if identity in written else scores
@@ -168,7 +173,7 @@ def _similarity(depth: int, draw: random.Random) -> list[Score]:
                 ("cosine_no_sink", without),
                 ("cka", min(1.0, 0.35 + 0.65 * near)),
             ):
-                scores.append(Score.of("similarity", metric, value, layer=i, other=j))
+                scores.append(Score("similarity", metric, value, layer=i, other=j))
     return scores
 
 
@@ -179,7 +184,7 @@ def _benchmarks(depth: int, records: tuple[PlanRecord, ...]) -> list[Score]:
         for index, plan in enumerate(plans)
         for task, top in (("arc_challenge", 0.43), ("hellaswag", 0.58))
         for score in (
-            Score.of(
+            Score(
                 "benchmark",
                 "acc",
                 top - 0.06 * index,
@@ -188,7 +193,7 @@ def _benchmarks(depth: int, records: tuple[PlanRecord, ...]) -> list[Score]:
                 task=task,
                 plan=plan,
             ),
-            Score.of("benchmark", "acc", 1.0 - 0.25 * index, task=task, plan=plan, condition="normalised"),
+            Score("benchmark", "acc", 1.0 - 0.25 * index, task=task, plan=plan, condition="normalised"),
         )
     ]
 

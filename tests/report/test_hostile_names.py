@@ -28,7 +28,9 @@ GROUPS = {"legendgroup"}
 def spoilt(data: ReportData) -> ReportData:
     """The run with every name that a user chooses followed by markup."""
     tasks = {score.task for score in data.scores if not re.fullmatch(r"[\d, ]*|all", score.task)}
-    arms = {re.split(r"[/.@]", score.subject)[0] for score in data.scores if re.match("[a-z]{4}", score.subject)}
+    arms = {
+        re.split(r"[/.@]", score.claim or "")[0] for score in data.scores if re.match("[a-z]{4}", score.claim or "")
+    }
     arms |= {arm for arm in data.rows.axis("arm") if re.match("[a-z]{4}", arm)}
     names = arms if arms & {"layershuffle", "elc", "ltg", "uniform"} else tasks
     pattern = re.compile("|".join(sorted(map(re.escape, names), key=len, reverse=True)))
@@ -41,7 +43,12 @@ def spoilt(data: ReportData) -> ReportData:
         data,
         manifest={**data.manifest, "model": HOSTILE, "corpus": HOSTILE, "command": [HOSTILE], HOSTILE: {HOSTILE: "x"}},
         scores=tuple(
-            replace(score, subject=named(score.subject), task=named(score.task), arm=named(score.arm or "") or None)
+            replace(
+                score,
+                claim=named(score.claim or "") or None,
+                task=named(score.task),
+                arm=named(score.arm or "") or None,
+            )
             for score in data.scores
         ),
         notes=tuple(Note(measure, HOSTILE) for measure in sorted(measures)),

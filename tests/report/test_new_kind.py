@@ -16,8 +16,8 @@ from layerwise.results.rows import Score
 GUIDE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MOST_LINES = 60
 ROWS = (
-    Score.of("energy", "joules", 3.0, 2.9, 3.1, plan="0-11"),
-    Score.of("energy", "joules", 2.0, 1.9, 2.1, plan="0-3 6-11"),
+    Score("energy", "joules", 3.0, 2.9, 3.1, plan="0-11"),
+    Score("energy", "joules", 2.0, 1.9, 2.1, plan="0-3 6-11"),
 )
 
 

@@ -21,8 +21,21 @@ from layerwise.results.run import Run
 MANIFEST = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
 LOSSES = [Loss("0-3", "prose", 'a, "b"\n.txt', number, 1 / 3 + number, 10, 4) for number in range(5)]
 SCORES = [
-    Score("effect", "0-3", "prose", "delta_nll", 0.1, -1e-300, 0.3, 0.4, 0.8, 0.05, 3, 90),
-    Score("similarity", "1,2", "prose", "cka", 1.0),
+    Score(
+        "effect",
+        "delta_nll",
+        0.1,
+        -1e-300,
+        0.3,
+        0.4,
+        claim="0-3",
+        task="prose",
+        p_adjusted=0.8,
+        mde=0.05,
+        documents=3,
+        tokens=90,
+    ),
+    Score("similarity", "cka", 1.0, claim="1,2", task="prose"),
 ]
 PLANS = [
     PlanRecord("0-3", "painters", "random", 2, 9, 4, 4, 4, 4),
@@ -64,7 +77,7 @@ def whole(row: Any) -> dict[str, Any]:
 def test_a_loss_is_given_as_perplexity_and_a_difference_as_its_change(
     measure: str, metric: str, nats: float, expected: tuple[Any, Any]
 ) -> None:
-    assert perplexity(Score(measure, "3", "all", metric, nats)) == expected
+    assert perplexity(Score(measure, metric, nats, claim="3")) == expected
 
 
 @pytest.mark.parametrize("groups", [1, 100_000])
@@ -112,7 +125,7 @@ STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＠")
 def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
     """A spreadsheet reads a cell that begins with such a sign as a formula; numbers stay numbers."""
     losses = [Loss(f"{sign}1+1", f"{sign}t", f"{sign}cmd|' /C calc'!A0", 0, -1.5, 10, 4) for sign in STARTS]
-    scores = [Score("effect", f"{sign}x", "t", "m", -0.5, -1.0, 1e-9) for sign in STARTS]
+    scores = [Score("effect", "m", -0.5, -1.0, 1e-9, claim=f"{sign}x", task="t") for sign in STARTS]
     with Run.create(tmp_path / "run", MANIFEST) as run:
         run.store.add_losses(losses)
         run.store.replace_scores("effect", scores)
@@ -126,8 +139,8 @@ def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
     assert sorted(as_text(row["plan"]) for row in found) == sorted(loss.plan for loss in losses)
     assert sorted(as_text(row["document"]) for row in found) == sorted(loss.document for loss in losses)
     with tables["scores"].open(newline="", encoding="utf-8") as file:
-        assert [(as_text(row["subject"]), row["value"], row["low"]) for row in csv.DictReader(file)] == [
-            (score.subject, "-0.5", "-1.0") for score in scores
+        assert [(as_text(row["claim"]), row["value"], row["low"]) for row in csv.DictReader(file)] == [
+            (score.claim, "-0.5", "-1.0") for score in scores
         ]
 
 

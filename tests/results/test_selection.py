@@ -14,10 +14,10 @@ from layerwise.results.selection import PRESENT, Rows
 
 ROWS = Rows(
     [
-        Score.of("healing", "nll", 3.0, arm="lora", seed=0, task="qa"),
-        Score.of("healing", "nll", 1.0, arm="lora"),
-        Score.of("healing", "nll", 2.0, arm="whole"),
-        Score.of("healing", "share", 0.5, arm="lora", against="whole"),
+        Score("healing", "nll", 3.0, arm="lora", seed=0, task="qa"),
+        Score("healing", "nll", 1.0, arm="lora"),
+        Score("healing", "nll", 2.0, arm="whole"),
+        Score("healing", "share", 0.5, arm="lora", against="whole"),
     ]
 )
 
@@ -66,7 +66,7 @@ def test_refusals(ask: Callable[[], object], error: type[Exception], words: str)
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from([None, 0, 1]), st.floats(0, 1)), max_size=12))
 def test_a_lookup_by_index_finds_what_a_search_finds(cells: list[tuple[str, int | None, float]]) -> None:
-    rows = Rows(Score.of("m", "nll", value, arm=arm, seed=seed) for arm, seed, value in cells)
+    rows = Rows(Score("m", "nll", value, arm=arm, seed=seed) for arm, seed, value in cells)
     for arm in "ab":
         for seed in (None, 0, 1):
             assert list(rows.where(arm=arm, seed=seed)) == [row for row in rows if (row.arm, row.seed) == (arm, seed)]

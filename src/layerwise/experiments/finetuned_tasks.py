@@ -181,8 +181,8 @@ def rows_of(task: Task, outcome: FineTuningResult) -> list[Score]:
     for metric in task.metrics:
         own = task_score(task, metric, outcome.labels, outcome.predictions)
         rows += [
-            Score.of(task.measure, metric, own.value, own.low, own.high, task=task.name, documents=examples),
-            Score.of(task.measure, metric, own.chance, task=task.name, against=CHANCE, documents=examples),
+            Score(task.measure, metric, own.value, own.low, own.high, task=task.name, documents=examples),
+            Score(task.measure, metric, own.chance, task=task.name, against=CHANCE, documents=examples),
         ]
     return rows
 
@@ -191,10 +191,10 @@ def curve_rows(task: Task, outcome: FineTuningResult) -> list[Score]:
     """The learning curve of a fine-tuning, where it was taken: the task's main metric on the selection set at each
     step, its `amount`, and `step_seconds`, the median of a step."""
     rows = [
-        Score.of(LEARNING_CURVE, task.metric, point.score, task=task.name, amount=point.step) for point in outcome.curve
+        Score(LEARNING_CURVE, task.metric, point.score, task=task.name, amount=point.step) for point in outcome.curve
     ]
     if outcome.step_seconds is not None:
-        rows.append(Score.of(LEARNING_CURVE, "step_seconds", outcome.step_seconds, task=task.name))
+        rows.append(Score(LEARNING_CURVE, "step_seconds", outcome.step_seconds, task=task.name))
     return rows
 
 

@@ -54,12 +54,12 @@ def provenance(
 
 def size_row(stack: Stack) -> Score:
     """The parameters of the model, those that are shared counted once, as a row about the run."""
-    return Score("run", "model", "all", "parameters", float(numbers_of(stack.model)))
+    return Score("run", "parameters", float(numbers_of(stack.model)), part="model")
 
 
 def uniform_row(stack: Stack) -> Score:
     """The loss of guessing every token of the vocabulary alike, the logarithm of its size, as a row about the run."""
-    return Score("run", "model", "all", UNIFORM, math.log(int(stack.text_config.vocab_size)))
+    return Score("run", UNIFORM, math.log(int(stack.text_config.vocab_size)), part="model")
 
 
 def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def _all_first(rows: list[Score]) -> list[Score]:
     """The rows in their order, but of the tasks of one number that of all comes first.
 
-    >>> rows = [Score.of("effect", "delta_nll", 0.1, task=task, plan="0-2") for task in ("copy", "all", "sort")]
+    >>> rows = [Score("effect", "delta_nll", 0.1, task=task, plan="0-2") for task in ("copy", "all", "sort")]
     >>> [row.task for row in _all_first(rows)]
     ['all', 'copy', 'sort']
     """

@@ -123,9 +123,9 @@ def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Sco
             "examples": record.examples,
             **record.figures,
         }
-        rows += [Score.of(TRAINING, name, float(value), **of) for name, value in taken.items()]
+        rows += [Score(TRAINING, name, float(value), **of) for name, value in taken.items()]
         noted = {(moment.step, moment.kind): moment.loss for moment in record.history}
         rows += [
-            Score.of(TRAINING, f"{kind}_loss", loss, amount=float(step), **of) for (step, kind), loss in noted.items()
+            Score(TRAINING, f"{kind}_loss", loss, amount=float(step), **of) for (step, kind), loss in noted.items()
         ]
     return rows

@@ -67,7 +67,7 @@ class ReportData:
         Values that are not finite are not measured: they are left out, and so is an interval that has one such end.
         Raises `RunError` for a name with a number that has too many digits to be read as one.
         """
-        for name in {name for score in self.scores for name in (score.subject, score.task, score.metric)}:
+        for name in {name for score in self.scores for name in (score.claim, score.task, score.metric) if name}:
             if _DIGITS.search(name):
                 raise RunError(
                     f"a row of this run is of {name[:40]!r}..., which is beyond any layer, step or seed; restore the "

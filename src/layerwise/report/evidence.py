@@ -142,7 +142,7 @@ class Evidence:
 
 def _refuse_impossible(scores: Iterable[Score]) -> None:
     """Raise `RunError` for a name with a number that has too many digits to be read as one."""
-    for name in {name for score in scores for name in (score.subject, score.task, score.metric)}:
+    for name in {name for score in scores for name in (score.claim, score.task, score.metric) if name}:
         if _DIGITS.search(name):
             raise RunError(
                 f"a row of this run is of {name[:40]!r}..., which is beyond any layer, step or seed; restore the run "

@@ -48,7 +48,7 @@ def settled(known: bool | None) -> State:
 def judged(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
     """What the interval of a difference says: by default less is better, as of a loss.
 
-    >>> row = Score.of("healing_contrast", "difference", -0.2, -0.3, -0.1)
+    >>> row = Score("healing_contrast", "difference", -0.2, -0.3, -0.1)
     >>> judged(row, 0.05), judged(row, 0.05, more_is_better=True)
     ('better', 'worse')
     """

@@ -46,7 +46,7 @@ class Show:
     def text(self, score: Score | None) -> str:
         """The value with its unit and its interval; a dash where there is none.
 
-        >>> row = Score.of("healing", "share", 0.412, 0.38, 0.451)
+        >>> row = Score("healing", "share", 0.412, 0.38, 0.451)
         >>> Show().text(row), PERCENT.text(row), Show(decimals=1, bounds=False).text(row), Show().text(None)
         ('0.412 [0.380, 0.451]', '41.2 % [38.0, 45.1]', '0.4', '–')
         """
@@ -68,7 +68,7 @@ class Show:
     def interval(self, score: Score) -> str:
         """The interval alone; nothing where there is none.
 
-        >>> Show().interval(Score.of("healing", "share", 0.412, 0.38, 0.451))
+        >>> Show().interval(Score("healing", "share", 0.412, 0.38, 0.451))
         '[0.380, 0.451]'
         """
         own = self.shown(score)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Any
 
 from layerwise.errors import RunError
 from layerwise.report.data import ReportData
@@ -64,10 +65,14 @@ def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
             "parameters": run.rows.value(measure="run", metric="parameters"),
             **{key: run.manifest.get(key) for key in ("documents", "tokens")},
         }
-        columns = {"arm": name, "condition": PurePath(folder).name, "part": str(run.manifest.get("corpus") or ABSENT)}
+        columns: dict[str, Any] = {
+            "arm": name,
+            "condition": PurePath(folder).name,
+            "part": str(run.manifest.get("corpus") or ABSENT),
+        }
         for metric, count in counts.items():
             if isinstance(count, int | float):
-                yield Score.of(MODEL, metric, float(count), **columns)
+                yield Score(MODEL, metric, float(count), **columns)
 
 
 def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:

@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS losses (
 ) WITHOUT ROWID, STRICT;
 CREATE TABLE IF NOT EXISTS scores (
     id INTEGER PRIMARY KEY,
-    measure TEXT NOT NULL, subject TEXT NOT NULL, task TEXT NOT NULL, metric TEXT NOT NULL,
+    measure TEXT NOT NULL, claim TEXT, task TEXT NOT NULL, metric TEXT NOT NULL,
     value REAL NOT NULL, low REAL, high REAL, p REAL, p_adjusted REAL, mde REAL,
     documents INTEGER, tokens INTEGER,
     arm TEXT, seed INTEGER, layer INTEGER, other INTEGER, part TEXT, plan TEXT, condition TEXT, amount REAL,

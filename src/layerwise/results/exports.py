@@ -119,9 +119,9 @@ def _derived(row: Row) -> tuple[float | None, ...]:
 def perplexity(score: Score) -> tuple[float | None, float | None]:
     """The perplexity of a loss, and in percent the change of it that a difference means; `None` for what is neither.
 
-    >>> perplexity(Score.of("effect", "nll", 0.0, plan="0-3"))
+    >>> perplexity(Score("effect", "nll", 0.0, plan="0-3"))
     (1.0, None)
-    >>> perplexity(Score.of("effect", "delta_nll", 0.0, plan="0 2"))
+    >>> perplexity(Score("effect", "delta_nll", 0.0, plan="0 2"))
     (None, 0.0)
     """
     if score.value > _MOST_NATS:
@@ -152,8 +152,9 @@ def _columns(kind: type[Row]) -> dict[str, tuple[type, bool]]:
     yes.
     """
     columns: dict[str, tuple[type, bool]] = {}
-    for name, hint in get_type_hints(kind).items():
-        options: tuple[Any, ...] = getattr(hint, "__args__", (hint,))
+    hints = get_type_hints(kind)
+    for name in (item.name for item in fields(kind)):
+        options: tuple[Any, ...] = getattr(hints[name], "__args__", (hints[name],))
         (base,) = (option for option in options if option is not type(None))
         columns[name] = (base, type(None) in options)
     return columns

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -70,12 +70,13 @@ class Score:
     phase), `amount` how much of it (layers skipped, a learning rate, steps), and `against` what the value is compared
     with: another arm, or a null. What does not apply is `None`.
 
-    `subject` is what older measures write in place of these columns; new rows are made by `Score.of`, and have none.
+    `claim` is the published claim that a contrast decides. All columns but the number and its interval are named:
+
+    >>> Score("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1).arm
+    'lora'
     """
 
     measure: str
-    subject: str
-    task: str
     metric: str
     value: Finite
     low: Finite | None = None
@@ -85,6 +86,9 @@ class Score:
     mde: Finite | None = None
     documents: Count | None = None
     tokens: Count | None = None
+    _: KW_ONLY
+    task: str = "all"
+    claim: str | None = None
     arm: str | None = None
     seed: int | None = None
     layer: Count | None = None
@@ -95,17 +99,6 @@ class Score:
     amount: Finite | None = None
     against: str | None = None
 
-    @classmethod
-    def of(cls, measure: str, metric: str, value: float, *bounds: Any, **columns: Any) -> Self:
-        """A row whose subject stands in its columns; `bounds` are `low`, `high` and `p`, in this order.
-
-        The `task` is "all" unless it is among the columns.
-
-        >>> Score.of("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1).arm
-        'lora'
-        """
-        return cls(measure, "", columns.pop("task", "all"), metric, value, *bounds, **columns)
-
     @property
     def key(self) -> tuple[object, ...]:
         """What no two rows of a measure share: everything but the numbers."""
@@ -113,7 +106,7 @@ class Score:
 
 
 KEY = (
-    "subject", "task", "metric", "arm", "seed", "layer", "other", "part", "plan", "condition", "amount", "against",
+    "claim", "task", "metric", "arm", "seed", "layer", "other", "part", "plan", "condition", "amount", "against",
 )  # fmt: skip
 """The columns that tell one number of a measure from another."""
 

@@ -64,7 +64,7 @@ class Rows(Sequence[Score]):
 
         Raises `TypeError` for a column that there is not.
 
-        >>> rows = Rows([Score.of("m", "nll", 1.0, arm="a"), Score.of("m", "nll", 2.0, arm="a", seed=0)])
+        >>> rows = Rows([Score("m", "nll", 1.0, arm="a"), Score("m", "nll", 2.0, arm="a", seed=0)])
         >>> [row.value for row in rows.where(arm="a", seed=None)], len(rows.where(seed=PRESENT))
         ([1.0], 1)
         >>> len(rows.where(arm=("a", "b")))
@@ -83,7 +83,7 @@ class Rows(Sequence[Score]):
     def axis(self, column: str) -> tuple[Any, ...]:
         """The values of a column, each once, in the order of the rows; empty ones left out. Of tasks "all" comes first.
 
-        >>> Rows([Score.of("m", "nll", 1.0, task="qa"), Score.of("m", "nll", 1.0)]).axis("task")
+        >>> Rows([Score("m", "nll", 1.0, task="qa"), Score("m", "nll", 1.0)]).axis("task")
         ('all', 'qa')
         """
         values = dict.fromkeys(value for row in self._rows if (value := getattr(row, column)) is not None)

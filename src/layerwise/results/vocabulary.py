@@ -25,7 +25,7 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
     return "document" if documents >= FEWEST_UNITS else "window"
 
 
-# Every kind of run
+# Every kind of run. Rows of measure `run` are of a `part` of it: its model, its forecast, or the verb's own work.
 
 ALL = "all"
 """The task that is the whole text."""
@@ -37,7 +37,7 @@ NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT =
 )  # fmt: skip
 SAME_NORM_RANDOM, P_OVER_N, TWIN, UNIFORM_GUESS = "same_norm_random", "p_over_n", "twin", "uniform"
 
-# Contrasts: their subject is the claim that they decide. `condition` is one of several strategies, `against` a milder
+# Contrasts: of the `claim` that they decide. `condition` is one of several strategies, `against` a milder
 # one beside it, `amount` a number of layers. Of two kinds of tasks one is the `task`, the other what it is `against`.
 
 CONTRAST = "contrast"
@@ -170,9 +170,9 @@ model's output reads has the `part` `OUTPUT` and no layer."""
 def edge_name(row: Score) -> str:
     """The edge that a row is about, as a model keeps its weights.
 
-    >>> edge_name(Score.of(EDGES, "effect", 0.1, layer=3, other=EMBEDDING))
+    >>> edge_name(Score(EDGES, "effect", 0.1, layer=3, other=EMBEDDING))
     '3<-0'
-    >>> edge_name(Score.of(EDGES, "effect", 0.1, part=OUTPUT, other=4))
+    >>> edge_name(Score(EDGES, "effect", 0.1, part=OUTPUT, other=4))
     'out<-4'
     """
     return f"{'out' if row.part == OUTPUT else row.layer}<-{row.other}"

@@ -62,7 +62,7 @@ def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) ->
     for plan, value, low in zip(plans, estimate.value, estimate.low, strict=True):
         reach = math.sqrt(2) * (value - low)
         scores.append(
-            Score.of(
+            Score(
                 SEARCH, AGAIN, float(value), float(value - reach), float(value + reach), documents=grid.documents(),
                 tokens=int(tokens.sum()), task=task, plan=plan,
             )
@@ -85,7 +85,7 @@ def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, p
         own = stratum_parts(grid, str(whole), [str(plan)], Strata.of(units))
         parts += [replace(part, value=sign * part.value) for part in own]
     gap = combined(parts, LEVEL)[0]
-    return [Score.of(SEARCH, GAP, gap.value, gap.low, gap.high, task=REPORT, plan=str(plan))]
+    return [Score(SEARCH, GAP, gap.value, gap.low, gap.high, task=REPORT, plan=str(plan))]
 
 
 def against_arms(
@@ -115,7 +115,7 @@ def against_arms(
         for row in rows:
             total[row.plan] += row.nll
         share = sum(total[plan] < total[str(chosen)] for plan in draws) / len(draws)
-        scores.append(Score.of(SEARCH, BETTER, share, task=task, arm=RANDOM))
+        scores.append(Score(SEARCH, BETTER, share, task=task, arm=RANDOM))
     return scores
 
 

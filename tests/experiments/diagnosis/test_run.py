@@ -119,7 +119,7 @@ def test_every_part_has_a_null_in_its_rows(whole: list[Score]) -> None:
 
 @pytest.mark.slow
 def test_the_claims_have_their_contrasts(whole: list[Score]) -> None:
-    found = {score.subject for score in whole if score.measure == "contrast"}
+    found = {score.claim for score in whole if score.measure == "contrast"}
     assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
 
 

@@ -19,7 +19,7 @@ from layerwise.schedule.yaml import read_schedule
 DIAGNOSIS = ("ablation", "curve_tokens:1500", "min_effect:0.05")
 EFFECTS: tuple[tuple[Decision, float], ...] = (("matters", 0.8), ("no_effect", 0.0), ("matters", 0.2), ("matters", 0.1))
 VERDICTS = [
-    Score.of("verdict", decision, value, value - reach, value + reach, layer=layer)
+    Score("verdict", decision, value, value - reach, value + reach, layer=layer)
     for layer, (decision, value) in enumerate(EFFECTS)
     for reach in [0.04 if decision == "no_effect" else 0.06]
 ]
@@ -93,7 +93,7 @@ assert not heavy, heavy
 
 
 def test_a_run_without_an_ablation_says_what_makes_one(tmp_path: Path, file: Path) -> None:
-    gates = [Score.of("proxies", "gate", 1.0, layer=0)]
+    gates = [Score("proxies", "gate", 1.0, layer=0)]
     bare = save_run(tmp_path / "bare", ("proxies", *DIAGNOSIS[1:]), gates)
     message = refused("train", "schedule", bare, "--output", file)
     assert "a diagnosis without an ablation" in message
@@ -124,7 +124,7 @@ def test_a_run_of_trainings_is_no_diagnosis(tmp_path: Path, file: Path) -> None:
 
 
 def test_layers_without_any_effect_make_no_schedule(tmp_path: Path, file: Path) -> None:
-    rows = [Score.of("verdict", "no_effect", 0.0, -0.1, 0.1, layer=layer) for layer in range(4)]
+    rows = [Score("verdict", "no_effect", 0.0, -0.1, 0.1, layer=layer) for layer in range(4)]
     message = refused("train", "schedule", save_run(tmp_path / "flat", rows=rows), "--output", file)
     assert "no layer has an effect above 0.05 nats" in message
     assert not file.exists()

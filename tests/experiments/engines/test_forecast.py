@@ -142,7 +142,7 @@ class Step(Unit[None]):
             yield Work("a step", lambda seconds: WorkCost(50.0))
 
     def carry_out(self, session: UnitSession) -> None:
-        session.store.replace_scores("effect", [Score("effect", "0", "all", "x", 1.0)])
+        session.store.replace_scores("effect", [Score("effect", "x", 1.0, claim="0")])
 
 
 def test_what_was_taken_is_stored_beside_the_forecast(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_what_was_taken_is_stored_beside_the_forecast(tmp_path: Path) -> None:
     said = [text for text in first.logs if "forecast" in text or "this will take" in text]
     assert [text.split()[0] for text in said] == ["this", "took", "memory"]
     with Run.open(tmp_path / "run") as run:
-        rows = {row.metric: row.value for row in run.store.scores("run") if row.subject == "forecast"}
+        rows = {row.metric: row.value for row in run.store.scores("run") if row.part == "forecast"}
     assert rows["forecast_seconds"] == 50.0
     assert 0 <= rows["taken_seconds"] < 50
     assert rows["taken_memory_bytes"] > 1e7
@@ -219,7 +219,7 @@ def test_trainings_end_alike_with_a_forecast(
     foretold = train_growth(config, texts, run=tmp_path / "foretold", reporter=told, **options)
     assert any(text.startswith("this will take") for text in told.logs)
     losses = [
-        {(row.subject, row.task, row.metric): row.value for row in result.rows if row.metric.endswith(("_loss", "nll"))}
+        {(row.claim, row.task, row.metric): row.value for row in result.rows if row.metric.endswith(("_loss", "nll"))}
         for result in (plain, foretold)
     ]
     assert losses[0]

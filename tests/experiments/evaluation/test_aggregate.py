@@ -16,14 +16,14 @@ def _run(*rows: Score) -> Any:
 
 def _part(name: str, value: float, files: int, examples: int | None) -> tuple[Score, Score]:
     return (
-        Score.of(BABYLM, "part", value, task=name, arm="elc", documents=examples),
-        Score.of(BABYLM, "files", float(files), task=name, arm="elc"),
+        Score(BABYLM, "part", value, task=name, arm="elc", documents=examples),
+        Score(BABYLM, "files", float(files), task=name, arm="elc"),
     )
 
 
 def test_the_aggregate_says_of_how_much_it_is() -> None:
     parts = (*_part("blimp", 52.77, 17, 1152), *_part("glue", 43.9, 10, 160), *_part("msgs", 0.0, 11, None))
-    total = Score.of(BABYLM, "aggregate", 39.56, arm="elc")
+    total = Score(BABYLM, "aggregate", 39.56, arm="elc")
     printed = aggregate_lines(_run(*parts, total)).splitlines()[1].split(maxsplit=1)[1]
     assert printed == ("39.6, partial: blimp 52.8 (1,152 examples), glue 43.9 (10 of 11 files, 160 examples), msgs 0.0")
     printed = aggregate_lines(_run(*parts[:2])).splitlines()[1].split(maxsplit=1)[1]

@@ -63,7 +63,7 @@ def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
     assert held_out == {(arm, seed) for arm in ("uniform", "stacking") for seed in (None, 0, 1)}
     metrics = {row.metric for row in rows if (row.measure, row.arm, row.seed) == ("training", "stacking", 0)}
     assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
-    assert not [row for row in rows if row.subject], "what a row is about stands in its columns"
+    assert not [row for row in rows if row.claim], "what a row is about stands in its columns"
     phases = {row.condition for row in rows if row.measure == "schedule" and row.arm == "stacking"}
     timed = {row.part for row in rows if (row.arm, row.metric) == ("stacking", "step_seconds")}
     assert (phases, timed) == ({"shallow", "stacked"}, {None, "shallow", "stacked"})
@@ -313,7 +313,7 @@ def _diagnosis(folder: Path, effects: tuple[float, ...]) -> Path:
     """A run as a diagnosis leaves it, with the verdicts on these effects and nothing else."""
     manifest = Manifest("m", None, "w", "float32", "cpu", "c", "d", 1, 1, 8, ("ablation", "curve_tokens:1"), (), 0)
     rows = [
-        Score.of("verdict", "matters" if value else "no_effect", value, value - 0.005, value + 0.005, layer=layer)
+        Score("verdict", "matters" if value else "no_effect", value, value - 0.005, value + 0.005, layer=layer)
         for layer, value in enumerate(effects)
     ]
     with Run.create(folder, manifest) as run:

@@ -33,16 +33,28 @@ def run_of(folder: Path, model: str, scores: list[Score]) -> Path:
 
 
 def effect(plan: str, value: float, metric: str = "delta_nll") -> Score:
-    return Score("effect", "", "all", metric, value, value - 0.1, value + 0.1, 0.01, 0.02, 0.05, 9, 1_000, plan=plan)
+    return Score(
+        "effect",
+        metric,
+        value,
+        value - 0.1,
+        value + 0.1,
+        0.01,
+        p_adjusted=0.02,
+        mde=0.05,
+        documents=9,
+        tokens=1_000,
+        plan=plan,
+    )
 
 
 SWEEP = [effect("0 2 3", 0.5), effect("0-2", 0.75), effect("0-1", 2.0), effect("1-3", 0.25), effect("0-2", 1, "nll")]
 SEARCH = [
-    Score.of("search", "delta_nll", 0.5, 0.4, 0.6, 0.01, 0.02, 0.05, 9, 1_000, task="report", plan="0 2 3"),
-    Score.of("search", "gap", 0.125, 0.0, 0.25, task="report", plan="0 2 3"),
-    Score.of("search", "delta_nll", 0.3, 0.2, 0.4, task="search", plan="0-2"),
-    Score.of("search", "above_chosen", 0.75, 0.5, 1.0, 0.01, 0.03, 0.1, 9, 1_000, task="report", arm="random"),
-    Score.of("search", "better", 0.05, task="report", arm="random"),
+    Score("search", "delta_nll", 0.5, 0.4, 0.6, 0.01, 0.02, 0.05, 9, 1_000, task="report", plan="0 2 3"),
+    Score("search", "gap", 0.125, 0.0, 0.25, task="report", plan="0 2 3"),
+    Score("search", "delta_nll", 0.3, 0.2, 0.4, task="search", plan="0-2"),
+    Score("search", "above_chosen", 0.75, 0.5, 1.0, 0.01, 0.03, 0.1, 9, 1_000, task="report", arm="random"),
+    Score("search", "better", 0.05, task="report", arm="random"),
 ]
 
 

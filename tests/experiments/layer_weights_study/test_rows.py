@@ -24,11 +24,11 @@ def models(measure: str, task: str, metric: str, **arms: list[float]) -> list[Sc
     """Rows of models: the seeds' values of each arm, and the arm's own row, which is not to be counted."""
     names = {arm: arm.replace("_", "-") for arm in arms}
     rows = [
-        Score.of(measure, metric, value, task=task, arm=names[arm], seed=seed)
+        Score(measure, metric, value, task=task, arm=names[arm], seed=seed)
         for arm, values in arms.items()
         for seed, value in enumerate(values)
     ]
-    return rows + [Score.of(measure, metric, 99.0, task=task, arm=names[arm]) for arm in arms]
+    return rows + [Score(measure, metric, 99.0, task=task, arm=names[arm]) for arm in arms]
 
 
 LTG = [3.0, 3.4, 3.2, 3.1]
@@ -65,7 +65,7 @@ def test_tasks_of_a_kind_are_averaged_within_a_model_and_fine_tunings_left_alone
     rows = models("msgs-ours", "control a", "mcc", ltg=[0.2, 0.4], elc_kept=[0.4, 0.6])
     rows += models("msgs-ours", "control b", "mcc", ltg=[0.0, 0.0], elc_kept=[1.0, 1.0])
     of = {"task": "control a", "arm": "ltg", "seed": 0}
-    rows += [Score.of("msgs-ours", "mcc", 7.0, other=0, **of), Score.of("msgs-ours", "x", 7.0, **of)]
+    rows += [Score("msgs-ours", "mcc", 7.0, other=0, **of), Score("msgs-ours", "x", 7.0, **of)]
     assert {key: round(row.value, 6) for key, row in found(rows).items()} == {
         ("elc-kept - ltg", "control tasks", "tokens"): round(0.7 - 0.1, 6)
     }
@@ -86,8 +86,8 @@ def test_the_curves_of_fine_tuning_are_compared_by_arm_and_seed() -> None:
         for seed in range(2):
             of = {"task": "control length", "arm": arm, "seed": seed, "other": 0}
             points = {slower: 0.5, 10 * slower: 0.7}
-            rows += [Score.of("learning_curve", "mcc", x, amount=float(n), **of) for n, x in points.items()]
-            rows.append(Score.of("learning_curve", "step_seconds", 0.5, **of))
+            rows += [Score("learning_curve", "mcc", x, amount=float(n), **of) for n, x in points.items()]
+            rows.append(Score("learning_curve", "step_seconds", 0.5, **of))
     ratios = [row for row in study_tuning_convergence(rows, 0.6) if row.metric == "ratio"]
     compared = {(named(row), row.task, row.condition): row for row in ratios}
     assert set(compared) == {("elc-kept - ltg", "control length", cost) for cost in ("steps", "seconds")}
@@ -128,7 +128,7 @@ def biased(effect: dict[float, float], seeds: int = 3, noise: float = 0.004, run
     chance = np.random.default_rng(run)
     shared = 3 + 0.05 * chance.standard_normal(seeds)
     return [
-        Score.of("masked_lm", "nll", shared[seed] + effect[bias] + noise * chance.normal(), arm=arm, seed=seed)
+        Score("masked_lm", "nll", shared[seed] + effect[bias] + noise * chance.normal(), arm=arm, seed=seed)
         for arm, bias in BIASES.items()
         for seed in range(seeds)
     ]
@@ -177,9 +177,9 @@ def on_shares(gain: dict[float, float]) -> list[Score]:
     for share, gap in gain.items():
         for seed, own in enumerate((3.0, 3.1, 3.3)):
             value = own - share
-            rows.append(Score.of("masked_lm", "nll", value, arm=share_arm("ltg", share), seed=seed))
+            rows.append(Score("masked_lm", "nll", value, arm=share_arm("ltg", share), seed=seed))
             timed = value - gap - 0.001 * seed
-            rows.append(Score.of("masked_lm", "nll", timed, arm=share_arm("elc", share), seed=seed))
+            rows.append(Score("masked_lm", "nll", timed, arm=share_arm("elc", share), seed=seed))
     return rows
 
 

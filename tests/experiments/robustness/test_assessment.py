@@ -248,9 +248,9 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
 @pytest.mark.slow
 def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
     """Of every kind one, and those that merging has written stay."""
-    run.store.replace_scores("contrast", [Score("contrast", "merging", "all", "loss", 0.1)])
+    run.store.replace_scores("contrast", [Score("contrast", "loss", 0.1, claim="merging")])
     ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
-    found = {(row.subject, row.task, row.metric): row for row in scores(run, "contrast")}
+    found = {(row.claim, row.task, row.metric): row for row in scores(run, "contrast")}
     assert {(claim, metric) for claim, _, metric in found} == {
         ("merging", "loss"), ("trained_order", "cost"), ("trained_order", "gain_above@baseline"),
         ("collapse", "random_order"), ("collapse", "in_order"), ("position_informed", "gain"),

@@ -359,7 +359,7 @@ def test_a_plan_that_cannot_be_judged_again_leaves_the_comparison_of_the_others(
         measure(stack, corpus, tmp_path / "run", config)
     with Run.resume_or_create(tmp_path / "run", prepared(stack, corpus, config).manifest) as run:
         assert run.store.notes("benchmark"), "one benchmark has no scale"
-        other = Score.of("benchmark", "acc", 1.0, task="another that has one", plan="0-3", condition=NORMALISED)
+        other = Score("benchmark", "acc", 1.0, task="another that has one", plan="0-3", condition=NORMALISED)
         compared = [*run.store.scores("benchmark"), other]
         run.store.replace_scores("benchmark", compared)
     with pytest.raises(MeasureError):
@@ -413,7 +413,7 @@ def test_contrasts_of_claims_are_stored(corpus: Corpus, tmp_path: Path) -> None:
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores("contrast")
     claims = {"same_space", "all_needed", "same_function", "any_order", "parallel", "looping", "ranking", "shallowest"}
-    assert {score.subject for score in rows} == claims
+    assert {score.claim for score in rows} == claims
 
 
 def test_a_share_of_the_head_is_a_run_of_its_own(

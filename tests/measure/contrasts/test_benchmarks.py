@@ -74,7 +74,7 @@ def scores(rows: dict[str, list[Loss]]) -> dict[tuple[str, str], float]:
 def contrasts(answers: Answers) -> dict[tuple[str, str, str], Score]:
     found = benchmark_contrasts(answers, plan_records(MEMBERS), WHOLE, DEPTH, resamples=RESAMPLES)
     return {
-        (row.subject, row.task, " ".join(filter(None, (row.metric, row.condition, row.against)))): row for row in found
+        (row.claim, row.task, " ".join(filter(None, (row.metric, row.condition, row.against)))): row for row in found
     }
 
 

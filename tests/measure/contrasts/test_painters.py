@@ -47,7 +47,7 @@ def losses(members: tuple[Member, ...]) -> list[Loss]:
 def found(losses: list[Loss], members: tuple[Member, ...]) -> dict[tuple[str, str], Score]:
     scores = painters_contrasts(losses, plan_records(members), DEPTH)
     assert {score.measure for score in scores} == {"contrast"}
-    return {(score.subject, _named(score)): score for score in scores}
+    return {(score.claim, _named(score)): score for score in scores}
 
 
 def _named(score: Score) -> str:
@@ -164,7 +164,7 @@ def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], membe
     scaled = [
         Loss(row.plan, row.task, row.document, 0, 1.0 + (row.nll - 1) * hard[row.document], 1, 0) for row in plain
     ]
-    rows = {(s.subject, s.metric): s for s in painters_contrasts(scaled, plan_records(members), DEPTH)}
+    rows = {(s.claim, s.metric): s for s in painters_contrasts(scaled, plan_records(members), DEPTH)}
     cost, difference = rows["ranking", "skip"], rows["parallel", "skip:parallel"]
     assert (cost.high or 0.0) - (cost.low or 0.0) > 0.5
     assert (difference.low, difference.high) == pytest.approx((0.0, 0.0))
@@ -191,4 +191,4 @@ def test_too_few_windows_or_plans_make_no_rows(losses: list[Loss]) -> None:
     assert painters_contrasts(losses, [], DEPTH) == []
     assert painters_contrasts(losses, [record for record in records if record.affected <= 3], DEPTH) == []
     without_skip = [record for record in records if record.strategy != "skip"]
-    assert {row.subject for row in painters_contrasts(losses, without_skip, DEPTH)} == {"looping"}
+    assert {row.claim for row in painters_contrasts(losses, without_skip, DEPTH)} == {"looping"}

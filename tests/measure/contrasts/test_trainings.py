@@ -27,7 +27,7 @@ def test_seeds_alone_give_student_s_interval() -> None:
     row = over_trainings(effects, np.zeros((3, 16)), 32).row("trained_order", "cost")
     low, high = stats.t.interval(0.95, 2, np.mean(effects), stats.sem(effects))
     assert (row.value, row.low, row.high) == pytest.approx((0.4, low, high))
-    assert (row.measure, row.subject, row.metric, row.documents) == ("contrast", "trained_order", "cost", 32)
+    assert (row.measure, row.claim, row.metric, row.documents) == ("contrast", "trained_order", "cost", 32)
 
 
 def test_units_alone_give_that_of_a_mean_over_units() -> None:
@@ -72,7 +72,7 @@ def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None
         }) for seed in range(2)}
         for arm in ("baseline", "layershuffle")
     }  # fmt: skip
-    found = {(row.subject, row.metric): row.value for row in shuffled(arms, chance=CHANCE, batch=4)}
+    found = {(row.claim, row.metric): row.value for row in shuffled(arms, chance=CHANCE, batch=4)}
     ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "random"][:, 4:]
     assert found["trained_order", "cost"] == pytest.approx(ordered.mean() - free.mean())
     gain = free.mean() - hits["baseline", "random"][:, 4:].mean()
@@ -99,7 +99,7 @@ def test_a_seed_without_skill_has_no_share_to_lose(right: tuple[int, int], is_th
     one = {seed: Survey(4, dict.fromkeys(tasks, each)) for seed, each in enumerate(of_seeds)}
     found = shuffled({"baseline": one, "layershuffle": one}, chance=0.15, batch=2)
     assert all(np.isfinite(row.value) for row in found)
-    assert bool([row for row in found if row.subject == "pruning"]) is is_there
+    assert bool([row for row in found if row.claim == "pruning"]) is is_there
 
 
 def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> None:
@@ -133,6 +133,6 @@ def test_the_pattern_is_a_mean_over_readers_of_three_sources() -> None:
 
 
 def test_contrasts_of_other_claims_stay() -> None:
-    stored = [Score("contrast", name, "all", "value", 1.0) for name in ("merging", "collapse")]
-    fresh = [Score("contrast", "merging", "all", "value", 2.0)]
+    stored = [Score("contrast", "value", 1.0, claim=name) for name in ("merging", "collapse")]
+    fresh = [Score("contrast", "value", 2.0, claim="merging")]
     assert renewed(stored, fresh, ("merging",)) == [stored[1], fresh[0]]

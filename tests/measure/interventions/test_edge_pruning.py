@@ -206,9 +206,9 @@ def test_alpha_has_a_row_for_every_pair() -> None:
     rows = measured.alpha_rows("elc", 0, PLANTED)
     assert len(rows) == 1 + 2 + 3 + 4 + 5
     model = {"arm": "elc", "seed": 0}
-    assert rows[-1] == Score.of("alpha", "weight", pytest.approx(0.3), part="output", other=4, **model)
-    assert rows[2] == Score.of("alpha", "weight", pytest.approx(0.1), layer=1, other=1, **model)
-    assert Score.of("alpha", "weight", 0.0, layer=2, other=1, **model) in rows
+    assert rows[-1] == Score("alpha", "weight", pytest.approx(0.3), part="output", other=4, **model)
+    assert rows[2] == Score("alpha", "weight", pytest.approx(0.1), layer=1, other=1, **model)
+    assert Score("alpha", "weight", 0.0, layer=2, other=1, **model) in rows
 
 
 def test_what_cannot_be_pruned_is_refused() -> None:

@@ -24,14 +24,14 @@ from tiny_tokenizers import ALPHABET, character_tokenizer
 
 
 def row(measure: str, layer: int, metric: str, value: float, **columns: Any) -> Score:
-    return Score.of(measure, metric, value, value - 0.1, value + 0.1, layer=layer, **columns)
+    return Score(measure, metric, value, value - 0.1, value + 0.1, layer=layer, **columns)
 
 
 VERDICTS = [row("verdict", layer, metric, value) for layer, (metric, value) in enumerate(
     (("matters", 0.5), ("no_effect", 0.0), ("harmful", -0.4)))]  # fmt: skip
-RACE = [*(row("racing", layer, "matters", 1.0) for layer in range(3)), Score.of("racing", "looks", 2.0)]
+RACE = [*(row("racing", layer, "matters", 1.0) for layer in range(3)), Score("racing", "looks", 2.0)]
 SKIPS = [
-    Score.of("ablation", "nll", 2.0),
+    Score("ablation", "nll", 2.0),
     *(row("ablation", layer, "skip", 2.0) for layer in range(3)),
     *(row("ablation", layer, "skip", 9.0, task="prose") for layer in range(3)),
     *(row("ablation", layer, "skip", 9.0, part="mlp") for layer in range(3)),
@@ -56,7 +56,7 @@ def test_the_words_are_those_of_the_measures() -> None:
 
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(MeasureError, match="--parts ablation"):
-        importance_of([Score.of("proxies", "gate", 1.0, layer=0)])
+        importance_of([Score("proxies", "gate", 1.0, layer=0)])
     # That layer 2 is there, and was left out, shows in its other interventions.
     left_out = [each for each in SKIPS if (each.layer, each.metric) != (2, "skip")]
     with pytest.raises(MeasureError, match="no effect of skipping layer 2,"):

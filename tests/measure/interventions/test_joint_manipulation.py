@@ -47,7 +47,7 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     shares = {(row.condition, row.amount): row.value for row in found if row.metric == "excess"}
     assert {(name, 0.1) for name in STRATEGIES} <= set(shares)
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares
-    assert {row.subject for row in found} == {MANIPULATION}
+    assert {row.claim for row in found} == {MANIPULATION}
     assert [row.layer for row in found if row.metric == "member"] == [SET[0]]
 
 

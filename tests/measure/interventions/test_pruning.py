@@ -26,7 +26,7 @@ from measure.planted_models import own_text, planted
 
 IDENTITY = 2
 DEPTH = 6
-SKIP = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([2.0, 0.5, 0.0, 0.1, 0.3, 1.0])]
+SKIP = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([2.0, 0.5, 0.0, 0.1, 0.3, 1.0])]
 
 
 @cache
@@ -124,7 +124,7 @@ def test_random_sets_are_distinct_and_drawn_from_the_seed() -> None:
 def test_the_angular_set_is_the_run_that_turns_least() -> None:
     distances = {(0, 1): 0.2, (1, 1): 0.3, (2, 1): 0.1, (3, 1): 0.4, (0, 2): 0.5, (1, 2): 0.2, (2, 2): 0.4}
     rows = [
-        Score.of("proxies", "angular_distance", value, layer=start, amount=width)
+        Score("proxies", "angular_distance", value, layer=start, amount=width)
         for (start, width), value in distances.items()
     ]
     chosen = {member.affected: str(member.plan) for member in members(4, rows) if member.strategy == "angular"}

@@ -27,7 +27,7 @@ def test_published_aggregates_follow_from_their_parts(blimp: float, glue: float,
 
 def paradigm(suite: str, name: str, value: float, documents: int, arm: str = "m", seed: int = 0) -> Score:
     of = {"task": name, "condition": PARADIGM, "arm": arm, "seed": seed}
-    return Score.of(suite, "accuracy", value, documents=documents, **of)
+    return Score(suite, "accuracy", value, documents=documents, **of)
 
 
 def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[Score]:
@@ -36,11 +36,11 @@ def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[S
     rows += [paradigm("supplement", name, blimp, 80, arm, seed) for name in SUPPLEMENT]
     for name in GLUE:
         metric = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}.get(name, "accuracy")
-        rows.append(Score.of("glue", metric, glue, task=name, arm=arm, seed=seed))
-        rows.append(Score.of("glue", "accuracy" if metric != "accuracy" else "f1", 0.0, task=name, arm=arm, seed=seed))
+        rows.append(Score("glue", metric, glue, task=name, arm=arm, seed=seed))
+        rows.append(Score("glue", "accuracy" if metric != "accuracy" else "f1", 0.0, task=name, arm=arm, seed=seed))
     for at, name in enumerate(MSGS):
         task = f"{'control' if at < 5 else 'ambiguous'} {name}"
-        rows.append(Score.of("msgs", "mcc", msgs, task=task, arm=arm, seed=seed))
+        rows.append(Score("msgs", "mcc", msgs, task=task, arm=arm, seed=seed))
     return [*rows, *(replace(row, value=0.0, other=0) for row in rows)]
 
 
@@ -79,7 +79,7 @@ def test_suites_of_our_own_are_no_part_of_it() -> None:
         found(
             [
                 paradigm("pairs", "x", 1.0, 1),
-                Score.of("msgs-ours", "mcc", 1.0, task="control main_verb", arm="m", seed=0),
+                Score("msgs-ours", "mcc", 1.0, task="control main_verb", arm="m", seed=0),
             ]
         )
         == {}

@@ -302,7 +302,7 @@ def test_an_unknown_benchmark_gets_near_matches(folder: Path) -> None:
 
 def score(plan: str, task: str, metric: str, value: float, reach: float | None = None) -> Score:
     low, high = (None, None) if reach is None else (value - reach, value + reach)
-    return Score.of("benchmark", metric, value, low, high, task=task, plan=plan)
+    return Score("benchmark", metric, value, low, high, task=task, plan=plan)
 
 
 def test_normalised_is_zero_at_chance_and_one_at_the_full_model() -> None:

@@ -172,7 +172,7 @@ def test_an_arm_is_the_mean_of_its_seeds() -> None:
         *accuracy_rows("blimp", "elc", 0, [ParadigmResult("u", "t", 60, 0, 40)]),
         *accuracy_rows("blimp", "elc", 1, [ParadigmResult("u", "t", 70, 0, 30)]),
         *accuracy_rows("blimp", "ltg", 0, [ParadigmResult("u", "t", 55, 0, 45)]),
-        Score.of("blimp", "only_here", 1.0, arm="elc", seed=0),
+        Score("blimp", "only_here", 1.0, arm="elc", seed=0),
     ]
     found = {(named(row), row.task, row.metric): row for row in arm_rows("blimp", rows)}
     both = found["elc", "all", "accuracy"]

@@ -213,7 +213,7 @@ def test_a_loss_that_explodes_is_a_censored_seed(scope: str) -> None:
 
 
 def test_recovery_is_set_against_ablation(measured: tuple[list[Score], list[list[Score]]]) -> None:
-    effects = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([2, 1, 0.5, 0, 0.6, 3])]
+    effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([2, 1, 0.5, 0, 0.6, 3])]
     rows, _ = study(layers=range(6), treatments=["noise_50/layer"], effects=[*effects, replace(effects[0], task="x")])
     metrics = {row.metric: row for row in rows if row.layer is None and row.against is None}
     nulls = {row.metric: row for row in rows if row.layer is None and row.against is not None}
@@ -233,7 +233,7 @@ def test_recovery_is_set_against_ablation(measured: tuple[list[Score], list[list
 
 
 def test_correlations_are_over_the_damaged_layers_and_the_published_one_over_all() -> None:
-    effects = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 3, 4, 5])]
+    effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 3, 4, 5])]
     layers = [
         Recovered.at_once(0),
         *(Recovered(layer, 0.1 * layer, area, 4.0) for layer, area in enumerate([1.0, 2.0, 3.0, 4.0, 5.0], start=1)),

@@ -60,16 +60,16 @@ def test_a_spike_of_eight_deviations_is_found() -> None:
 
 
 def models(arm: str, losses: list[float], spike: int | None = None) -> list[Score]:
-    rows = [Score.of("masked_lm", "nll", loss, arm=arm, seed=seed) for seed, loss in enumerate(losses)]
+    rows = [Score("masked_lm", "nll", loss, arm=arm, seed=seed) for seed, loss in enumerate(losses)]
     for seed in range(len(losses)):
         noted = curve(seed)
         if seed == spike:
             noted[20] += 2.0
         rows += [
-            Score.of("training", "train_loss", loss, arm=arm, seed=seed, amount=float(step))
+            Score("training", "train_loss", loss, arm=arm, seed=seed, amount=float(step))
             for step, loss in enumerate(noted)
         ]
-        rows.append(Score.of("training", "gradient_norm", 1.0 + seed, arm=arm, seed=seed))
+        rows.append(Score("training", "gradient_norm", 1.0 + seed, arm=arm, seed=seed))
     return rows
 
 
@@ -98,7 +98,7 @@ def test_the_interval_of_a_spread_holds_the_truth() -> None:
     for run in range(runs):
         draw = np.random.default_rng(run).normal(3.0, 0.01, (2, 5)).tolist()
         rows = [
-            Score.of("masked_lm", "nll", loss, arm=arm, seed=seed)
+            Score("masked_lm", "nll", loss, arm=arm, seed=seed)
             for arm, losses in zip(("ltg", "elc"), draw, strict=True)
             for seed, loss in enumerate(losses)
         ]

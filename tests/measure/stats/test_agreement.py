@@ -22,7 +22,7 @@ VALUES = np.random.default_rng(0).normal(size=DEPTH)
 
 
 def rows(measure: str, metric: str, values: Iterable[float], **columns: Any) -> list[Score]:
-    return [Score.of(measure, metric, float(value), layer=layer, **columns) for layer, value in enumerate(values)]
+    return [Score(measure, metric, float(value), layer=layer, **columns) for layer, value in enumerate(values)]
 
 
 def table(scores: Iterable[Score], metric: str) -> dict[str | None, Score]:

@@ -50,7 +50,7 @@ Figures = dict[tuple[str, ...], float]
 
 
 def figures(rows: Iterable[Score]) -> Figures:
-    return {(row.measure, row.subject, row.task, row.metric): row.value for row in rows}
+    return {(row.measure, row.claim, row.task, row.metric): row.value for row in rows}
 
 
 def _numbered(values: Iterable[float]) -> Figures:

@@ -158,7 +158,7 @@ def test_the_posited_groups_of_twelve_layers_are_the_papers() -> None:
 
 def alpha_rows(weights: NDArray[np.float64], arm: str = "elc") -> list[Score]:
     return [
-        Score.of("alpha", "weight", value, arm=arm, seed=seed, **edge_columns(Edge(reader, source), DEPTH))
+        Score("alpha", "weight", value, arm=arm, seed=seed, **edge_columns(Edge(reader, source), DEPTH))
         for seed, readers in enumerate(weights)
         for reader, sources in enumerate(readers)
         for source, value in enumerate(sources[: reader + 1])

@@ -74,8 +74,8 @@ def planted(key: str, rows: Rows, task: str = "all", measure: str = "contrast", 
 def _row(measure: str, subject: str, task: str, metric: str, ends: Ends | float) -> Score:
     if isinstance(ends, tuple):
         low, high = ends
-        return Score(measure, subject, task, metric, (low + high) / 2, low, high, mde=0.1, tokens=1_000)
-    return Score(measure, subject, task, metric, ends)
+        return Score(measure, metric, (low + high) / 2, low, high, claim=subject, task=task, mde=0.1, tokens=1_000)
+    return Score(measure, metric, ends, claim=subject, task=task)
 
 
 @dataclass(frozen=True)

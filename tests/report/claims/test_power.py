@@ -16,7 +16,7 @@ from layerwise.results.rows import Score
 from report.claims.bars import planted
 from report.claims.truths import claim_of
 
-ROW = Score("contrast", "core", "all", "excess", 0.0, mde=0.1, tokens=1_000)
+ROW = Score("contrast", "excess", 0.0, claim="core", mde=0.1, tokens=1_000)
 SURE, POWER = norm.ppf(0.975), norm.ppf(0.8)
 
 

@@ -16,7 +16,7 @@ EVERY = 8
 
 def numbered(run: int) -> list[Score]:
     """A row whose value is the number of the run."""
-    return [Score("planted", "all", "all", "run", float(run))]
+    return [Score("planted", "run", float(run), claim="all")]
 
 
 def planted(right: Verdict, wrong: Verdict) -> Published:

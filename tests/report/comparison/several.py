@@ -11,8 +11,8 @@ from report import diagnosed, synthetic
 
 DEPTHS = {"small": 8, "medium": 12, "large": 20}
 CONTRASTS = (
-    Score("contrast", "same_function", "all", "middle_repeat:skip", 0.5, 0.4, 0.6),
-    Score("contrast", "same_function", "all", "middle_repeat", 1.0, 0.9, 1.1),
+    Score("contrast", "middle_repeat:skip", 0.5, 0.4, 0.6, claim="same_function"),
+    Score("contrast", "middle_repeat", 1.0, 0.9, 1.1, claim="same_function"),
 )
 """The rows that decide one claim: that middle layers differ in function."""
 

@@ -60,7 +60,7 @@ def swept(curve: Curve, depth: int, seed: int, *, documents: int, shape: float) 
             Loss(plan, "text", f"{number:03}", 0, float(each), int(count), 0)
             for number, (each, count) in enumerate(zip(nll, tokens, strict=True))
         ]
-    uniform = Score("run", "model", "all", UNIFORM, math.log(VOCABULARY))
+    uniform = Score("run", UNIFORM, math.log(VOCABULARY), part="model")
     manifest = {"depth": depth, "model": f"m{depth}", "weight_hash": f"w{seed}"}
     return ReportData(manifest, tuple(skips.values()), (uniform, *effects(losses, whole, seed=seed, resamples=400)))
 
@@ -163,5 +163,5 @@ def with_benchmark(data: ReportData) -> ReportData:
         if record.family == "painters":
             left = 1 - record.affected / data.depth
             bounds = (left, left - 0.01, left + 0.01)
-            scores.append(Score.of("benchmark", "mean", *bounds, plan=record.plan, condition="normalised"))
+            scores.append(Score("benchmark", "mean", *bounds, plan=record.plan, condition="normalised"))
     return replace(data, scores=(*data.scores, *{row.plan: row for row in scores}.values()))

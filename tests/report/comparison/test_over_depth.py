@@ -80,10 +80,10 @@ def test_benchmarks_are_curves_on_their_normalised_scale() -> None:
     (folder, data), other = sweeps("small", "large")
     skips = [record for record in data.plans if record.strategy == "skip" and record.family == "painters"]
     scores = [
-        Score.of("benchmark", "acc", 1 - record.affected / 8, task="arc_easy", plan=record.plan, condition="normalised")
+        Score("benchmark", "acc", 1 - record.affected / 8, task="arc_easy", plan=record.plan, condition="normalised")
         for record in skips
     ]
-    raw = [Score.of("benchmark", "acc", 0.5, task="arc_easy", plan=str(Plan.identity(8)))]
+    raw = [Score("benchmark", "acc", 0.5, task="arc_easy", plan=str(Plan.identity(8)))]
     compared = side_by_side([(folder, replace(data, scores=(*data.scores, *raw, *scores))), other])
     rows = compared.rows.where(measure="score_curve", task="arc_easy")
     assert {quantity_name(row) for row in rows} == {"arc_easy, acc (normalised)"}
@@ -111,18 +111,18 @@ def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
     plan = str(Plan.identity(DEPTH))
     zone_of = [zone for zone, size in enumerate(sizes) for _ in range(size)]
     for i in range(DEPTH):
-        yield Score.of("plan_states", "variance", 1.0, 0.9, 1.1, plan=plan, layer=i + 1)
+        yield Score("plan_states", "variance", 1.0, 0.9, 1.1, plan=plan, layer=i + 1)
         for j in range(i + 1, DEPTH):
             alike = 0.8 if zone_of[i] == zone_of[j] else 0.3
-            yield Score.of("plan_states", "cosine", alike, plan=plan, layer=i + 1, other=j + 1)
-    yield Score.of("zones", "zones", float(len(sizes)), plan=plan)
-    yield Score.of("zones", "p", 0.4, plan=plan)
+            yield Score("plan_states", "cosine", alike, plan=plan, layer=i + 1, other=j + 1)
+    yield Score("zones", "zones", float(len(sizes)), plan=plan)
+    yield Score("zones", "p", 0.4, plan=plan)
     for border in list(accumulate(sizes))[:-1]:
-        yield Score.of("zones", "border", border + 1.0, plan=plan, layer=border + 1)
-        yield Score.of("zones", "contrast", 0.5, 0.4, 0.6, plan=plan, layer=border + 1)
-    yield Score("contrast", "three_zones", "all", "zones", float(len(sizes)))
-    yield Score("contrast", "three_zones", "all", "beyond_walks", 0.3, 0.2, 0.4)
-    yield Score("contrast", "three_zones", "all", "least", 0.5, 0.4, 0.6)
+        yield Score("zones", "border", border + 1.0, plan=plan, layer=border + 1)
+        yield Score("zones", "contrast", 0.5, 0.4, 0.6, plan=plan, layer=border + 1)
+    yield Score("contrast", "zones", float(len(sizes)), claim="three_zones")
+    yield Score("contrast", "beyond_walks", 0.3, 0.2, 0.4, claim="three_zones")
+    yield Score("contrast", "least", 0.5, 0.4, 0.6, claim="three_zones")
 
 
 def compared_of(*sizes: Sequence[int]) -> ReportData:

@@ -54,7 +54,7 @@ def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
     effects = 0.5 * (text + skewed(draw)) / np.sqrt(2.0)
     part = Part(effects[None], np.ones(DOCUMENTS), DOCUMENTS, 100 * DOCUMENTS)
     own = contrast([part], lambda each: each[..., 0], seed=int(draw.integers(2**31)))
-    harm = Score("contrast", SAME_FUNCTION, "all", "middle_repeat", 1.0, 0.9, 1.1, documents=DOCUMENTS)
+    harm = Score("contrast", "middle_repeat", 1.0, 0.9, 1.1, claim=SAME_FUNCTION, documents=DOCUMENTS)
     return [own.row(SAME_FUNCTION, "middle_repeat:skip"), harm]
 
 
@@ -74,8 +74,8 @@ def test_of_models_without_effect_few_are_shown_to_have_one() -> None:
 
 
 def row(value: float, half: float) -> list[Score]:
-    harm = Score("contrast", SAME_FUNCTION, "all", "middle_repeat", 1.0, 0.9, 1.1)
-    return [Score("contrast", SAME_FUNCTION, "all", "middle_repeat:skip", value, value - half, value + half), harm]
+    harm = Score("contrast", "middle_repeat", 1.0, 0.9, 1.1, claim=SAME_FUNCTION)
+    return [Score("contrast", "middle_repeat:skip", value, value - half, value + half, claim=SAME_FUNCTION), harm]
 
 
 WEAK, CLEAR, OPEN, AGAINST = row(0.5, 0.45), row(0.5, 0.2), row(0.1, 0.4), row(-0.5, 0.2)
@@ -127,7 +127,7 @@ def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
     def rows(p: float, called: str = "harmful") -> list[Score]:
         names = ["no_effect"] * 3 + [called] + ["no_effect"] * 4
         return [
-            Score.of("verdict", name, -0.1, -0.2, -0.05, layer=layer, p_adjusted=p) for layer, name in enumerate(names)
+            Score("verdict", name, -0.1, -0.2, -0.05, layer=layer, p_adjusted=p) for layer, name in enumerate(names)
         ]
 
     none = rows(0.001, "unresolved")

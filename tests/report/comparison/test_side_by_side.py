@@ -19,7 +19,7 @@ from report.page.test_render import read
 SMALL, LARGE = sweeps("small", "large")
 FOLDER, RUN = SMALL
 WITHOUT_PAIRS = named(synthetic.run(12, families=("painters",)), "few")
-COUNTED = replace(RUN, scores=(*RUN.scores, Score("run", "model", "all", "parameters", 1234567.0)))
+COUNTED = replace(RUN, scores=(*RUN.scores, Score("run", "parameters", 1234567.0, part="model")))
 
 
 def names(*folders: tuple[str, ReportData]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def own() -> Taught:
 
 def test_suites_say_how_many_words_are_known() -> None:
     rows = [
-        Score.of("blimp", metric, value, arm="a", seed=seed, documents=10)
+        Score("blimp", metric, value, arm="a", seed=seed, documents=10)
         for seed, share in enumerate((0.9, 0.8))
         for metric, value in (("accuracy", 0.6), ("coverage", share), ("temperature", 1.0))
     ]
@@ -123,7 +123,7 @@ def test_plans_of_one_size_have_a_curve_too() -> None:
         PlanRecord(str(each.plan), each.family, each.strategy, each.affected, None, 8, 8, 8, 8) for each in members
     )
     rows = [
-        Score.of("glue", "accuracy", 0.5 + at / 100, task="rte", arm="bert", plan=str(each.plan) if at else None)
+        Score("glue", "accuracy", 0.5 + at / 100, task="rte", arm="bert", plan=str(each.plan) if at else None)
         for at, each in enumerate(members)
     ]
     data = ReportData({"depth": 8}, records, tuple(rows))

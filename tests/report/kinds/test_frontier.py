@@ -43,7 +43,7 @@ def test_what_is_not_resolvable_is_named_with_what_would_resolve_it() -> None:
     unresolved = decided("not_resolvable")
 
     def of(rival: str, value: float, p: float) -> str:
-        changed = Score.of(
+        changed = Score(
             "frontier", "above_closest", value, value - 0.05, value + 0.05, p / 2, p_adjusted=p, mde=0.1, tokens=1000,
             plan=FUSED, condition=DECODE, against=rival,
         )  # fmt: skip
@@ -79,5 +79,5 @@ def test_names_are_escaped_notes_are_kept_and_intervals_may_be_absent() -> None:
 
 
 def test_a_run_that_was_stopped_says_so() -> None:
-    draft = Score.of("frontier_draft", "agreement", 0.5, task="choose", plan="0-2")
+    draft = Score("frontier_draft", "agreement", 0.5, task="choose", plan="0-2")
     assert "not everything was measured yet" in render(ReportData({}, (), (draft,)))

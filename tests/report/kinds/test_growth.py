@@ -154,7 +154,7 @@ def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
 )
 def test_a_baseline_has_to_beat_a_table_of_pairs(half: float, null: float, words: str) -> None:
     own = held_out("uniform", half=half, seed=None)
-    pairs = Score.of("null", "nll", null, null - 0.02, null + 0.02, arm="token pairs")
+    pairs = Score("null", "nll", null, null - 0.02, null + 0.02, arm="token pairs")
     assert answers(study(own, pairs))[LEARNED].startswith(words)
     assert LEARNED not in answers(study(own))
 
@@ -172,7 +172,7 @@ def test_the_end_of_a_sweep_is_named_and_followed_by_further_rates() -> None:
 def test_a_sweep_is_held_against_what_came_of_it() -> None:
     tried = [rate("a", 0.1, value=3.68), rate("a", 0.1, "chosen"), held_out("a")]
     after = [
-        Score.of("training", "validation_loss", loss, arm="a", seed=seed, amount=9.0)
+        Score("training", "validation_loss", loss, arm="a", seed=seed, amount=9.0)
         for seed, loss in ((0, 3.97), (1, 3.81))
     ]
     assert "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)" in answers(study(*tried, *after))[TUNED]
@@ -214,7 +214,7 @@ def test_budgets_are_held_against_uniform_with_the_same_seed() -> None:
 def test_the_worst_phase_is_named_with_its_sign(measured: float, words: str) -> None:
     steps = {("early", 5.0): (0.5, 0.45), ("late", 9.0): (0.8, measured)}
     data = study(*(
-        Score.of("accounting", metric, share, arm="a", condition=name, amount=end)
+        Score("accounting", metric, share, arm="a", condition=name, amount=end)
         for (name, end), of in steps.items()
         for metric, share in zip(("predicted", "measured"), of, strict=True)
     ))  # fmt: skip
@@ -257,7 +257,7 @@ def test_the_row_of_an_arm_comes_before_the_mean_of_its_seeds() -> None:
 def test_losses_are_those_of_validation_and_else_of_training() -> None:
     noted = {("a", 5.0, "train"): 9.0, ("a", 10.0, "validation"): 4.0, ("b", 20.0, "train"): 8.0}
     data = study(*(
-        Score.of("training", f"{kind}_loss", loss, arm=arm, seed=0, amount=step)
+        Score("training", f"{kind}_loss", loss, arm=arm, seed=0, amount=step)
         for (arm, step, kind), loss in noted.items()
     ))  # fmt: skip
     assert [growth.losses(data, Training(arm), 0) for arm in "abc"] == [{10: 4.0}, {20: 8.0}, {}]
@@ -268,7 +268,7 @@ def test_losses_are_those_of_validation_and_else_of_training() -> None:
 
 def saving(metric: str, value: float, half: float | None = None, terms: str = "flops") -> Score:
     bounds = () if half is None else (value - half, value + half)
-    return Score.of("growth", metric, value, *bounds, arm="mine", against="uniform", condition=terms)
+    return Score("growth", metric, value, *bounds, arm="mine", against="uniform", condition=terms)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_the_cost_of_a_step_is_what_it_adds(lengths: list[tuple[int, float]]) ->
 
 
 def training(arm: str, seed: int = 0, **figures: float) -> list[Score]:
-    return [Score.of("training", metric, value, arm=arm, seed=seed) for metric, value in figures.items()]
+    return [Score("training", metric, value, arm=arm, seed=seed) for metric, value in figures.items()]
 
 
 def two_phases() -> list[Score]:
@@ -329,7 +329,7 @@ def two_phases() -> list[Score]:
         *training("uniform", steps=80.0, step_seconds=0.5),
         *training("a", steps=100.0, tokens=2000.0, flops=8e6, seconds=999.0),
         *(
-            Score.of("accounting", metric, share, arm="a", condition=name, amount=end)
+            Score("accounting", metric, share, arm="a", condition=name, amount=end)
             for (name, end), of in phases.items()
             for metric, share in zip(("predicted", "measured"), of, strict=True)
         ),
@@ -362,8 +362,7 @@ def test_a_seed_with_more_steps_has_longer_phases_and_its_looks_are_paired_by_nu
     rows = [*two_phases(), *training("a", 1, steps=110.0, tokens=2200.0, flops=8e6)]
     looks = [(0, 40, 4.6), (0, 100, 4.0), (1, 44, 5.6), (1, 110, 5.0)]
     rows += [
-        Score.of("training", "validation_loss", loss, arm="a", seed=seed, amount=float(step))
-        for seed, step, loss in looks
+        Score("training", "validation_loss", loss, arm="a", seed=seed, amount=float(step)) for seed, step, loss in looks
     ]
     assert spent(rows, "flops", 44, seed=1) == pytest.approx(8e6 * 0.25)
     assert spent(rows, "flops", 110, seed=1) == pytest.approx(8e6), "nothing is left over at the end"
@@ -403,7 +402,7 @@ def test_a_schedule_alone_is_not_compared() -> None:
 
 
 def test_trainings_without_an_end_are_named() -> None:
-    begun = Score.of("training", "train_loss", 4.0, arm="ramp", seed=7, amount=10.0)
+    begun = Score("training", "train_loss", 4.0, arm="ramp", seed=7, amount=10.0)
     banner = GROWTH_KIND.unfinished(study(*run().scores, begun))
     assert banner is not None
     assert "1 training (ramp/7) is not complete" in banner

@@ -18,21 +18,21 @@ def rows(*, net: float = 0.7, p: float = 0.01, windows: bool = True) -> Iterator
         for arm, seed, nll in (
             ("untouched", None, 2.0), ("pruned", None, 2.0 + lost), ("full-teacher", 0, 2.1), ("full-teacher", 1, 2.12),
         ):  # fmt: skip
-            yield Score.of("healing", "nll", nll, arm=arm, seed=seed, **own)
-            yield Score.of("healing", "accuracy", 0.5, arm=arm, seed=seed, **own)
-        yield Score.of("healing", "lost", lost, lost - 0.1, lost + 0.1, arm="pruned", documents=40, **own)
+            yield Score("healing", "nll", nll, arm=arm, seed=seed, **own)
+            yield Score("healing", "accuracy", 0.5, arm=arm, seed=seed, **own)
+        yield Score("healing", "lost", lost, lost - 0.1, lost + 0.1, arm="pruned", documents=40, **own)
         for arm, above in (("full-teacher", 0.11), ("whole", -0.02), ("random", 0.2)):
-            yield Score.of("healing", "nll", 2 + above, 1.9 + above, 2.1 + above, arm=arm, **own)
-            yield Score.of("healing", "accuracy", 0.4, arm=arm, **own)
-            yield Score.of("healing", "above_whole", above, above - 0.01, above + 0.01, arm=arm, **own)
-        yield Score.of("healing", "regained_share", net + 0.05, net, net + 0.1, arm="full-teacher", **own)
-        yield Score.of("healing", "net_share", net, net - 0.1, net + 0.1, arm="full-teacher", **own)
+            yield Score("healing", "nll", 2 + above, 1.9 + above, 2.1 + above, arm=arm, **own)
+            yield Score("healing", "accuracy", 0.4, arm=arm, **own)
+            yield Score("healing", "above_whole", above, above - 0.01, above + 0.01, arm=arm, **own)
+        yield Score("healing", "regained_share", net + 0.05, net, net + 0.1, arm="full-teacher", **own)
+        yield Score("healing", "net_share", net, net - 0.1, net + 0.1, arm="full-teacher", **own)
     main: dict[str, Any] = {"arm": "full-teacher"}
-    yield Score.of("healing_contrast", "nll", -0.01, -0.02, 0.0, p, p, 0.015, 3, against="full-labels", **main)
-    yield Score.of("healing_rate", "validation_nll", 2.2, amount=0.001, **main)
-    yield Score.of("healing_rate", "validation_nll", 2.1, amount=0.002, **main)
-    yield Score.of("healing_rate", "chosen_at_end", 1.0, amount=0.002, **main)
-    yield Score.of("healing_cost", "tokens", 1000.0, seed=0, **main)
+    yield Score("healing_contrast", "nll", -0.01, -0.02, 0.0, p, p, 0.015, 3, against="full-labels", **main)
+    yield Score("healing_rate", "validation_nll", 2.2, amount=0.001, **main)
+    yield Score("healing_rate", "validation_nll", 2.1, amount=0.002, **main)
+    yield Score("healing_rate", "chosen_at_end", 1.0, amount=0.002, **main)
+    yield Score("healing_cost", "tokens", 1000.0, seed=0, **main)
     if windows:
         for count in range(3):
             yield healed(count, count - 0.6, count - 0.4, against=None)
@@ -41,12 +41,12 @@ def rows(*, net: float = 0.7, p: float = 0.01, windows: bool = True) -> Iterator
 
 def healed(count: int, low: float, high: float, against: str | None = "whole") -> Score:
     columns: dict[str, Any] = {"condition": "healed", "amount": count, "against": against}
-    return Score.of("healing_window", "above_whole", (low + high) / 2, low, high, **columns)
+    return Score("healing_window", "above_whole", (low + high) / 2, low, high, **columns)
 
 
 def window_rows(crossing: float, low: float, high: float, *intervals: tuple[float, float]) -> Iterator[Score]:
     """Where healing stops to make up beside the whole model trained as long, and each number of skipped layers."""
-    yield Score.of("healing_window", "layers", crossing, low, high, condition="healed", against="whole")
+    yield Score("healing_window", "layers", crossing, low, high, condition="healed", against="whole")
     for count, (least, most) in enumerate(intervals, start=1):
         yield healed(count, least, most)
 
@@ -104,18 +104,18 @@ def test_without_the_control_the_sentence_says_that_the_text_is_not_taken_off() 
 def answers(*gains: tuple[float, float]) -> Iterator[Score]:
     """A benchmark of models that are healed with 1, 2, ... layers skipped: intervals of what they answer more."""
     shared: dict[str, Any] = {"task": "quiz", "documents": 40}
-    yield Score.of("healing_task", "accuracy", 0.25, against="chance", **shared)
+    yield Score("healing_task", "accuracy", 0.25, against="chance", **shared)
     for arm in ("untouched", "pruned", "full-teacher", "whole"):
-        yield Score.of("healing_task", "accuracy", 0.5, 0.4, 0.6, arm=arm, **shared)
+        yield Score("healing_task", "accuracy", 0.5, 0.4, 0.6, arm=arm, **shared)
     for against in ("untouched", "whole"):
         own: dict[str, Any] = {"arm": "full-teacher", "against": against, **shared}
-        yield Score.of("healing_task", "difference", -0.1, -0.15, -0.05, **own)
+        yield Score("healing_task", "difference", -0.1, -0.15, -0.05, **own)
     for count, (low, high) in enumerate(gains, start=1):
         for condition in ("before", "healed"):
             own = {"arm": f"skip-{count}", "condition": condition, "amount": count, **shared}
-            yield Score.of("healing_task", "accuracy", 0.3, 0.2, 0.4, **own)
-            yield Score.of("healing_task", "difference", -0.2, -0.3, -0.1, against="untouched", **own)
-        yield Score.of("healing_task", "difference", (low + high) / 2, low, high, against="whole", **own)
+            yield Score("healing_task", "accuracy", 0.3, 0.2, 0.4, **own)
+            yield Score("healing_task", "difference", -0.2, -0.3, -0.1, against="untouched", **own)
+        yield Score("healing_task", "difference", (low + high) / 2, low, high, against="whole", **own)
 
 
 @pytest.mark.parametrize(

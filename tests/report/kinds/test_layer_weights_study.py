@@ -30,7 +30,7 @@ def only(data: ReportData, question: str) -> Finding:
 
 
 def compared(task: str, value: float, low: float, high: float, p: float, **more: float) -> Score:
-    return Score.of(STUDY, "difference", value, low, high, p, task=task, condition=TOKENS, **PAIR, **more)
+    return Score(STUDY, "difference", value, low, high, p, task=task, condition=TOKENS, **PAIR, **more)
 
 
 def test_a_difference_is_better_worse_or_not_resolvable(data: ReportData) -> None:
@@ -53,23 +53,23 @@ def test_more_loss_is_worse_and_more_accuracy_better(task: str, word: str) -> No
 def test_what_falls_to_the_correction_is_said_to() -> None:
     (finding,) = page.study_findings(of(compared("pairs", 0.1, 0.01, 0.2, 0.04, p_adjusted=0.12)))
     assert finding.text.startswith("Not resolvable among so many arms (corrected p 0.12): ")
-    (bare,) = page.study_findings(of(Score.of(STUDY, "difference", 0.1, task="pairs", condition=TOKENS, **PAIR)))
+    (bare,) = page.study_findings(of(Score(STUDY, "difference", 0.1, task="pairs", condition=TOKENS, **PAIR)))
     assert (bare.text[:11], bare.state) == ("No interval", "described")
 
 
 def test_accuracies_are_in_points_and_costs_ratios() -> None:
-    cost = Score.of(STUDY, "ratio", 1.07, 1.05, 1.09, task="time", **PAIR)
+    cost = Score(STUDY, "ratio", 1.07, 1.05, 1.09, task="time", **PAIR)
     worth, paid = page.study_findings(of(compared("pairs", 0.021, 0.01, 0.032, 0.01), cost))
     assert "+2.10 points [+1.00, +3.20]" in worth.text
     assert (paid.text, paid.state) == ("elc time ×1.07 [1.05, 1.09].", "resolved")
-    (unbounded,) = page.study_findings(of(Score.of(STUDY, "ratio", 1.07, task="memory of a step", **PAIR)))
+    (unbounded,) = page.study_findings(of(Score(STUDY, "ratio", 1.07, task="memory of a step", **PAIR)))
     assert unbounded.state == "described"
 
 
 def test_every_arm_has_a_line_and_those_of_fine_tuning_name_their_model(data: ReportData) -> None:
     assert [row[0] for row in page.every_arm(data).body] == ["ltg", "elc", "zero", "denseformer"]
     kept = {"task": "control main_verb", "arm": "elc-kept"}
-    rows = (Score.of("masked_lm", "nll", 4.0, arm="elc-share-0.5"), Score.of("msgs-ours", "mcc", 0.5, 0.4, 0.6, **kept))
+    rows = (Score("masked_lm", "nll", 4.0, arm="elc-share-0.5"), Score("msgs-ours", "mcc", 0.5, 0.4, 0.6, **kept))
     ((arm, loss, pairs, control, ambiguous),) = page.every_arm(of(*rows)).body
     assert (arm, loss, pairs, control, ambiguous) == ("elc-kept", "as elc", "as elc", "0.500 [0.400, 0.600]", "–")
     assert len(table(page.STUDY_KIND, data, "differences")) == 21
@@ -86,7 +86,7 @@ def test_fine_tuning_is_sooner_later_or_never_there(data: ReportData) -> None:
 
 def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none(data: ReportData) -> None:
     never = [
-        Score.of(TUNING_CONVERGENCE, "censored", 0.33, task="rte", arm="ltg", condition=cost)
+        Score(TUNING_CONVERGENCE, "censored", 0.33, task="rte", arm="ltg", condition=cost)
         for cost in ("steps", "seconds")
     ]
     known = of(*data.rows.where(measure=TUNING_CONVERGENCE), *never)
@@ -117,9 +117,9 @@ def test_words_that_decide_stand_beside_shuffled_labels(data: ReportData) -> Non
     ],
 )
 def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], words: str) -> None:
-    rows = [Score.of(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, condition="steps", **PAIR)]
-    rows += [Score.of(CONVERGENCE, "censored", 0.33, arm=arm, condition="steps") for arm in censored]
-    (finding,) = page.convergence_findings(of(*rows, Score.of(CONVERGENCE, "loss", 4.2)))
+    rows = [Score(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, condition="steps", **PAIR)]
+    rows += [Score(CONVERGENCE, "censored", 0.33, arm=arm, condition="steps") for arm in censored]
+    (finding,) = page.convergence_findings(of(*rows, Score(CONVERGENCE, "loss", 4.2)))
     assert finding.text == f"Times those of the backbone: {words}."
     assert (finding.state, finding.question[-24:]) == ("unresolved", "(validation loss 4.200)?")
 
@@ -131,6 +131,6 @@ def test_grids_and_shares_are_read_by_their_intervals(data: ReportData) -> None:
     share = only(data, "Are layer weights worth more with less text")
     assert "on 12.5 % of the text −0.0566" in share.text
     assert share.state == "resolved"
-    grown = Score.of(DATA_SHARE, "by_halving", 0.1, -0.1, 0.3, 0.4, p_adjusted=0.4, task="pairs", **PAIR)
+    grown = Score(DATA_SHARE, "by_halving", 0.1, -0.1, 0.3, 0.4, p_adjusted=0.4, task="pairs", **PAIR)
     (open_one,) = page.share_findings(of(grown))
     assert open_one.text.endswith("each halving adds +10.0 points [−10.0, +30.0], not resolvable.")

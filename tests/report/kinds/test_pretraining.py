@@ -38,27 +38,27 @@ def answers(findings: Iterable[Finding]) -> dict[str, tuple[str, str]]:
 
 def loss(value: float, arm: str, seed: int | None = None, half: float | None = None) -> Score:
     bounds = () if half is None else (value - half, value + half)
-    return Score.of(MASKED_LM, "nll", value, *bounds, arm=arm, seed=seed)
+    return Score(MASKED_LM, "nll", value, *bounds, arm=arm, seed=seed)
 
 
 def test_arms_stand_in_reading_order_with_their_seeds(data: ReportData) -> None:
     assert arms(data) == ("ltg", "elc", "zero", "denseformer")
     assert seeds(data, "elc") == (0, 1, 2)
     assert suites(data) == ("pairs", "blimp")
-    assert arms(of(Score.of("blimp", "accuracy", 0.7, arm="org/model"))) == ("org/model",)
+    assert arms(of(Score("blimp", "accuracy", 0.7, arm="org/model"))) == ("org/model",)
 
 
 def test_an_arm_without_a_row_is_the_mean_of_its_seeds_and_fine_tunings_are_not_counted() -> None:
     model = {"task": "rte", "arm": "a"}
     rows = [
-        Score.of("glue", "accuracy", value, value - 0.1, value + 0.1, seed=seed, other=other, **model)
+        Score("glue", "accuracy", value, value - 0.1, value + 0.1, seed=seed, other=other, **model)
         for value, seed, other in ((0.6, 0, None), (0.8, 1, None), (0.0, 0, 1))
     ]
     (mean,) = by_arm(rows)
     assert (mean.value, mean.low, mean.seed) == (pytest.approx(0.7), None, None)
     (single,) = by_arm(rows[:1])
     assert (single.value, single.low) == (0.6, 0.5), "one seed keeps its interval"
-    (own,) = by_arm([*rows, Score.of("glue", "accuracy", 0.5, **model)])
+    (own,) = by_arm([*rows, Score("glue", "accuracy", 0.5, **model)])
     assert own.value == 0.5
 
 
@@ -86,7 +86,7 @@ def test_losses_are_ranked_and_claim_no_more_than_their_intervals() -> None:
 
 def test_an_arm_at_chance_is_not_said_to_know() -> None:
     rows = [
-        Score.of("blimp", "accuracy", value, value - 0.01, value + 0.01, arm=arm)
+        Score("blimp", "accuracy", value, value - 0.01, value + 0.01, arm=arm)
         for arm, value in (("elc", 0.6), ("ltg", 0.505), ("zero", 0.45))
     ]
     assert next(page.suite_findings(of(*rows[:2]))).text.endswith("above chance (50 %): elc.")
@@ -95,7 +95,7 @@ def test_an_arm_at_chance_is_not_said_to_know() -> None:
 
 def test_negative_weights_are_frames_and_greater_weights_are_stronger() -> None:
     cells = ((0, 0, 1.0), (1, 0, -0.5), (1, 1, 0.25))
-    rows = [Score.of(ALPHA, "weight", value, arm="a", seed=0, layer=n, other=source) for n, source, value in cells]
+    rows = [Score(ALPHA, "weight", value, arm="a", seed=0, layer=n, other=source) for n, source, value in cells]
     tones = weight_table(of(*rows), "a").tones
     assert [(tones[at].name, tones[at].strength) for at in ((1, 1), (1, 2))] == [("negative", 1.0), ("weight", 0.5)]
 
@@ -110,15 +110,15 @@ def test_agreement_is_judged_by_its_p(data: ReportData) -> None:
     ("low", "high", "words"), [(0.0, 0.04, "uniform"), (0.06, 0.2, "not uniform"), (0.04, 0.06, "not resolvable")]
 )
 def test_uniform_is_an_equivalence(low: float, high: float, words: str) -> None:
-    distance = Score.of(UNIFORMITY, "distance", (low + high) / 2, low, high, arm="elc")
+    distance = Score(UNIFORMITY, "distance", (low + high) / 2, low, high, arm="elc")
     text, state = answers(page.stability_findings(of(distance)))["Are the layer weights uniform?"]
     assert text.startswith(f"elc {words}, distance ")
     assert state == ("unresolved" if words == "not resolvable" else "resolved")
 
 
 def test_spikes_are_counted_over_the_trainings_that_were_judged() -> None:
-    rows = [Score.of(STABILITY, "spikes", float(seed == 1), arm="elc", seed=seed) for seed in range(4)]
-    text = next(page.stability_findings(of(*rows, Score.of(STABILITY, "spiked", 0.25, 0.0, 0.7, arm="elc")))).text
+    rows = [Score(STABILITY, "spikes", float(seed == 1), arm="elc", seed=seed) for seed in range(4)]
+    text = next(page.stability_findings(of(*rows, Score(STABILITY, "spiked", 0.25, 0.0, 0.7, arm="elc")))).text
     assert text == "elc 1 of 4 trainings with a spike."
 
 

@@ -23,12 +23,12 @@ def rows(gain: float = 0.2, difference: float = 0.1, arms: tuple[str | None, ...
                 for task, side in FEATURES.items():
                     value = 0.6 + 0.1 * layer + 0.02 * (seed or 0)
                     at = {"layer": layer, "task": task, "part": side, "documents": 40, **own}
-                    yield Score.of("probing", "accuracy", value, value - 0.05, value + 0.05, **at)
-                    yield Score.of("probing", "accuracy", 0.5, 0.45, 0.55, **at, against="shuffled")
-                    yield Score.of("probing", "accuracy", value - gain, 0.1, 0.9, **at, against="random_twin")
+                    yield Score("probing", "accuracy", value, value - 0.05, value + 0.05, **at)
+                    yield Score("probing", "accuracy", 0.5, 0.45, 0.55, **at, against="shuffled")
+                    yield Score("probing", "accuracy", value - gain, 0.1, 0.9, **at, against="random_twin")
                     above = (gain, gain - 0.05, gain + 0.05)
-                    yield Score.of("probing", "accuracy_above", *above, **at, against="random_twin")
-                yield Score.of(
+                    yield Score("probing", "accuracy_above", *above, **at, against="random_twin")
+                yield Score(
                     "probing", "difference", difference, difference - 0.05, difference + 0.05, layer=layer, **own
                 )
 

@@ -84,7 +84,7 @@ def test_what_others_named_is_text_and_nothing_else(kind: str) -> None:
 
     if kind != "manifest":
         data = replace(data, scores=tuple(
-            replace(s, subject=spoilt(s.subject), task=spoilt(s.task), arm=spoilt(s.arm or "") or None)
+            replace(s, claim=spoilt(s.claim or "") or None, task=spoilt(s.task), arm=spoilt(s.arm or "") or None)
             for s in data.scores
         ))  # fmt: skip
     text = markdown(data)

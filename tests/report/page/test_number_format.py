@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from layerwise.report.page.number_format import between, is_resolved, tidy, verdict
 from layerwise.results.rows import Score
 
-EFFECT = Score.of("effect", "delta_nll", 0.5, 0.4, 0.6, 0.001, plan="0 2", p_adjusted=0.01, mde=0.14)
+EFFECT = Score("effect", "delta_nll", 0.5, 0.4, 0.6, 0.001, plan="0 2", p_adjusted=0.01, mde=0.14)
 
 
 @given(st.floats(min_value=1e-4, max_value=1e9) | st.floats(min_value=-1e9, max_value=-1e-4))

@@ -134,8 +134,8 @@ def test_names_that_users_choose_are_escaped() -> None:
         manifest={"model": HOSTILE, "corpus": HOSTILE, "command": ["run", HOSTILE], HOSTILE: {HOSTILE: HOSTILE}},
         scores=(
             *(replace(score, task=HOSTILE if score.task == "text" else score.task) for score in plain.scores),
-            Score("run", "sweep", "all", HOSTILE, 1.0),
-            Score.of("benchmark", HOSTILE, 1.0, task=HOSTILE, plan=HOSTILE),
+            Score("run", HOSTILE, 1.0, part="sweep"),
+            Score("benchmark", HOSTILE, 1.0, task=HOSTILE, plan=HOSTILE),
         ),
         plans=(*plain.plans, PlanRecord(HOSTILE, HOSTILE, HOSTILE, 1, None, 1, 1, 1, 1)),
     )

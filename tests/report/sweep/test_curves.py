@@ -21,7 +21,7 @@ def mean(*rows: tuple[str, float, float | None]) -> Score:
     """The mean of a strategy over draws: plans with their values and half widths."""
     plans = tuple(PlanRecord(plan, "painters", "random", 2, at, 4, 4, 4, 4) for at, (plan, _, _) in enumerate(rows))
     scores = (
-        Score.of("effect", "delta_nll", value, *(() if half is None else (value - half, value + half)), plan=plan)
+        Score("effect", "delta_nll", value, *(() if half is None else (value - half, value + half)), plan=plan)
         for plan, value, half in rows
     )
     drawn = Rows(curves(ReportData({"depth": 4}, plans, tuple(scores))))
@@ -62,7 +62,7 @@ def test_half_depth_prefers_sizes_that_most_strategies_were_run_at() -> None:
 
 def point(plan: str, value: float, half: float | None = 0.3) -> Rows:
     bounds = () if half is None else (value - half, value + half)
-    return Rows([Score.of("effect", "delta_nll", value, *bounds, plan=plan, task="text")])
+    return Rows([Score("effect", "delta_nll", value, *bounds, plan=plan, task="text")])
 
 
 def losses(gap: float, noise: float, documents: int = 40) -> tuple[Loss, ...]:

@@ -24,19 +24,19 @@ def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> Report
     rows = []
     for plan, states in ((TRAINED, DEPTH), ("0-3", 4)):
         rows += [
-            Score.of("plan_states", "variance", 1.0 + j, 0.9 + j, 1.1 + j, plan=plan, layer=j)
+            Score("plan_states", "variance", 1.0 + j, 0.9 + j, 1.1 + j, plan=plan, layer=j)
             for j in range(1, states + 1)
         ]
         rows += [
-            Score.of("plan_states", "cosine", 1 - 0.05 * (j - i), plan=plan, layer=i, other=j)
+            Score("plan_states", "cosine", 1 - 0.05 * (j - i), plan=plan, layer=i, other=j)
             for i in range(1, states + 1)
             for j in range(i + 1, states + 1)
         ]
-    rows.append(Score.of("zones", "zones", len(borders) + 1.0, plan=TRAINED))
-    rows.append(Score.of("zones", "p", 0.4, plan=TRAINED))
+    rows.append(Score("zones", "zones", len(borders) + 1.0, plan=TRAINED))
+    rows.append(Score("zones", "p", 0.4, plan=TRAINED))
     for border in borders:
-        rows.append(Score.of("zones", "border", float(border), plan=TRAINED, layer=border))
-        rows.append(Score.of("zones", "contrast", 0.2, low, None if low is None else 0.3, plan=TRAINED, layer=border))
+        rows.append(Score("zones", "border", float(border), plan=TRAINED, layer=border))
+        rows.append(Score("zones", "contrast", 0.2, low, None if low is None else 0.3, plan=TRAINED, layer=border))
     data = synthetic.run(DEPTH, ("leave_one_out",), tasks=("text",))
     return replace(data, scores=(*data.scores, *rows))
 
@@ -84,7 +84,7 @@ def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p:
     scores = [replace(score, value=p) if score.metric == "p" else score for score in data.scores]
     decisive = [("zones", 1.0, None), ("beyond_walks", 0.0, 0.0499)]
     scores += [
-        Score("contrast", "three_zones", "all", metric, value, high and -0.1, high) for metric, value, high in decisive
+        Score("contrast", metric, value, high and -0.1, high, claim="three_zones") for metric, value, high in decisive
     ]
     run = replace(data, scores=tuple(scores))
     finding = zones_finding(run)

@@ -144,7 +144,7 @@ def _most(runs: int) -> int:
 
 def test_decisions_follow_the_rule() -> None:
     def gain(value: float, reach: float, p: float) -> Score:
-        return Score("route", "fixed", "set", "gain", value, value - reach, value + reach, p=p, mde=0.1)
+        return Score("route", "gain", value, value - reach, value + reach, claim="fixed", task="set", p=p, mde=0.1)
 
     rule = RoutingCriterion(0.02)
     high, low, none = gain(0.1, 0.05, 0.001), gain(-0.1, 0.05, 0.001), gain(0.03, 0.05, 0.3)

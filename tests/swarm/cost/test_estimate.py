@@ -140,7 +140,7 @@ def stored(folder: Path, *, scores: bool = True) -> Path:
         run.store.add_plans([PlanRecord(f"0-{DEPTH - 1}", "identity", "identity", 0, None, 12, 12, 12, 12)])
         if scores:
             rows = [
-                Score.of(
+                Score(
                     "effect",
                     "delta_nll",
                     cost * by,
@@ -153,7 +153,7 @@ def stored(folder: Path, *, scores: bool = True) -> Path:
                 for plan, cost in {**costs, "1 0 2-11": 9.0}.items()
                 for task, by in (("all", 1.0), ("copy", 2.0))
             ]
-            run.store.replace_scores("effect", [*rows, Score.of("effect", "nll", 1.0, plan="0-11")])
+            run.store.replace_scores("effect", [*rows, Score("effect", "nll", 1.0, plan="0-11")])
     return folder
 
 

@@ -146,12 +146,12 @@ def test_a_rate_is_judged_by_the_validation_at_the_end() -> None:
 
 def test_arms_are_told_by_the_mean_over_their_seeds() -> None:
     def row(arm: str, seed: int, value: float) -> Score:
-        return Score.of(
+        return Score(
             "held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed
         )  # fmt: skip
 
     rows = [row("a", 0, 1.0), row("b", 0, 5.0), row("a", 1, 3.0)]
-    mean, single = arm_rows([*rows, Score.of("held_out", "nll", 9.0, arm="a")])
+    mean, single = arm_rows([*rows, Score("held_out", "nll", 9.0, arm="a")])
     assert (mean.arm, mean.seed, mean.value, mean.documents) == ("a", None, 2.0, 5)
     assert mean.low == pytest.approx(2 - (12.7062**2 + 1) ** 0.5, abs=1e-3)  # over two seeds, and over documents
     assert (single.arm, single.value, single.low) == ("b", 5.0, 4.0)

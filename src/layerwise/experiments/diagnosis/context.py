@@ -105,4 +105,4 @@ class PartContext:
     def finish(self, part: str) -> None:
         """Store that a part is complete."""
         self.finished.add(part)
-        self.store(FINISHED, [Score.of(FINISHED, DONE, 1.0, condition=name) for name in sorted(self.finished)])
+        self.store(FINISHED, [Score(FINISHED, DONE, 1.0, condition=name) for name in sorted(self.finished)])

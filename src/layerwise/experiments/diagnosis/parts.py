@@ -128,7 +128,7 @@ def _core(context: PartContext, losses: Sequence[Loss]) -> list[Score]:
 
 def _margin(context: PartContext) -> Score:
     """What counts as an effect in this run."""
-    return Score.of(VERDICT, MARGIN, context.config.min_effect)
+    return Score(VERDICT, MARGIN, context.config.min_effect)
 
 
 def _racing(context: PartContext, note: Note) -> None:

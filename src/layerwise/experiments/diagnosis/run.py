@@ -140,5 +140,5 @@ class PartsUnit(Unit[None]):
         context.run.store.replace_notes(part, notes)
         for text in notes:
             context.reporter.log(f"{part}: {text}")
-        context.store_time(Score.of(TIMES, "seconds", time.perf_counter() - start, condition=part))
+        context.store_time(Score(TIMES, "seconds", time.perf_counter() - start, condition=part))
         context.finish(part)

@@ -119,8 +119,8 @@ def held_against(expected: Forecast | None, run: Run, reporter: Reporter) -> Ite
         "taken_memory_bytes": most, "forecast_disk_bytes": expected.disk_bytes,
         "taken_disk_bytes": folder_bytes(run.folder),
     }  # fmt: skip
-    others = [row for row in run.store.scores(ABOUT_RUN) if row.subject != FORECAST]
-    rows = [Score(ABOUT_RUN, FORECAST, "all", name, float(value)) for name, value in figures.items()]
+    others = [row for row in run.store.scores(ABOUT_RUN) if row.part != FORECAST]
+    rows = [Score(ABOUT_RUN, name, float(value), part=FORECAST) for name, value in figures.items()]
     run.store.replace_scores(ABOUT_RUN, [*others, *rows])
 
 

@@ -65,11 +65,11 @@ def trial(recipe: Recipe, *settings: float) -> RecipeTraining:
 def tried_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
     """The validation loss at every rate: the `amount` is the rate, and `other` the size of batch, where it is tuned."""
     for rate, loss in sorted(losses.items()):
-        yield Score.of(measure, "validation_nll", loss, arm=arm, amount=rate, other=batch)
+        yield Score(measure, "validation_nll", loss, arm=arm, amount=rate, other=batch)
 
 
 def chosen_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
     """Which rate is the best, and whether it is at an end of those that were tried."""
     best = best_rate(losses)
     at_end = best in (min(losses), max(losses))
-    return Score.of(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best, other=batch)
+    return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best, other=batch)

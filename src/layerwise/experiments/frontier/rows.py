@@ -47,14 +47,14 @@ def point_rows(
     measured = (row for row in compared if row.against is None)
     deltas: dict[str | None, Score] = {row.plan: replace(row, plan=None, task=REPORT) for row in measured}
     tokens = sum(row.tokens for row in rows if row.plan == whole)
-    deltas[whole] = Score.of(FRONTIER, DELTA, 0.0, 0.0, 0.0, task=REPORT, tokens=tokens)
+    deltas[whole] = Score(FRONTIER, DELTA, 0.0, 0.0, 0.0, task=REPORT, tokens=tokens)
     made = []
     for each in points:
         name, losses_of = each.point.name, each.point.losses
         above = chosen_on[losses_of] - chosen_on[whole]
         made += [
-            Score.of(FRONTIER, "size", float(each.size), plan=name, arm=each.arm, part=each.kind),
+            Score(FRONTIER, "size", float(each.size), plan=name, arm=each.arm, part=each.kind),
             replace(deltas[losses_of], plan=name),
-            Score.of(FRONTIER, DELTA, above, task=CHOOSE, plan=name),
+            Score(FRONTIER, DELTA, above, task=CHOOSE, plan=name),
         ]
     return made

@@ -212,7 +212,7 @@ def _draft(
         reporter.log("choosing a draft")
         times = draft_times(stack, config.context, longest)
         (best, *_) = best_first(stack, leaving_out(stack, part), part, times, longest)
-        yield Score.of(FRONTIER_DRAFT, "agreement", best.agreement, task=CHOOSE, plan=str(best.plan))
+        yield Score(FRONTIER_DRAFT, "agreement", best.agreement, task=CHOOSE, plan=str(best.plan))
 
     try:
         (chosen,) = yield from CallUnit(FRONTIER_DRAFT, choose)

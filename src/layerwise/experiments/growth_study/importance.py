@@ -54,9 +54,9 @@ def importance_rows(importance: Sequence[Importance], rate: float) -> list[Score
     """What skipping each layer costs, in nats per token, with the interval that holds for all of them together; and the
     learning `rate` of the model that it was measured on."""
     return [
-        Score.of(IMPORTANCE, AT, rate),
+        Score(IMPORTANCE, AT, rate),
         *(
-            Score.of(IMPORTANCE, "skip", each.value, each.low, each.high, layer=layer)
+            Score(IMPORTANCE, "skip", each.value, each.low, each.high, layer=layer)
             for layer, each in enumerate(importance)
         ),
     ]

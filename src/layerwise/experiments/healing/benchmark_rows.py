@@ -43,7 +43,7 @@ def benchmark_rows(
     for task in surveys[UNTOUCHED].outcomes:
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
         shared: dict[str, Any] = {"task": task, "documents": len(right[UNTOUCHED])}
-        yield Score.of(HEALING_TASK, "accuracy", chance[task], against=CHANCE, **shared)
+        yield Score(HEALING_TASK, "accuracy", chance[task], against=CHANCE, **shared)
         for name, columns in _bases(trainings).items():
             yield _accuracy(right[name], **columns, **shared)
             if name != UNTOUCHED:
@@ -73,7 +73,7 @@ def _trained(
     yield from rows
     values = [row.value for row in rows]
     bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in rows])
-    yield Score.of(HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
+    yield Score(HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
     yield _difference([(each, right[UNTOUCHED]) for each in own], against=UNTOUCHED, **columns)
     if arm not in (WHOLE, RANDOM) and WHOLE in trainings.names:
         controls = [right[f"{WHOLE}/{seed}"] for seed in range(trainings.seeds)]
@@ -83,7 +83,7 @@ def _trained(
 def _accuracy(right: Numbers, **columns: Any) -> Score:
     estimate = wilson(right.sum(), len(right))
     low, high = float(estimate.low), float(estimate.high)
-    return Score.of(HEALING_TASK, "accuracy", float(right.mean()), low, high, **columns)
+    return Score(HEALING_TASK, "accuracy", float(right.mean()), low, high, **columns)
 
 
 def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Score:
@@ -96,7 +96,7 @@ def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Sco
         values.append(float(estimate.value))
         bounds.append((float(estimate.low), float(estimate.high)))
     interval = over_seeds(values, DIFFERENCE_RANGE, bounds)
-    return Score.of(HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)
+    return Score(HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)
 
 
 def _count(arm: str) -> int:

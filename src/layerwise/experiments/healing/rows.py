@@ -111,7 +111,7 @@ def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
         counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
         for name, columns in models.items():
             for metric, value in (("nll", outcomes.nll(name, task)), ("accuracy", outcomes.accuracy(name, task))):
-                yield Score.of(HEALING, metric, value, **columns, **counts)
+                yield Score(HEALING, metric, value, **columns, **counts)
         for arm in trainings.names:
             for metric, of in (("nll", outcomes.nll), ("accuracy", outcomes.accuracy)):
                 values = [of(f"{arm}/{seed}", task) for seed in seeds]
@@ -121,7 +121,7 @@ def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
 def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
     """What was lost, what came back, and the share of it that the control does not gain."""
     value, low, high = outcomes.difference(PRUNED, UNTOUCHED, task)
-    yield Score.of(
+    yield Score(
         HEALING, "lost", value, low, high, arm=PRUNED, task=task, documents=outcomes.documents(task)
     )  # fmt: skip
     seeds = range(trainings.seeds)
@@ -156,7 +156,7 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     differences = {name: seed_difference(losses[main], losses[name]) for name in others}
     adjusted = holm_by_key({name: each.p for name, each in differences.items()})
     for name, each in differences.items():
-        yield Score.of(
+        yield Score(
             HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde, each.seeds,
             arm=main, against=name,
         )  # fmt: skip
@@ -179,7 +179,7 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     for count in counts:
         name = f"{SKIP}{count}"
         value, low, high = outcomes.difference(before(name, 0), UNTOUCHED, ALL)
-        yield Score.of(HEALING_WINDOW, "above_whole", value, low, high, condition=BEFORE, amount=count)
+        yield Score(HEALING_WINDOW, "above_whole", value, low, high, condition=BEFORE, amount=count)
         for seed in seeds:
             curves[seed][count] = outcomes.nll(f"{name}/{seed}", ALL) - whole
     for count in sorted(curves[0]):
@@ -229,7 +229,7 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
             "best_step": record.best_step, **record.figures,
         }  # fmt: skip
         for metric, value in taken.items():
-            yield Score.of(HEALING_COST, metric, float(value), arm=arm, seed=seed)
+            yield Score(HEALING_COST, metric, float(value), arm=arm, seed=seed)
 
 
 def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) -> Score:
@@ -237,7 +237,7 @@ def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) ->
     low, high = over_seeds(values, metric)
     if metric == "layers" and low is not None:
         low = max(0.0, low)
-    return Score.of(measure, metric, float(np.mean(values)), low, high, **columns)
+    return Score(measure, metric, float(np.mean(values)), low, high, **columns)
 
 
 def _count(arm: str) -> int:

@@ -84,8 +84,8 @@ def model_rows(shares: FeatureShares, against: str | None = None) -> list[Score]
     rows = []
     for metric, null, of in values:
         low, high = over_seeds(of.tolist())  # Student's interval, here over sentences
-        rows.append(Score.of(ATTRIBUTION, metric, float(of.mean()), low, high, against=null, documents=len(of)))
-    return [*rows, Score.of(ATTRIBUTION, "gap", shares.gap, against=against)]
+        rows.append(Score(ATTRIBUTION, metric, float(of.mean()), low, high, against=null, documents=len(of)))
+    return [*rows, Score(ATTRIBUTION, "gap", shares.gap, against=against)]
 
 
 def with_arms(rows: Sequence[Score]) -> list[Score]:

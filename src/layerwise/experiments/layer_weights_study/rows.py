@@ -74,8 +74,8 @@ def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
             ("forward pass", own.pass_seconds, base.pass_seconds),
         ):
             timed = ratio(seconds, against)
-            rows.append(Score.of(STUDY, "ratio", timed.value, timed.low, timed.high, task=task, **of))
-        rows.append(Score.of(STUDY, "ratio", own.kept_bytes / base.kept_bytes, task="memory of a step", **of))
+            rows.append(Score(STUDY, "ratio", timed.value, timed.low, timed.high, task=task, **of))
+        rows.append(Score(STUDY, "ratio", own.kept_bytes / base.kept_bytes, task="memory of a step", **of))
     return rows
 
 
@@ -173,7 +173,7 @@ def bias_rows(rows: Iterable[Score], biases: Mapping[str, float]) -> list[Score]
         slopes[question] = _row(INITIAL_BIAS, "slope", slope, task=question)
         if len(seeds) > 1:
             ratio, p = _f_of_arms(table)
-            differ[question] = Score.of(INITIAL_BIAS, "differ", ratio, p=p, task=question)
+            differ[question] = Score(INITIAL_BIAS, "differ", ratio, p=p, task=question)
     return [*results, *_corrected(slopes), *_corrected(differ)]
 
 
@@ -212,11 +212,11 @@ def _of_shares(task: str, values: Values, shares: Sequence[float]) -> Iterator[S
 def _mean_row(measure: str, values: Sequence[float], **columns: Any) -> Score:
     """The mean over seeds, with Student's interval."""
     low, high = over_seeds(values)
-    return Score.of(measure, "value", float(np.mean(values)), low, high, **columns)
+    return Score(measure, "value", float(np.mean(values)), low, high, **columns)
 
 
 def _row(measure: str, metric: str, gap: SeedDifference, **columns: Any) -> Score:
-    return Score.of(measure, metric, gap.value, gap.low, gap.high, gap.p, mde=gap.mde, **columns)
+    return Score(measure, metric, gap.value, gap.low, gap.high, gap.p, mde=gap.mde, **columns)
 
 
 def _corrected(rows: Mapping[Key, Score]) -> Iterator[Score]:

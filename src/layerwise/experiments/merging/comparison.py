@@ -175,10 +175,10 @@ def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str) ->
     of: dict[str, Any] = {"arm": arm, "condition": order, "documents": len(best.hits)}
     for part, outcome in ((BEST_MEMBER, best), (ENSEMBLE, outcomes.ensemble)):
         for metric, bounded in metrics(outcome):
-            yield Score.of(MERGING, metric, *bounded, **of, part=part)
+            yield Score(MERGING, metric, *bounded, **of, part=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
         gap = paired([(outcomes.ensemble, best)], values)
-        yield Score.of(MERGING, f"{metric}_above", *gap, **of, part=ENSEMBLE, against=BEST_MEMBER)
+        yield Score(MERGING, f"{metric}_above", *gap, **of, part=ENSEMBLE, against=BEST_MEMBER)
 
 
 def _judged(
@@ -196,5 +196,5 @@ def _judged(
 def _merged_rows(arm: str, order: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
     yield from spread(arm, MERGED, order, [outcome for _, outcome in models])
     for plan, outcome in dict(models).items():
-        of = {"arm": arm, "plan": str(plan), "condition": order}
-        yield Score.of(MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))
+        of: dict[str, Any] = {"arm": arm, "plan": str(plan), "condition": order}
+        yield Score(MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))

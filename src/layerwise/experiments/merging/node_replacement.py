@@ -51,7 +51,7 @@ def node_replacement(
         pairs = list(zip(by_model[NODE_REPLACED], by_model[NODE_LOST], strict=True))
         of: dict[str, Any] = {"arm": arm, "part": NODE_REPLACED, "condition": order, "against": NODE_LOST}
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-            yield Score.of(MERGING, f"{metric}_above", *paired(pairs, values), **of)
+            yield Score(MERGING, f"{metric}_above", *paired(pairs, values), **of)
         step()
 
 

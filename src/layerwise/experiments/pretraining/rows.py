@@ -71,7 +71,7 @@ def pretrained_rows(
         memory = _memory(model)
         alpha = model.layer_weights()
     rows = [] if alpha is None else alpha_rows(alpha.float().cpu(), model.config.num_hidden_layers)
-    return [replace(row, arm=arm, seed=seed) for row in (loss, *rows, Score.of(TRAINING, LATENCY, seconds), *memory)]
+    return [replace(row, arm=arm, seed=seed) for row in (loss, *rows, Score(TRAINING, LATENCY, seconds), *memory)]
 
 
 def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Padding) -> Score:
@@ -97,13 +97,13 @@ def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Padding) -
     if seen.sum() >= FEWEST_UNITS:
         interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
-    return Score.of(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
+    return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
 
 
 def alpha_rows(alpha: torch.Tensor, layers: int) -> list[Score]:
     """The weights that readers can have, of `alpha` (readers, layers + 1): reader n reads the sources 0 to n."""
     return [
-        Score.of(ALPHA, "weight", float(alpha[reader, source]), **edge_columns(Edge(reader, source), layers))
+        Score(ALPHA, "weight", float(alpha[reader, source]), **edge_columns(Edge(reader, source), layers))
         for reader in range(len(alpha))
         for source in range(min(reader, layers) + 1)
     ]
@@ -120,7 +120,7 @@ def arm_means(rows: Sequence[Score]) -> list[Score]:
         values = [row.value for row in own]
         low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
         mean = float(np.mean(values))
-        results.append(Score.of(MASKED_LM, "nll", mean, low, high, arm=arm, documents=own[0].documents))
+        results.append(Score(MASKED_LM, "nll", mean, low, high, arm=arm, documents=own[0].documents))
     return results
 
 
@@ -130,7 +130,7 @@ def _memory(model: ElcForMaskedLM) -> list[Score]:
     memory = inference_memory(model, list(model.encoder.layers), lambda: model.encoder(input_ids=ids), device)
     counted = (memory.weights, memory.states, memory.activations, memory.allocated)
     return [
-        Score.of(TRAINING, metric, float(count))
+        Score(TRAINING, metric, float(count))
         for metric, count in zip(MEMORY, counted, strict=True)
         if count is not None
     ]

@@ -48,7 +48,7 @@ def columns_of(arm: str, replicas: int, dead: int) -> dict[str, Any]:
 
 def rows(outcomes: Mapping[str, Mapping[Level, Sequence[Values]]], nodes: int) -> Iterator[Score]:
     """The rows of every arm; `outcomes[arm][level][n]` is the n-th draw, the same loss for every arm."""
-    yield Score.of(REHEARSAL, NODES, float(nodes))
+    yield Score(REHEARSAL, NODES, float(nodes))
     for arm, by_level in outcomes.items():
         for (replicas, dead), drawn in by_level.items():
             own = columns_of(arm, replicas, dead)
@@ -75,4 +75,4 @@ def _score(metric: str, values: Sequence[float], **columns: Any) -> Iterator[Sco
     """The mean over draws with Student's interval; no interval where all draws give the same, no row without any."""
     if values:
         low, high = over_seeds(values, "accuracy" if metric == "agreement" else metric)
-        yield Score.of(REHEARSAL, metric, float(np.mean(values)), low, high, documents=len(values), **columns)
+        yield Score(REHEARSAL, metric, float(np.mean(values)), low, high, documents=len(values), **columns)

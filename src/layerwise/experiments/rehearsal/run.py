@@ -121,7 +121,7 @@ def rehearsal(config: Rehearsal, reporter: Reporter, inputs: Inputs) -> Steps:
     def once(piece: Drawn) -> Iterator[Score]:
         model, copies, count, draw = pieces[piece]
         values = respond(model)(DeadNodes.drawn(config.nodes, copies, count, f"{config.seed}/{draw}"))
-        return (Score.of(REHEARSAL_DRAW, *each, **dict(zip(DRAWN, piece, strict=True))) for each in values.items())
+        return (Score(REHEARSAL_DRAW, *each, **dict(zip(DRAWN, piece, strict=True))) for each in values.items())
 
     with _cluster(config):
         drawn = yield from RoundsUnit(
@@ -216,7 +216,7 @@ class Requests:
             counts = np.unique(self.labels, return_counts=True)[1] if self.labels else np.ones(1)
             for arm in arms:
                 share = float(counts.max() / counts.sum())
-                yield Score.of(REHEARSAL, "accuracy", share, arm=arm, against=COMMONEST)
+                yield Score(REHEARSAL, "accuracy", share, arm=arm, against=COMMONEST)
 
     @property
     def stage(self) -> Stage:

@@ -56,7 +56,7 @@ def position_rows(arm: str, seed: int, answers: Mapping[int, Numbers]) -> list[S
     for position, (hits, count) in [*counts.items(), (None, (right, wanted))]:
         share = wilson(hits, count)
         bounds = float(share.value), float(share.low), float(share.high)
-        results.append(Score.of(POSITION, "accuracy", *bounds, arm=arm, seed=seed, other=position, documents=count))
+        results.append(Score(POSITION, "accuracy", *bounds, arm=arm, seed=seed, other=position, documents=count))
     return results
 
 
@@ -69,6 +69,6 @@ def arm_means(placed: Sequence[Score]) -> list[Score]:
             values = [row.value for row in own]
             bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in own])
             of: dict[str, Any] = {"arm": arm, "other": position}
-            results.append(Score.of(POSITION, "accuracy", float(np.mean(values)), *bounds, **of))
-            results.append(Score.of(POSITION, "accuracy", 1 / (len(positions) - 1), **of, against=CHANCE))
+            results.append(Score(POSITION, "accuracy", float(np.mean(values)), *bounds, **of))
+            results.append(Score(POSITION, "accuracy", 1 / (len(positions) - 1), **of, against=CHANCE))
     return results

@@ -55,7 +55,7 @@ def arm_rows(sets: Sets, metric: str, routed: RoutedQuestions) -> list[Score]:
 def seed_rows(task: str, metric: str, trials: Sequence[RoutedQuestions]) -> list[Score]:
     """The means of one division, without intervals: those over seeds are of the same questions."""
     return [
-        Score.of(ROUTE_SEED, name, float(values.mean()), task=task, arm=arm, seed=seed, documents=len(values))
+        Score(ROUTE_SEED, name, float(values.mean()), task=task, arm=arm, seed=seed, documents=len(values))
         for seed, trial in enumerate(trials)
         for name, arms in ((metric, trial.scores), (f"{metric}_gain", trial.gains))
         for arm, values in arms.items()
@@ -76,15 +76,14 @@ def layer_rows(task: str, plans: tuple[Plan, ...]) -> list[Score]:
     """The candidates: their layers."""
     layers = layers_of(plans).tolist()
     return [
-        Score.of(ROUTE_PLAN, "layers", value, task=task, plan=str(plan))
-        for plan, value in zip(plans, layers, strict=True)
+        Score(ROUTE_PLAN, "layers", value, task=task, plan=str(plan)) for plan, value in zip(plans, layers, strict=True)
     ]
 
 
 def share_rows(task: str, plans: tuple[Plan, ...], routed: RoutedQuestions) -> list[Score]:
     """How often each plan is chosen, in each task of the set."""
     return [
-        Score.of(ROUTE_SHARE, "share", float(share), task=task, plan=str(plan), condition=kind)
+        Score(ROUTE_SHARE, "share", float(share), task=task, plan=str(plan), condition=kind)
         for kind, shares in routed.shares.items()
         for plan, share in zip(plans, shares, strict=True)
     ]
@@ -93,10 +92,10 @@ def share_rows(task: str, plans: tuple[Plan, ...], routed: RoutedQuestions) -> l
 def time_rows(time: RouterTime) -> list[Score]:
     """What choosing takes."""
     return [
-        Score.of(ROUTE_TIME, MILLISECONDS, time.router, time.low, time.high, arm=ROUTER),
-        Score.of(ROUTE_TIME, "layer_ms", time.layer),
-        Score.of(ROUTE_TIME, "layers", time.layers, arm=ROUTER),
-        Score.of(ROUTE_TIME, "tokens", float(time.tokens), arm=ROUTER),
+        Score(ROUTE_TIME, MILLISECONDS, time.router, time.low, time.high, arm=ROUTER),
+        Score(ROUTE_TIME, "layer_ms", time.layer),
+        Score(ROUTE_TIME, "layers", time.layers, arm=ROUTER),
+        Score(ROUTE_TIME, "tokens", float(time.tokens), arm=ROUTER),
     ]
 
 
@@ -105,8 +104,8 @@ def verdict_rows(
 ) -> list[Score]:
     """The decisions on the gains among `rows`; p-values are corrected over the task sets of a group (Holm)."""
     made = [
-        Score.of(ROUTE_VERDICT, "margin", criterion.margin, condition=metric),
-        Score.of(ROUTE_VERDICT, "limit", limit, condition=metric),
+        Score(ROUTE_VERDICT, "margin", criterion.margin, condition=metric),
+        Score(ROUTE_VERDICT, "limit", limit, condition=metric),
     ]
     gains = Rows(rows).where(metric=f"{metric}_gain")
     for group in groups:
@@ -130,7 +129,7 @@ def _means(measure: str, metric: str, values: Numbers, columns: Sequence[dict[st
     """The mean of each row of (rows, questions), with Student's interval: nothing is decided by it."""
     estimate = student_interval(values, np.ones(values.shape[1]))
     return [
-        Score.of(
+        Score(
             measure, metric, float(estimate.value[row]), float(estimate.low[row]), float(estimate.high[row]),
             documents=values.shape[1], **own,
         )

@@ -48,9 +48,9 @@ def search_rows(losses: Mapping[Plan, float], prices: PlanPrices, units: Sequenc
     rows = []
     for plan in sorted(losses, key=str):
         if plan != whole:
-            rows.append(Score.of(SEARCH, DELTA, losses[plan] - losses[whole], task=SEARCH, plan=str(plan)))
+            rows.append(Score(SEARCH, DELTA, losses[plan] - losses[whole], task=SEARCH, plan=str(plan)))
         own = {unit: prices.of_plan(plan, unit) for unit in units}
-        rows += [Score.of(SEARCH, PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
+        rows += [Score(SEARCH, PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
     return rows
 
 
@@ -62,10 +62,10 @@ def member_rows(
     members = [(unit, plan) for unit, plans in fronts.items() for plan in plans]
     draws = enumerate(random, start=1)
     return [
-        Score.of(SEARCH, CHOSEN, 1.0, plan=str(chosen), condition=budget.unit, against=str(budget)),
-        *(Score.of(SEARCH, FRONT, 1.0, plan=str(plan), condition=unit) for unit, plan in members),
-        *(Score.of(SEARCH, ARM, 1.0, plan=str(plan), arm=name) for name, plan in arms.items()),
-        *(Score.of(SEARCH, ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
+        Score(SEARCH, CHOSEN, 1.0, plan=str(chosen), condition=budget.unit, against=str(budget)),
+        *(Score(SEARCH, FRONT, 1.0, plan=str(plan), condition=unit) for unit, plan in members),
+        *(Score(SEARCH, ARM, 1.0, plan=str(plan), arm=name) for name, plan in arms.items()),
+        *(Score(SEARCH, ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
     ]
 
 
@@ -73,7 +73,7 @@ def round_rows(steps: Sequence[SearchStep]) -> list[Score]:
     """The best of every round."""
     best = ((number, step.kind, step.round.best, step.round.losses) for number, step in enumerate(steps, start=1))
     return [
-        Score.of(SEARCH_ROUND, "nll", losses[plan], plan=str(plan), condition=kind, amount=number)
+        Score(SEARCH_ROUND, "nll", losses[plan], plan=str(plan), condition=kind, amount=number)
         for number, kind, plan, losses in best
     ]
 
@@ -90,10 +90,10 @@ def round_sentence(number: int, step: SearchStep, whole: float | None) -> str:
 def latency_rows(table: PriceTable, setting: str) -> list[Score]:
     """The measured table: milliseconds of each layer, of each half, and of the rest."""
     rows = [
-        Score.of(LATENCY, MILLISECONDS, value, layer=layer, part=half, condition=setting)
+        Score(LATENCY, MILLISECONDS, value, layer=layer, part=half, condition=setting)
         for (layer, half), value in table.pieces.items()
     ]
-    return [*rows, Score.of(LATENCY, MILLISECONDS, table.rest, part=REST, condition=setting)]
+    return [*rows, Score(LATENCY, MILLISECONDS, table.rest, part=REST, condition=setting)]
 
 
 def table_of(rows: Iterable[Score]) -> PriceTable:
@@ -108,7 +108,7 @@ def table_of(rows: Iterable[Score]) -> PriceTable:
 def checked_latency_rows(times: Mapping[Plan, float], prices: PlanPrices, setting: str) -> list[Score]:
     """Whole plans: what the table predicts and what was measured."""
     return [
-        Score.of(LATENCY, metric, value, plan=str(plan), condition=setting)
+        Score(LATENCY, metric, value, plan=str(plan), condition=setting)
         for plan, measured in times.items()
         for metric, value in (("predicted", prices.of_plan(plan, "ms")), ("measured", measured))
     ]
@@ -122,7 +122,7 @@ def cost_rows(spent: Spent, seconds: float) -> list[Score]:
         "naive_layer_tokens": float(spent.naive), "seconds": seconds,
         **({} if at_pace is None else {"seconds_in_layers_and_heads": at_pace}),
     }  # fmt: skip
-    return [Score("run", "search", "all", name, value) for name, value in figures.items()]
+    return [Score("run", name, value, part="search") for name, value in figures.items()]
 
 
 def cost_sentence(spent: Spent, seconds: float) -> str:

@@ -144,7 +144,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
     # What a search took is known where nothing interrupted it.
     costs = yield from CallUnit(
-        "run", lambda: made.cost_rows(spent, seconds) if fresh else [], own=lambda row: row.subject == "search"
+        "run", lambda: made.cost_rows(spent, seconds) if fresh else [], own=lambda row: row.part == "search"
     )
     # The rows of the search come last, because they say which plan was chosen.
     return Completed(

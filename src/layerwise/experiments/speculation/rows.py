@@ -41,15 +41,13 @@ VERDICTS = ("equal", "tie", "other")
 
 def draft_rows(candidates: Iterable[DraftCandidate], chosen: Plan, plain_rate: float) -> list[Score]:
     """What is expected of every draft, and which was chosen."""
-    rows = [Score.of(SPECULATION_DRAFT, TOKENS_PER_SECOND, plain_rate, condition=PLAIN)]
+    rows = [Score(SPECULATION_DRAFT, TOKENS_PER_SECOND, plain_rate, condition=PLAIN)]
     for each in candidates:
         figures = {
             "agreement": each.agreement, "length": each.length, "bound": each.bound, TOKENS_PER_SECOND: each.rate,
         }  # fmt: skip
-        rows += [
-            Score.of(SPECULATION_DRAFT, name, float(value), plan=str(each.plan)) for name, value in figures.items()
-        ]
-    return [*rows, Score.of(SPECULATION_DRAFT, CHOSEN, 1.0, plan=str(chosen))]
+        rows += [Score(SPECULATION_DRAFT, name, float(value), plan=str(each.plan)) for name, value in figures.items()]
+    return [*rows, Score(SPECULATION_DRAFT, CHOSEN, 1.0, plan=str(chosen))]
 
 
 def prompt_rows(trials: Sequence[PromptTrial], first: int = 0) -> list[Score]:
@@ -60,7 +58,7 @@ def prompt_rows(trials: Sequence[PromptTrial], first: int = 0) -> list[Score]:
         counts |= {"written": trial.written, **{each: trial.verdict == each for each in VERDICTS}}
         own = [("seconds", way, value) for way, value in trial.seconds.items()]
         own += [(name, DRAFTED, float(value)) for name, value in counts.items()]
-        rows += [Score.of(SPECULATION_PROMPT, name, value, seed=number, condition=way) for name, way, value in own]
+        rows += [Score(SPECULATION_PROMPT, name, value, seed=number, condition=way) for name, way, value in own]
     return rows
 
 
@@ -78,7 +76,7 @@ def stored_trials(rows: Iterable[Score], depth: int, draft: Plan) -> list[Prompt
 
 def speculation_rows(draft: Plan, trials: Sequence[PromptTrial]) -> list[Score]:
     """The figures of a draft over all prompts."""
-    own = {"plan": str(draft)}
+    own: dict[str, Any] = {"plan": str(draft)}
     counted = {each: [getattr(trial.passes, each) for trial in trials] for each in LayerPasses.COUNTED}
     totals = [trial.passes.total for trial in trials]
     plain = [trial.passes.tokens * trial.passes.depth for trial in trials]
@@ -87,7 +85,7 @@ def speculation_rows(draft: Plan, trials: Sequence[PromptTrial]) -> list[Score]:
     rows = [
         *_ratio("bound", plain, totals, **own),
         *map(_share, _ratio("acceptance", counted["accepted"], counted["draft_passes"], **own)),
-        *(Score.of(SPECULATION, name, float(value), **own) for name, value in sums.items()),
+        *(Score(SPECULATION, name, float(value), **own) for name, value in sums.items()),
     ]
     seconds: Mapping[str, list[float]] = {way: [trial.seconds[way] for trial in trials] for way in trials[0].seconds}
     written = [trial.written for trial in trials]
@@ -111,7 +109,7 @@ def _ratio(metric: str, above: Sequence[float], below: Sequence[float], **column
     over, under = (np.asarray(values, dtype=np.float64)[having] for values in (above, below))
     if not under.size:
         return
-    row = Score.of(SPECULATION, metric, float(over.sum() / under.sum()), documents=under.size, **columns)
+    row = Score(SPECULATION, metric, float(over.sum() / under.sum()), documents=under.size, **columns)
     if under.size < 2:
         yield row
         return

@@ -121,7 +121,7 @@ class SweptBenchmarks:
         answers = RequestLikelihoods.of(rows, due, self.requests.likelihoods)
         if not any(score.against == CHANCE for score in raw):
             raw += [
-                Score.of(BENCHMARK, CHANCE, value, task=name, against=CHANCE)
+                Score(BENCHMARK, CHANCE, value, task=name, against=CHANCE)
                 for name, value in self.requests.chance.items()
             ]
         before = len(raw)

@@ -351,7 +351,7 @@ def describe_partition(partition: Partition, workers: int) -> str:
 
 def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
     """Store the contrasts of some claims beside those of others."""
-    claims = {score.subject for score in rows}
+    claims = {score.claim for score in rows if score.claim}
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), rows, claims))
 
 
@@ -373,7 +373,7 @@ def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds
             "seconds_in_layers": spent.layer_seconds,
             "seconds_in_heads": spent.head_seconds,
         }
-    return [Score("run", "sweep", "all", name, float(value)) for name, value in figures.items()]
+    return [Score("run", name, float(value), part="sweep") for name, value in figures.items()]
 
 
 def _of_whole_plans(losses: Sequence[Loss], windows: Sequence[Window]) -> list[Loss]:

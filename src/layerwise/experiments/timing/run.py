@@ -1,6 +1,6 @@
 """The steps of a timing, and rounds of timed passes, which the frontier takes too.
 
-Measure `time_round`: of subject what was timed, task the setting, metric the number of the round, milliseconds.
+Measure `time_round`: of each plan, in a setting (`condition`) and a round (`seed`), milliseconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from layerwise.measure.cost.pass_time import (
 )
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import TIME
+from layerwise.results.vocabulary import MILLISECONDS, TIME
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.inputs import evaluating
@@ -101,7 +101,7 @@ def timed_rounds(
         times = own(plans, settings, number)
         times |= also(number, times)
         for (name, setting), milliseconds in times.items():
-            yield Score(TIME_ROUND, name, str(setting), str(number), milliseconds)
+            yield Score(TIME_ROUND, MILLISECONDS, milliseconds, plan=name, condition=str(setting), seed=number)
 
     def begin() -> Callable[[int], Iterator[Score]]:
         list(once(-1))
@@ -109,13 +109,16 @@ def timed_rounds(
 
     operations = 2.0 * numbers_of(stacks[""].model) * settings[0].batch * settings[0].context
     parts = RoundParts([partial(own, [plan], settings, 0) for plan in plans], len(settings) * (PASSES + 2), operations)
-    return RoundsUnit(TIME_ROUND, range(rounds), lambda row: int(row.metric), begin, parts=parts)
+    return RoundsUnit(TIME_ROUND, range(rounds), lambda row: int(row.seed or 0), begin, parts=parts)
 
 
 def times_of(rounds: Mapping[int, Sequence[Score]], settings: Sequence[Setting]) -> list[RoundTimes]:
     """The times of every round, the first one first."""
     by_text = {str(setting): setting for setting in settings}
-    return [{(row.subject, by_text[row.task]): row.value for row in rounds[number]} for number in sorted(rounds)]
+    return [
+        {(row.plan or "", by_text[row.condition or ""]): row.value for row in rounds[number]}
+        for number in sorted(rounds)
+    ]
 
 
 def _timed_plans(config: Timing, stack: Stack) -> list[TimedPlan]:

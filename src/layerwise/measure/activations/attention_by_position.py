@@ -60,7 +60,7 @@ def attention_by_position(
     rows = []
     for (layer, position, (name, against)), pairs in sorted(totals.items(), key=lambda each: _in_order(*each[0])):
         above, below = (sum(of) for of in zip(*pairs, strict=True))
-        row = Score.of(ATTENTION, name, above / below, arm=arm, layer=layer, other=position, against=against)
+        row = Score(ATTENTION, name, above / below, arm=arm, layer=layer, other=position, against=against)
         rows.append(row)
     return rows, []
 

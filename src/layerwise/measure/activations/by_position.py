@@ -79,7 +79,7 @@ def branch_norms(
     for (layer, position, name), norms in sorted(values.items()):
         metric, part = ("share", None) if name == "share" else ("norm", name)
         of: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "part": part}
-        rows.append(Score.of(BRANCHES, metric, float(np.mean(norms)), **of))
+        rows.append(Score(BRANCHES, metric, float(np.mean(norms)), **of))
     return rows, notes
 
 

@@ -97,7 +97,7 @@ def embedding(
         states.reshape(points, -1)
     )
     facts = {"images": images, "layers": len(layers), "points": points}
-    rows = [Score.of(OUTPUT_LAYOUT, metric, float(count), arm=arm) for metric, count in facts.items()]
+    rows = [Score(OUTPUT_LAYOUT, metric, float(count), arm=arm) for metric, count in facts.items()]
     rows += _neighbours(arm, states, seed)
     rows += _points(arm, layers, flat.reshape(*states.shape[:3], 2))
     return rows, []
@@ -112,7 +112,7 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
             for position in range(depth):
                 point: dict[str, Any] = {"arm": arm, "layer": layer, "other": position, "amount": float(image)}
                 for axis, value in zip("xy", plane[at, position, image].tolist(), strict=True):
-                    yield Score.of(OUTPUT_LAYOUT, axis, float(value), **point)
+                    yield Score(OUTPUT_LAYOUT, axis, float(value), **point)
 
 
 def umap_installed() -> bool:
@@ -180,5 +180,5 @@ def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Sc
             shared[n] += wide(of[nearest] == of[part][:, None]).mean(dim=1).sum()
     for metric, value, chance in zip(("same_position", "same_layer"), shared, (depth, layers), strict=True):
         if chance > 1:
-            yield Score.of(OUTPUT_LAYOUT, metric, float(value) / len(queries), arm=arm, documents=images)
-            yield Score.of(OUTPUT_LAYOUT, metric, 1 / chance, arm=arm, against=CHANCE)
+            yield Score(OUTPUT_LAYOUT, metric, float(value) / len(queries), arm=arm, documents=images)
+            yield Score(OUTPUT_LAYOUT, metric, 1 / chance, arm=arm, against=CHANCE)

@@ -57,4 +57,4 @@ def _uniform(stack: Stack, data: EvalData, states: Sequence[Mapping[str, Any]]) 
     if data.objective is None:
         return []
     guess = math.log(int(stack.text_config.vocab_size))
-    return [Score.of(PROXIES, LOGIT_LENS, guess, guess, guess, against=UNIFORM_GUESS, **state) for state in states]
+    return [Score(PROXIES, LOGIT_LENS, guess, guess, guess, against=UNIFORM_GUESS, **state) for state in states]

@@ -107,7 +107,7 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
         bounds: dict[str, Any] = (
             {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
         )
-        yield Score.of(
+        yield Score(
             STATES, metric, float(values[at]), plan=str(plan), layer=state, other=other, documents=states.documents,
             tokens=int(states.tokens.sum()), **bounds,
         )  # fmt: skip
@@ -119,12 +119,12 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
     if zones.states < FEWEST_STATES:
         return []
     behind: dict[str, Any] = {"plan": str(plan), "documents": states.documents, "tokens": int(states.tokens.sum())}
-    scores = [Score.of(ZONES, "zones", float(zones.count), **behind)]
+    scores = [Score(ZONES, "zones", float(zones.count), **behind)]
     if zones.p is not None:
-        scores.append(Score.of(ZONES, "p", zones.p, **behind))
+        scores.append(Score(ZONES, "p", zones.p, **behind))
     for border, each in zip(zones.borders, _contrasts(states, zones, seed), strict=True):
-        scores.append(Score.of(ZONES, "border", float(border + 1), layer=border + 1, **behind))
-        scores.append(Score.of(ZONES, "contrast", each.value, each.low, each.high, layer=border + 1, **behind))
+        scores.append(Score(ZONES, "border", float(border + 1), layer=border + 1, **behind))
+        scores.append(Score(ZONES, "contrast", each.value, each.low, each.high, layer=border + 1, **behind))
     return scores
 
 
@@ -140,13 +140,13 @@ def three_zones(states: PlanStates, *, seed: Seed = 0) -> list[Score]:
     behind: dict[str, Any] = {"documents": states.documents, "tokens": int(states.tokens.sum())}
     value, low, high = beyond_walks(states.mean_cosine, THREE, seed=seed)
     scores = [
-        Score("contrast", CLAIM, "all", "zones", float(zones.count), **behind),
-        Score("contrast", CLAIM, "all", "beyond_walks", value, low, high, **behind),
+        Score("contrast", "zones", float(zones.count), claim=CLAIM, **behind),
+        Score("contrast", "beyond_walks", value, low, high, claim=CLAIM, **behind),
     ]
     each = _contrasts(states, zones, seed)
     if each:
         least = min(each, key=lambda one: one.value if one.low is None else one.low)
-        scores.append(Score("contrast", CLAIM, "all", "least", least.value, least.low, least.high, **behind))
+        scores.append(Score("contrast", "least", least.value, least.low, least.high, claim=CLAIM, **behind))
     return scores
 
 

@@ -61,10 +61,8 @@ class _Hits:
         """The mean of `values` of the units, with its interval over groups."""
         above, below = (np.bincount(self.groups, weights=each) for each in (values, np.ones_like(values)))
         estimate = student_interval(above[None], below)
-        return Score.of(
-            PROBING, metric, *(float(each[0]) for each in (estimate.value, estimate.low, estimate.high)),
-            documents=len(below), tokens=len(values), **columns,
-        )  # fmt: skip
+        value, low, high = (float(each[0]) for each in (estimate.value, estimate.low, estimate.high))
+        return Score(PROBING, metric, value, low, high, documents=len(below), tokens=len(values), **columns)
 
 
 def probing(
@@ -212,4 +210,4 @@ def _differences(rows: Sequence[Score]) -> Iterator[Score]:
         shares: Mapping[str, float] = {side: sign / counts[side] for side, sign in SIDES.items()}
         value = sum(shares[str(row.part)] * row.value for row in own)
         reach = sum((shares[str(row.part)] * ((row.high or 0.0) - row.value)) ** 2 for row in own) ** 0.5
-        yield Score.of(PROBING, "difference", value, value - reach, value + reach, layer=layer, task=ALL)
+        yield Score(PROBING, "difference", value, value - reach, value + reach, layer=layer, task=ALL)

@@ -255,7 +255,7 @@ class _Tokens:
                 value = float(values[i, j])
                 interval: dict[str, Any] = {name: float(bound[i, j]) for name, bound in (bounds or {}).items()}
                 if math.isfinite(value):
-                    yield Score.of(
+                    yield Score(
                         SIMILARITY, metric, value, layer=i, other=j, documents=len(self._tallies), tokens=tokens,
                         **interval,
                     )  # fmt: skip

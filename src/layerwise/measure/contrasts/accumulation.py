@@ -72,7 +72,7 @@ def accumulation_rows(
     rows = _additivity(ACCUMULATION, about, own, seed, resamples)
     compared = contrast([noise], _share, seed=seed, resamples=resamples)
     rows.append(compared.row(ACCUMULATION, "share_of_noise", **about))
-    return [*rows, Score(CONTRAST, ACCUMULATION, "all", "layers", float(half - 1), **about)]
+    return [*rows, Score(CONTRAST, "layers", float(half - 1), claim=ACCUMULATION, **about)]
 
 
 def joint_manipulation(
@@ -89,7 +89,7 @@ def joint_manipulation(
     part = arms(losses, baseline, [*keys, *singles])
     if part is None or SMALL not in sizes.get(SCALE, ()):
         return []
-    members = [Score(CONTRAST, MANIPULATION, "all", "member", ranking[layer], layer=layer) for layer in layers]
+    members = [Score(CONTRAST, "member", ranking[layer], claim=MANIPULATION, layer=layer) for layer in layers]
     return [*joint_manipulation_rows(part, joint, len(layers), seed=seed), *members]
 
 
@@ -110,7 +110,7 @@ def joint_manipulation_rows(
             pair = part.of([joint.index((name, size)), scaled])
             estimate = contrast([pair], _difference, seed=seed, level=1 - 0.05 / len(rivals), resamples=resamples)
             rows.append(estimate.row(MANIPULATION, kind, power=1 - 0.2 / len(rivals), condition=name))
-    return [*rows, Score(CONTRAST, MANIPULATION, "all", "layers", float(layers))]
+    return [*rows, Score(CONTRAST, "layers", float(layers), claim=MANIPULATION)]
 
 
 def _additivity(

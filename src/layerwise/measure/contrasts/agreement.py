@@ -73,8 +73,8 @@ def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffle
     return [
         *([_row("together", values, together)] if together else []),
         _row("apart", values, apart),
-        Score(CONTRAST, CLAIM, "all", "apart", 0.0, *band, against=SHUFFLED_LAYERS),
-        Score(CONTRAST, CLAIM, "all", "layers", float(len(layers))),
+        Score(CONTRAST, "apart", 0.0, *band, claim=CLAIM, against=SHUFFLED_LAYERS),
+        Score(CONTRAST, "layers", float(len(layers)), claim=CLAIM),
     ]
 
 
@@ -99,7 +99,7 @@ def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Scor
     reach = stdtrit(layers - 1, 0.975) * error
     low, high = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
     seen = float(np.tanh(reach + stdtrit(layers - 1, POWER) * error))
-    return Score(CONTRAST, CLAIM, "all", metric, mean, min(low, mean), max(high, mean), mde=seen)
+    return Score(CONTRAST, metric, mean, min(low, mean), max(high, mean), claim=CLAIM, mde=seen)
 
 
 def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Numbers:

@@ -133,7 +133,7 @@ class Scaled:
         low, high = np.quantile(draws, expanded_levels(level, self.units), axis=0)
         for plan, middle, below, above in zip(self.plans, value, low, high, strict=True):
             bounds = float(min(below, middle)), float(max(above, middle))
-            yield Score.of(
+            yield Score(
                 BENCHMARK, metric, float(middle), *bounds, task=task, plan=plan, condition=NORMALISED, documents=count
             )
 

@@ -7,7 +7,7 @@ model as trained,
     fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2          of the scale, for each tenth of the depth affected
 
 so that a curve which drops at once and stays at chance falls faster than one that reaches chance at the last window.
-A row is of measure `contrast`; its subject is the claim, its task a benchmark or "all", its `condition` the strategy,
+A row is of measure `contrast` and of a `claim`, its task a benchmark or "all", its `condition` the strategy,
 and its metric says what was contrasted:
 
     benchmark_fall   slope            the fall; of task "all" the mean over the benchmarks
@@ -162,7 +162,7 @@ def order(scores: StrategyScores) -> Iterator[Score]:
         else ("all", None)
     )
     if scores.windows(*MOVED, ABSENT):
-        yield Score("contrast", ORDER, task, "windows", float(len(windows)), against=against)
+        yield Score("contrast", "windows", float(len(windows)), claim=ORDER, task=task, against=against)
     if len(windows) < FEWEST_WINDOWS:
         return
 

@@ -10,7 +10,7 @@ function is computed on every resample,
 with the expanded percentile interval of `layerwise.measure.stats.statistics`. Effects of different texts come in parts,
 each with units of its own, and every part is resampled by itself, and so is every stratum of a part.
 
-Rows are of measure `contrast`: the subject is the claim that the contrast decides, the other columns say which layers
+Rows are of measure `contrast`: `claim` is what the contrast decides, the other columns say which layers
 or which change it is of, and `mde` is the minimum detectable contrast at 80 % power.
 """
 
@@ -107,9 +107,18 @@ class Contrast:
     def row(self, claim: str, metric: str, task: str = "all", power: float = POWER, **columns: Any) -> Score:
         """The contrast as a row about `claim`, its mde at `power`; `columns` say which layers or change it is of."""
         return Score(
-            CONTRAST, claim, task, metric, self.value, self.low, self.high, mde=self.detectable(power),
-            documents=self.documents, tokens=self.tokens, **columns,
-        )  # fmt: skip
+            CONTRAST,
+            metric,
+            self.value,
+            self.low,
+            self.high,
+            claim=claim,
+            task=task,
+            mde=self.detectable(power),
+            documents=self.documents,
+            tokens=self.tokens,
+            **columns,
+        )
 
 
 def contrast(
@@ -153,7 +162,7 @@ def contrasts(
 
 def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
     """The contrasts of a run once those about `claims` were made anew, in an order that does not depend on when."""
-    others = (row for row in stored if row.subject not in claims)
+    others = (row for row in stored if row.claim not in claims)
     # What does not apply stands before what does.
     return sorted([*others, *rows], key=lambda row: [(cell is not None, cell or 0) for cell in row.key])
 

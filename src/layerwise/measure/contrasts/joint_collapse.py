@@ -47,7 +47,7 @@ def joint_collapse_rows(part: Part, *, seed: Seed, resamples: int = RESAMPLES) -
         contrast([part], statistic, seed=seed, resamples=resamples).row(CLAIM, metric, power=1 - 0.2 / 3)
         for metric, statistic in statistics.items()
     ]
-    return [*rows, Score(CONTRAST, CLAIM, "all", "layers", float(len(part.numerators) - 2))]
+    return [*rows, Score(CONTRAST, "layers", float(len(part.numerators) - 2), claim=CLAIM)]
 
 
 def _joint(effects: Numbers) -> Numbers:

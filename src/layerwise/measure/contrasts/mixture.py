@@ -40,7 +40,7 @@ def pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
     for metric, base in (("above_equal", 2.0 / (readers + 1)), ("learned", _mass(start[None], readers)[0])):
         own, other = dict(enumerate(learned.mean(axis=1))), dict.fromkeys(range(len(weights)), float(base.mean()))
         gap = seed_difference(own, other)
-        rows.append(Score(CONTRAST, PATTERN, arm, metric, gap.value, gap.low, gap.high, gap.p, mde=gap.mde))
+        rows.append(Score(CONTRAST, metric, gap.value, gap.low, gap.high, gap.p, claim=PATTERN, task=arm, mde=gap.mde))
     return rows
 
 

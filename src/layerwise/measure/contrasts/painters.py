@@ -5,7 +5,7 @@ the same plan). Two costs a and b are compared by the *relative difference*
 
     d(a, b) = 2 (a - b) / (|a| + |b|)        in -2..2: 0.05 is five percent of the mean of both
 
-A row is of measure `contrast`; its subject is the claim, and its metric says what was contrasted. Where a strategy is
+A row is of measure `contrast` and of a `claim`, and its metric says what was contrasted. Where a strategy is
 one of several, it stands in `condition`, the milder one that it is held against in `against`, and layers in `amount`:
 
     all_needed     saved                 1 - (cost a layer in windows of up to a quarter of the depth) / (cost a layer

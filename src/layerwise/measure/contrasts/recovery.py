@@ -70,7 +70,7 @@ def associations(
     if not shared:
         return
     damage, scope = treatment
-    yield Score.of(RECOVERY, "layers", float(len(damaged)), condition=damage, arm=scope)
+    yield Score(RECOVERY, "layers", float(len(damaged)), condition=damage, arm=scope)
     for name, speed in (("spearman", "area"), ("spearman_steps", "steps")):
         for metric, chosen, given in (
             (name, damaged, False),
@@ -102,8 +102,8 @@ def _correlated(
     )
     if correlation is not None:
         value, low, high = correlation.value, correlation.low, correlation.high
-        yield Score.of(RECOVERY, metric, value, low, high, correlation.p, condition=damage, arm=scope)
-        yield Score.of(
+        yield Score(RECOVERY, metric, value, low, high, correlation.p, condition=damage, arm=scope)
+        yield Score(
             RECOVERY, metric, 0.0, correlation.null_low, correlation.null_high, condition=damage, arm=scope,
             against=SHUFFLED_LAYERS,
         )  # fmt: skip

@@ -78,8 +78,8 @@ def redundant_sets_rows(
     ]
     return [
         *rows,
-        Score(CONTRAST, CLAIM, "all", "layers", float(size)),
-        Score(CONTRAST, CLAIM, "all", "singles", singles),
+        Score(CONTRAST, "layers", float(size), claim=CLAIM),
+        Score(CONTRAST, "singles", singles, claim=CLAIM),
     ]
 
 

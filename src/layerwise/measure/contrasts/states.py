@@ -100,7 +100,7 @@ def _beyond(own: Contrast, untrained: Numbers) -> Score:
     count = len(untrained)
     value = own.value - float(untrained.mean())
     if own.low is None:
-        return Score(CONTRAST, MIDDLE, "all", "beyond_twins", value, documents=own.documents, tokens=own.tokens)
+        return Score(CONTRAST, "beyond_twins", value, claim=MIDDLE, documents=own.documents, tokens=own.tokens)
     between = float(untrained.var(ddof=1)) * (1 + 1 / count)
     variances = np.array([own.error**2, between])
     freedoms = np.array([own.units - 1, count - 1])
@@ -110,7 +110,13 @@ def _beyond(own: Contrast, untrained: Numbers) -> Score:
     widest = float(stdtrit(freedom, 0.5 + own.level / 2))
     reach = widest * error
     return Score(
-        CONTRAST, MIDDLE, "all", "beyond_twins", value, value - reach, value + reach,
+        CONTRAST,
+        "beyond_twins",
+        value,
+        value - reach,
+        value + reach,
+        claim=MIDDLE,
         mde=(widest + float(stdtrit(freedom, POWER))) * error,
-        documents=own.documents, tokens=own.tokens,
-    )  # fmt: skip
+        documents=own.documents,
+        tokens=own.tokens,
+    )

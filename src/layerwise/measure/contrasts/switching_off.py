@@ -65,15 +65,15 @@ def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
             continue
         worth = np.mean([table.worth.mean(axis=0) for table in tables], axis=0)
         for layer, position in np.ndindex(*worth.shape):
-            yield Score.of(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, other=position)
+            yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, other=position)
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
         reach = [float(stdtrit(len(one.pulls) - 1, 0.975)) * one.error for one in each]
         bounds = [(value - own, value + own) for value, own in zip(values, reach, strict=True)]
         low, high = over_seeds(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
-        yield Score.of(WORTH, RELATION, float(np.mean(values)), low, high, p, arm=arm)
-        yield Score.of(WORTH, RELATION, 0.0, *band, arm=arm, against=SHUFFLED_POSITIONS)
+        yield Score(WORTH, RELATION, float(np.mean(values)), low, high, p, arm=arm)
+        yield Score(WORTH, RELATION, 0.0, *band, arm=arm, against=SHUFFLED_POSITIONS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

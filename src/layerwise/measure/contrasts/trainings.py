@@ -72,11 +72,18 @@ class TrainingEstimate:
     def row(self, claim: str, metric: str, task: str = "all") -> Score:
         """The number as a row about `claim`; `mde` is what its interval distinguishes from zero with 80 % power."""
         if not self.terms:
-            return Score(CONTRAST, claim, task, metric, self.value, documents=self.documents)
+            return Score(CONTRAST, metric, self.value, claim=claim, task=task, documents=self.documents)
         return Score(
-            CONTRAST, claim, task, metric, self.value, self.value - self.half, self.value + self.half,
-            mde=self.mde, documents=self.documents,
-        )  # fmt: skip
+            CONTRAST,
+            metric,
+            self.value,
+            self.value - self.half,
+            self.value + self.half,
+            claim=claim,
+            task=task,
+            mde=self.mde,
+            documents=self.documents,
+        )
 
 
 def _quantile(share: float, term: Term) -> float:

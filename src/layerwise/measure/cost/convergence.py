@@ -81,7 +81,7 @@ def convergence_rows(curves: Curves, reference: str, target: float | None = None
     if not curves.get(reference):
         return []
     target = common_target(curves[reference]) if target is None else target
-    rows = [Score.of(CONVERGENCE, "loss", target)]
+    rows = [Score(CONVERGENCE, "loss", target)]
     for cost in COSTS:
         spent = {arm: spent_to(of, cost, target) for arm, of in curves.items()}
         known = {arm: of for arm, of in spent.items() if of}
@@ -112,9 +112,9 @@ def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
     """The mean over seeds, and the share that is censored."""
     values, never = [each.cost for each in spent.values()], [each.censored == "never" for each in spent.values()]
     low, high = over_seeds(values) if _are_exact(spent) else (None, None)
-    rows = [Score.of(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, condition=cost)]
+    rows = [Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, condition=cost)]
     if any(never):
-        rows.append(Score.of(CONVERGENCE, "censored", float(np.mean(never)), arm=arm, condition=cost))
+        rows.append(Score(CONVERGENCE, "censored", float(np.mean(never)), arm=arm, condition=cost))
     return rows
 
 

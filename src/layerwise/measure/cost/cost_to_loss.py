@@ -145,4 +145,4 @@ def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedD
 def ratio_row(measure: str, metric: str, logs: SeedDifference, **columns: Any) -> Score:
     """exp of a mean of logarithms (`log_ratio`) and of its interval, as a row without a test."""
     low, high = (None if bound is None else exp(bound) for bound in (logs.low, logs.high))
-    return Score.of(measure, metric, exp(logs.value), low, high, **columns)
+    return Score(measure, metric, exp(logs.value), low, high, **columns)

@@ -148,7 +148,7 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
     """Differences from `name` at one cost as rows; their p corrected together."""
     adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
     return [
-        Score.of(
+        Score(
             GROWTH, DIFFERENCE, each.value, each.low, each.high, each.p, p_adjusted=adjusted.get(arm), mde=each.mde,
             arm=arm, against=name, condition=cost,
         )
@@ -158,7 +158,7 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
 
 def _at(arm: str, points: Points, name: str, cost: str) -> Score:
     spent = float(np.mean([point.costs[cost] for point in points.values()]))
-    return Score.of(GROWTH, AT, spent, arm=arm, against=name, condition=cost)
+    return Score(GROWTH, AT, spent, arm=arm, against=name, condition=cost)
 
 
 def _are_equal(points: Points, reference: Points, cost: str) -> bool:

@@ -147,7 +147,7 @@ def _rows(
         )
         for index, (at, rival) in enumerate(pairs):
             point, setting = contests[at].point, contests[at].setting
-            tests[at, rival] = Score.of(
+            tests[at, rival] = Score(
                 FRONTIER, ABOVE_RIVAL, float(estimate.value[index]), float(estimate.low[index]),
                 float(estimate.high[index]), float(flips.p[index]), mde=float(mde[index]), documents=counts[0],
                 tokens=counts[1], plan=point.name, condition=str(setting), against=rival,
@@ -171,7 +171,7 @@ def _rows(
         if closest is not None:
             yield replace(closest, metric=ABOVE_CLOSEST, p=p[2 * at + 1], p_adjusted=of_best)
         verdict = BEATEN if of_beaten < ALPHA else BEST if of_best < ALPHA else UNRESOLVED
-        yield Score.of(FRONTIER, verdict, 1.0, plan=contest.point.name, condition=str(contest.setting))
+        yield Score(FRONTIER, verdict, 1.0, plan=contest.point.name, condition=str(contest.setting))
 
 
 def _one_sided(row: Score, sign: int) -> float:

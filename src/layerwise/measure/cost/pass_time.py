@@ -148,7 +148,7 @@ def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Se
             for metric, values in ((MILLISECONDS, own), (RATIO, ratios)):
                 interval = median_interval(values)
                 columns: dict[str, Any] = {"plan": name, "condition": str(setting), "documents": len(rounds)}
-                rows.append(Score.of(TIME, metric, median(values), *interval, **columns))
+                rows.append(Score(TIME, metric, median(values), *interval, **columns))
     return rows
 
 

@@ -57,7 +57,7 @@ def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str, target
         targets[task] = common_target(arms[reference]) if target is None else 1 - target
         for row in convergence_rows(arms, reference, targets[task]):
             if row.metric == "loss":
-                rows.append(Score.of(TUNING_CONVERGENCE, "score", 1 - row.value, task=task))
+                rows.append(Score(TUNING_CONVERGENCE, "score", 1 - row.value, task=task))
             else:
                 rows.append(replace(row, measure=TUNING_CONVERGENCE, task=task))
     return [*rows, *_over_tasks(curves, reference, targets)] if len(targets) > 1 else rows

@@ -87,13 +87,13 @@ class GateGradients:
                 for numbers in (estimate.value, estimate.low, estimate.high, test.p, adjusted, mde)
             )
             scores.append(
-                Score.of(
+                Score(
                     PROXIES, METRIC, value, low, high, p, p_adjusted, least, self._sums.documents, self._sums.tokens,
                     **about,
                 )
             )  # fmt: skip
             if math.isfinite(band := float(bands[index])):
-                scores.append(Score.of(PROXIES, METRIC, 0.0, -band, band, against=NO_EFFECT, **about))
+                scores.append(Score(PROXIES, METRIC, 0.0, -band, band, against=NO_EFFECT, **about))
         return scores
 
     @property

@@ -102,7 +102,7 @@ def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
     times = [[_seconds(side) for side in sides] for _ in range(rounds + 1)][1:]
     ratios = [ours / plain for plain, ours in times]
     plain, ours = (statistics.median(column) for column in zip(*times, strict=True))
-    return Score.of(PROXIES, "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
+    return Score(PROXIES, "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
 
 
 def plain_pass(stack: Stack, data: EvalData) -> None:

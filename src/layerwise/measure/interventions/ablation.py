@@ -115,7 +115,7 @@ def model_losses(measure: str, losses: Sequence[Loss], baseline: str, seed: int)
     rows = effects(own, baseline, seed=seed)
     if len({score.task for score in rows}) == 1:
         rows = [*rows, *(replace(score, task="all") for score in rows if score.task != "all")]
-    return [replace(score, measure=measure, subject="", plan=None) for score in rows if score.metric == "nll"]
+    return [replace(score, measure=measure, claim=None, plan=None) for score in rows if score.metric == "nll"]
 
 
 def refuse_shallow(stack: Stack) -> None:

@@ -182,7 +182,7 @@ def phenomenon_rows(suite: str, edges: Sequence[Edge], margins: Sequence[EdgeMar
         low, high = confirming[at].bounds()
         units = int(parts[at][1].sum())
         rows += [
-            Score.of(
+            Score(
                 EDGE_PHENOMENA, "confirmed", float(confirming[at].value[edge]), float(low[edge]), float(high[edge]),
                 fresh[at, edge], p_adjusted=confirmed[at, edge], documents=units, **named[edge],
             )
@@ -210,9 +210,9 @@ def _whole(of: dict[str, Any], margins: EdgeMargins) -> Iterator[Score]:
         bounds = (float(low[0]), float(high[0]))
         if metric == "right":
             bounds = (max(0.0, bounds[0]), min(1.0, bounds[1]))
-        yield Score.of(EDGE_PHENOMENA, metric, float(own.value[0]), *bounds, documents=units, **of)
+        yield Score(EDGE_PHENOMENA, metric, float(own.value[0]), *bounds, documents=units, **of)
     if margins.phenomenon.linguistic is not None:
-        yield Score.of(EDGE_PHENOMENA, "linguistic", float(margins.phenomenon.linguistic), **of)
+        yield Score(EDGE_PHENOMENA, "linguistic", float(margins.phenomenon.linguistic), **of)
 
 
 def _effects(
@@ -230,7 +230,7 @@ def _effects(
     for at, of in enumerate(edges):
         for metric, (own, low, high) in bounds.items():
             value = (float(own.value[at]), float(low[at]), float(high[at]))
-            row = Score.of(EDGE_PHENOMENA, metric, *value, documents=count, **of)
+            row = Score(EDGE_PHENOMENA, metric, *value, documents=count, **of)
             if metric == "effect":
                 row = replace(row, p=float(p[at]), p_adjusted=float(adjusted[at]), mde=float(detectable[at]))
             yield row
@@ -257,7 +257,7 @@ def _contrast_rows(
     adjusted = holm(p)
     for at, of in enumerate(columns):
         bounds = (float(low[at]), float(high[at]), float(p[at]))
-        yield Score.of(
+        yield Score(
             EDGE_PHENOMENA, "contrast", float(value[at]), *bounds, p_adjusted=float(adjusted[at]), condition=suite, **of
         )  # fmt: skip
     yield from _by_depth(suite, edges, value)
@@ -272,7 +272,7 @@ def _by_depth(suite: str, edges: Sequence[Edge], contrast: Numbers) -> Iterator[
     agreed = rank_correlation(np.arange(len(means), dtype=float), np.array(means), seed=0)
     if agreed is not None:
         bounds = (agreed.low, agreed.high, agreed.p)
-        yield Score.of(EDGE_PHENOMENA, "rank_correlation", agreed.value, *bounds, condition=suite)
+        yield Score(EDGE_PHENOMENA, "rank_correlation", agreed.value, *bounds, condition=suite)
 
 
 def confirmed_edges(rows: Iterable[Score]) -> list[Score]:

@@ -239,12 +239,12 @@ def ranking_rows(ranked: Ranked, whole: Losses, *, seed: int = 0, depth: int) ->
         of = edge_columns(edge, depth)
         value, low, high = (float(part[index]) for part in (ranked.effect.value, ranked.effect.low, ranked.effect.high))
         p, adjusted = float(ranked.p[index]), float(ranked.p_adjusted[index])
-        rows.append(Score.of(EDGES, "weight", float(ranked.weights[index]), **of))
-        rows.append(Score.of(EDGES, "effect", value, low, high, p, p_adjusted=adjusted, documents=units, **of))
+        rows.append(Score(EDGES, "weight", float(ranked.weights[index]), **of))
+        rows.append(Score(EDGES, "effect", value, low, high, p, p_adjusted=adjusted, documents=units, **of))
     agreed = rank_correlation(np.abs(ranked.weights), ranked.effect.value, seed=seed)
     if agreed is not None:
-        rows.append(Score.of(EDGES, "rank_correlation", agreed.value, agreed.low, agreed.high, agreed.p))
-    return [*rows, Score.of(EDGES, "nll", float(whole.nll.sum() / whole.counted.sum()), documents=units)]
+        rows.append(Score(EDGES, "rank_correlation", agreed.value, agreed.low, agreed.high, agreed.p))
+    return [*rows, Score(EDGES, "nll", float(whole.nll.sum() / whole.counted.sum()), documents=units)]
 
 
 def pruned_rows(
@@ -282,7 +282,7 @@ def pruned_rows(
         for drawn in (chance.permutation(len(ranked.edges)) for _ in range(draws))
     ]
     rows = [
-        Score.of(EDGES, metric, float(value), condition=PRUNED)
+        Score(EDGES, metric, float(value), condition=PRUNED)
         for metric, value in {
             "edges": len(pruned), "kept": len(pruned) / len(wiring), "live_before": wiring.live_states(),
             "live_after": pruned.live_states(), "unheard": len(pruned.unheard()),
@@ -294,7 +294,7 @@ def pruned_rows(
     intervals = paired_bootstrap(np.stack(list(differences.values())), base.counted, seed=seed)
     p = sign_flips(np.stack(list(differences.values())), seed=seed).p
     rows += [
-        Score.of(
+        Score(
             EDGES, metric, float(intervals.value[index]), float(intervals.low[index]), float(intervals.high[index]),
             float(p[index]), condition=PRUNED, against=against, documents=len(mine),
         )
@@ -306,7 +306,7 @@ def pruned_rows(
 def _random_row(losses: Numbers, mine: float) -> Score:
     low, high = float(losses.min()), float(losses.max())
     p = (1 + int((losses <= mine).sum())) / (1 + len(losses))
-    return Score.of(EDGES, "difference", float(losses.mean()), low, high, p, condition=PRUNED, against=RANDOM)
+    return Score(EDGES, "difference", float(losses.mean()), low, high, p, condition=PRUNED, against=RANDOM)
 
 
 def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
@@ -315,7 +315,7 @@ def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
     Every pair that can be is there, also those that are not read, with weight 0.
     """
     return [
-        Score.of(ALPHA, "weight", weight, arm=arm, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
+        Score(ALPHA, "weight", weight, arm=arm, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
         for reader, row in enumerate(edges.matrix())
         for source, weight in enumerate(row[: reader + 1])
     ]

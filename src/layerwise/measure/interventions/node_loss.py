@@ -101,7 +101,7 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
                     for node in range(count)
                 ]
                 means = [np.mean([cost.mean for cost in of if cost is not None]) for of in each]
-                yield Score.of(NODES, f"{metric}_worst", float(np.max(means)), **of)
+                yield Score(NODES, f"{metric}_worst", float(np.max(means)), **of)
 
 
 def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> PairedCost | None:
@@ -183,4 +183,4 @@ def _score(metric: str, costs: PairedCosts, batch: int, **of: Any) -> Iterator[S
         low, high = float(one.low[0]), float(one.high[0])
     if metric == "accuracy_lost" and of.get("against") != SINGLE and low is not None and high is not None:
         low, high = max(-1.0, low), min(1.0, high)  # a difference of two shares
-    yield Score.of(NODES, metric, float(np.mean(means)), low, high, **of, documents=documents)
+    yield Score(NODES, metric, float(np.mean(means)), low, high, **of, documents=documents)

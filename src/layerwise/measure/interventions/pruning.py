@@ -85,7 +85,7 @@ def members(
 ) -> tuple[Member, ...]:
     """Every set that is dropped, as a plan of the layers that stay, ordered by the number that go.
 
-    >>> rows = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 9])]
+    >>> rows = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([9, 1, 2, 9])]
     >>> [(m.strategy, str(m.plan)) for m in members(4, rows, most=2, random_sets=0)]
     [('skip', '0 2 3'), ('deepest_keep_last', '0 1 3'), ('skip', '0 3'), ('deepest_keep_last', '0 3')]
     """
@@ -205,7 +205,7 @@ def _random(losses: Sequence[Loss], baseline: str, chosen: Sequence[Member], dro
     effects = np.array([means[plan] - means[baseline] for plan in whole])
     mean, low, high = (float(each) for each in (effects.mean(), effects.min(), effects.max()))
     return [
-        Score.of(
+        Score(
             PRUNING, DELTA_NLL, mean, low, high, arm=RANDOM, amount=float(dropped),
             documents=grid.documents(), tokens=int(grid.tokens.sum()),
         )

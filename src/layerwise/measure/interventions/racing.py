@@ -185,7 +185,7 @@ def race(
 def rows(result: RaceResult) -> list[Score]:
     """A race as rows; `racing` says which."""
     scores = [
-        Score.of(
+        Score(
             RACING, finish.decision, finish.effect.value, finish.effect.low, finish.effect.high, layer=layer,
             mde=finish.limit, documents=finish.documents, tokens=finish.tokens,
         )
@@ -197,7 +197,7 @@ def rows(result: RaceResult) -> list[Score]:
         "share": result.spent / result.full,
         "looks": result.looks,
     }
-    return [*scores, *(Score.of(RACING, name, float(value)) for name, value in figures.items())]
+    return [*scores, *(Score(RACING, name, float(value)) for name, value in figures.items())]
 
 
 def rare_documents(layers: int, rule: VerdictCriterion) -> int:

@@ -45,10 +45,10 @@ def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[S
     """
     depth = max(survey.depth for surveys in arms.values() for survey in surveys.values())
     rows = [
-        Score.of(ROBUSTNESS, "depth", depth),
-        Score.of(ROBUSTNESS, "classes", classes),
-        Score.of(ROBUSTNESS, "accuracy", chance, against=CHANCE),
-        Score.of(ROBUSTNESS, "leads", float(leads == "accuracy")),
+        Score(ROBUSTNESS, "depth", depth),
+        Score(ROBUSTNESS, "classes", classes),
+        Score(ROBUSTNESS, "accuracy", chance, against=CHANCE),
+        Score(ROBUSTNESS, "leads", float(leads == "accuracy")),
     ]
     for arm, surveys in arms.items():
         for name in dict.fromkeys(name for survey in surveys.values() for name in survey.outcomes):
@@ -85,7 +85,7 @@ def contribution(arms: Arms) -> list[Score]:
                         of: dict[str, Any] = {"arm": arm, "layer": layer, "condition": order}
                         count = int((pairs[0][0].scored > 0).sum())
                         rows.append(
-                            Score.of(CONTRIBUTION, metric, *paired(pairs, field, sign), **of, documents=count)
+                            Score(CONTRIBUTION, metric, *paired(pairs, field, sign), **of, documents=count)
                         )  # fmt: skip
     return rows
 
@@ -93,7 +93,7 @@ def contribution(arms: Arms) -> list[Score]:
 def orders(arms: Arms) -> list[Score]:
     """Rows of measure `orders`: accuracy and loss of every seed of every arm under each fixed order."""
     return [
-        Score.of(ORDERS, metric, value, arm=arm, seed=seed, plan=plan)
+        Score(ORDERS, metric, value, arm=arm, seed=seed, plan=plan)
         for arm, surveys in arms.items()
         for seed, survey in surveys.items()
         for plan, pair in survey.orders.items()
@@ -109,11 +109,11 @@ def identity(arms: Arms) -> list[Score]:
         for name in dict.fromkeys(name for survey in surveys.values() for name in survey.identical):
             of = {"arm": arm, **conditions_by_name(depth)[name].columns(depth)}
             draws = [survey.identical[name] for survey in surveys.values() if name in survey.identical]
-            rows.append(Score.of(IDENTITY, "draws", sum(each.draws for each in draws), **of))
-            rows.append(Score.of(IDENTITY, "identical", sum(each.identical for each in draws), **of))
+            rows.append(Score(IDENTITY, "draws", sum(each.draws for each in draws), **of))
+            rows.append(Score(IDENTITY, "identical", sum(each.identical for each in draws), **of))
             shares = [each.accuracy for each in draws if each.accuracy is not None]
             if shares:
-                rows.append(Score.of(IDENTITY, "accuracy", float(np.mean(shares)), **of))
+                rows.append(Score(IDENTITY, "accuracy", float(np.mean(shares)), **of))
     return rows
 
 
@@ -132,7 +132,7 @@ def _rows(of: Mapping[str, Any], outcomes: Mapping[int, Predictions], *, spread:
         yield _score(metric, (float(np.mean(values)), low, high), outcomes[first], **of)
         if spread and len(values) > 1:
             # The papers print the standard deviation over trainings.
-            yield Score.of(ROBUSTNESS, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
+            yield Score(ROBUSTNESS, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
 
 
 def metrics(outcome: Predictions) -> Iterator[tuple[str, Bounded]]:
@@ -193,4 +193,4 @@ def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: f
 
 def _score(metric: str, bounded: Bounded, outcome: Predictions, **of: Any) -> Score:
     examples, labels = int((outcome.scored > 0).sum()), int(outcome.scored.sum())
-    return Score.of(ROBUSTNESS, metric, *bounded, **of, documents=examples, tokens=labels)
+    return Score(ROBUSTNESS, metric, *bounded, **of, documents=examples, tokens=labels)

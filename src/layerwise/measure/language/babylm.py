@@ -99,10 +99,10 @@ def _of_model(model: Model, parts: Mapping[str, Mapping[str, list[tuple[float, i
             means = [np.average([value for value, _ in of], weights=[n for _, n in of]) for of in parts[part].values()]
             points[part] = 100 * float(np.mean(means))
             examples = sum(n for of in parts[part].values() for _, n in of)
-            rows.append(Score.of(BABYLM, "part", points[part], task=part, arm=arm, seed=seed, documents=examples))
-            rows.append(Score.of(BABYLM, "files", float(len(means)), task=part, arm=arm, seed=seed))
+            rows.append(Score(BABYLM, "part", points[part], task=part, arm=arm, seed=seed, documents=examples))
+            rows.append(Score(BABYLM, "files", float(len(means)), task=part, arm=arm, seed=seed))
     if set(points) == set(WEIGHTS):
-        rows.append(Score.of(BABYLM, "aggregate", aggregate(points), arm=arm, seed=seed))
+        rows.append(Score(BABYLM, "aggregate", aggregate(points), arm=arm, seed=seed))
     return rows
 
 
@@ -115,5 +115,5 @@ def _of_arms(rows: Iterable[Score]) -> list[Score]:
         values = [row.value for row in models]
         low, high = over_seeds(values) if metric != "files" else (None, None)
         fewest = min((row.documents for row in models if row.documents is not None), default=None)
-        means.append(Score.of(BABYLM, metric, float(np.mean(values)), low, high, task=task, arm=arm, documents=fewest))
+        means.append(Score(BABYLM, metric, float(np.mean(values)), low, high, task=task, arm=arm, documents=fewest))
     return means

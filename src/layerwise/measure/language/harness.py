@@ -72,9 +72,9 @@ def result_rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
                 continue
             error = metrics.get(f"{metric}_stderr,{filtered}")
             reach = 1.96 * error if isinstance(error, int | float) and math.isfinite(error) else None
-            bounds = () if reach is None else (float(value - reach), float(value + reach))
-            yield Score.of(
-                BENCHMARK, named(metric, filtered), float(value), *bounds, task=task, plan=plan, documents=documents
+            low, high = (None, None) if reach is None else (float(value - reach), float(value + reach))
+            yield Score(
+                BENCHMARK, named(metric, filtered), float(value), low, high, task=task, plan=plan, documents=documents
             )
 
 

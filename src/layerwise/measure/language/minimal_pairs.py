@@ -154,7 +154,7 @@ def evaluate_pairs(
     measured = {"chance": CHANCE, "temperature": temperature, **known}
     return [
         *accuracy_rows(pairs.suite, arm, seed, [results[name] for name in paradigms]),
-        *(Score.of(pairs.suite, metric, value, arm=arm, seed=seed) for metric, value in measured.items()),
+        *(Score(pairs.suite, metric, value, arm=arm, seed=seed) for metric, value in measured.items()),
     ]
 
 
@@ -177,9 +177,9 @@ def paradigm_rows(suite: str, arm: str, seed: int | None, result: ParadigmResult
     """
     of: dict[str, Any] = {"task": result.paradigm, "condition": PARADIGM, "arm": arm, "seed": seed}
     pairs = result.pairs
-    rows = [_accuracy(suite, [result], **of), Score.of(suite, TIES, result.tied / pairs, documents=pairs, **of)]
+    rows = [_accuracy(suite, [result], **of), Score(suite, TIES, result.tied / pairs, documents=pairs, **of)]
     if result.skipped:
-        rows.append(Score.of(suite, SKIPPED, float(result.skipped), **of))
+        rows.append(Score(suite, SKIPPED, float(result.skipped), **of))
     return rows
 
 
@@ -199,7 +199,7 @@ def stored_result(rows: Sequence[Score], pairs: Sequence[MinimalPair]) -> Paradi
 def _accuracy(suite: str, members: Sequence[ParadigmResult], **of: Any) -> Score:
     value = float(np.mean([each.accuracy for each in members]))
     low, high = interval(members)
-    return Score.of(suite, "accuracy", value, low, high, documents=sum(each.pairs for each in members), **of)
+    return Score(suite, "accuracy", value, low, high, documents=sum(each.pairs for each in members), **of)
 
 
 def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:

@@ -90,12 +90,12 @@ def as_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
     """The evaluations of one run as rows `nll` with the step as `amount`; one that diverged ends with `diverged`, the
     first step without a finite loss."""
     rows = [
-        Score.of(RUNS, "nll", value, amount=float(step), **run.columns)
+        Score(RUNS, "nll", value, amount=float(step), **run.columns)
         for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
     ]
     if trajectory.diverged:
         first = float(trajectory.steps[len(trajectory.nll)])
-        rows.append(Score.of(RUNS, "diverged", first, **run.columns))
+        rows.append(Score(RUNS, "diverged", first, **run.columns))
     return rows
 
 

@@ -83,7 +83,7 @@ def recovery_rows(
         ("censored", None, _share([each.censored for each in times])),
     ]
     return [
-        Score.of(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, against=against, **about)
+        Score(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, against=against, **about)
         for metric, against, intervals in summaries
         for numbers in intervals
     ]
@@ -98,7 +98,7 @@ def published_rows(
         ("censored_untouched", _share([each.censored for each in times])),
     ]
     return [
-        Score.of(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, **about)
+        Score(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, **about)
         for metric, intervals in summaries
         for numbers in intervals
     ]
@@ -107,7 +107,7 @@ def published_rows(
 def damage_rows(about: Mapping[str, Any], damage: Sequence[float], documents: int, tokens: int) -> list[Score]:
     """The one row of a layer that was not trained: its damage, over seeds, is too small to recover from."""
     return [
-        Score.of(RECOVERY, "initial_damage", *numbers, documents=documents, tokens=tokens, **about)
+        Score(RECOVERY, "initial_damage", *numbers, documents=documents, tokens=tokens, **about)
         for numbers in _mean(damage)
     ]
 

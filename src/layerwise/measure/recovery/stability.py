@@ -80,12 +80,12 @@ def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
         judged = spikes([curve[step] for step in sorted(curve)])
         if judged is not None:
             spiked.setdefault(arm, []).append(judged[0] > 0)
-            results.append(Score.of(STABILITY, "spikes", float(judged[0]), arm=arm, seed=seed))
-            results.append(Score.of(STABILITY, "highest", judged[1], arm=arm, seed=seed))
+            results.append(Score(STABILITY, "spikes", float(judged[0]), arm=arm, seed=seed))
+            results.append(Score(STABILITY, "highest", judged[1], arm=arm, seed=seed))
     for arm, flags in spiked.items():
         share = wilson([sum(flags)], len(flags))
         value, low, high = (float(part[0]) for part in (share.value, share.low, share.high))
-        results.append(Score.of(STABILITY, "spiked", value, low, high, arm=arm))
+        results.append(Score(STABILITY, "spiked", value, low, high, arm=arm))
     losses = _by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll"))
     norms = _by_arm(row for row in rows if (row.measure, row.metric) == (TRAINING, "gradient_norm"))
     return [*results, *_spreads(losses, backbone), *_means(norms)]
@@ -105,14 +105,14 @@ def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score
     for arm, values in several.items():
         freedom, spread = len(values) - 1, float(np.std(values, ddof=1))
         low, high = (spread * float(np.sqrt(freedom / special.chdtri(freedom, part))) for part in (0.025, 0.975))
-        rows.append(Score.of(STABILITY, "spread", spread, low, high, arm=arm))
+        rows.append(Score(STABILITY, "spread", spread, low, high, arm=arm))
     base = several.get(backbone)
     if base is None or np.std(base) == 0:
         return rows
     ratios = {arm: _ratio(values, base) for arm, values in several.items() if arm != backbone}
     adjusted = holm_by_key({arm: p for arm, (*_, p) in ratios.items()})
     return rows + [
-        Score.of(STABILITY, "spread_ratio", *each, p_adjusted=adjusted[arm], arm=arm) for arm, each in ratios.items()
+        Score(STABILITY, "spread_ratio", *each, p_adjusted=adjusted[arm], arm=arm) for arm, each in ratios.items()
     ]
 
 
@@ -129,5 +129,5 @@ def _means(norms: Mapping[str, Sequence[float]]) -> list[Score]:
     rows = []
     for arm, values in norms.items():
         low, high = over_seeds(values)
-        rows.append(Score.of(STABILITY, "gradient_norm", float(np.mean(values)), low, high, arm=arm))
+        rows.append(Score(STABILITY, "gradient_norm", float(np.mean(values)), low, high, arm=arm))
     return rows

@@ -59,12 +59,12 @@ def agreement(scores: Iterable[Score], *, seed: int = 0, losses: Iterable[Loss] 
         for (pair, value), p, corrected in zip(known.items(), chances, adjusted.tolist(), strict=True):
             low, high = pair.interval(metric, seed)
             rows.append(
-                Score.of(AGREEMENT, metric, value, low, high, p, corrected, arm=pair.name, against=pair.against)
+                Score(AGREEMENT, metric, value, low, high, p, corrected, arm=pair.name, against=pair.against)
             )  # fmt: skip
         for name, ranking in by_name.items():
             if len(ranking) >= FEWEST_LAYERS:
                 reach = float(np.quantile(nulls[len(ranking)][metric], 0.95))
-                rows.append(Score.of(AGREEMENT, metric, 0.0, -reach, reach, arm=name, against=RANDOM_SCORE))
+                rows.append(Score(AGREEMENT, metric, 0.0, -reach, reach, arm=name, against=RANDOM_SCORE))
     return [*rows, *halves(losses, seed=seed)]
 
 
@@ -168,7 +168,7 @@ def _between_halves(name: str, keys: Sequence[str], by_key: dict[str, list[Loss]
         if values.size:
             low, high = (float(bound) for bound in np.quantile(values, [0.025, 0.975]))
             scores.append(
-                Score.of(
+                Score(
                     AGREEMENT, f"{metric}_halves", float(values.mean()), low, high, arm=name, against=name,
                     documents=grid.documents(), tokens=int(tokens.sum()),
                 )

@@ -74,7 +74,7 @@ def _renamed(measure: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> 
     scores = []
     for score in sorted((score for score in rows if score.plan in order), key=lambda score: order[str(score.plan)]):
         arm = by_key[str(score.plan)]
-        about: dict[str, Any] = {"measure": measure, "metric": arm.metric, "subject": "", "plan": None, **arm.columns}
+        about: dict[str, Any] = {"measure": measure, "metric": arm.metric, "claim": None, "plan": None, **arm.columns}
         if score.metric == "delta_nll":
             scores.append(replace(score, **about))
         elif score.metric == "null_band" and arm.columns.get("against") is None:  # a null has no null of its own

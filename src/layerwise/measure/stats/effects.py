@@ -177,7 +177,7 @@ class _Study:
         return [self._score(metric, plan, values[plan]) for plan in chosen]
 
     def _score(self, metric: str, plan: int, value: float, **evidence: Any) -> Score:
-        return Score.of(
+        return Score(
             EFFECT, metric, float(value), task=self.task, plan=self.grid.plans[plan],
             documents=self.documents, tokens=self.tokens, **evidence,
         )  # fmt: skip

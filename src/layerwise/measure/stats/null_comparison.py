@@ -59,10 +59,10 @@ class NullComparison:
         for layers in dict.fromkeys(layers for fractions in self.by_type.values() for layers in fractions):
             yield from self._at(measure, layers)
         for name, each in self.pooled().items():
-            yield Score.of(measure, self.metric, each.value, each.low, each.high, part=type_of(name))
+            yield Score(measure, self.metric, each.value, each.low, each.high, part=type_of(name))
         for null, by_type in self.nulls.items():
             for name, each in by_type.items():
-                yield Score.of(
+                yield Score(
                     measure, self.metric, each.value, each.low, each.high, part=type_of(name), against=null
                 )  # fmt: skip
 
@@ -74,13 +74,13 @@ class NullComparison:
             if below > 0:
                 values[name] = self.shift + self.scale * above / below
         for name, value in values.items():
-            yield Score.of(measure, self.metric, value, part=name, **about)
+            yield Score(measure, self.metric, value, part=name, **about)
         if values:
-            yield Score.of(measure, self.metric, sum(values.values()) / len(values), **about)
+            yield Score(measure, self.metric, sum(values.values()) / len(values), **about)
             for null, by_type in self.nulls.items():
                 if ALL in by_type:
                     each = by_type[ALL]
-                    yield Score.of(measure, self.metric, each.value, each.low, each.high, against=null, **about)
+                    yield Score(measure, self.metric, each.value, each.low, each.high, against=null, **about)
 
 
 def evenly_spaced(fractions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:

@@ -71,7 +71,7 @@ ABLATIONS = {source.metric: source.name for source in _SOURCES if source.measure
 def rankings(scores: Iterable[Score]) -> dict[str, Ranking]:
     """Every ranking that the rows hold, by the name of its score, in the order of `NAMES`.
 
-    >>> rows = [Score.of("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])]
+    >>> rows = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])]
     >>> rankings(rows)
     {'skip': {0: 0.3, 1: 0.1}}
     """

@@ -71,7 +71,7 @@ def verdicts(
     for layer, effect in layer_effects.items():
         decision: Decision = "harmful" if layer in harm.harmful else rule.concludes(effect)
         scores.append(
-            Score.of(
+            Score(
                 VERDICT, decision, effect.value, effect.low, effect.high, layer=layer,
                 p_adjusted=min(1.0, len(keys) * effect.p()), mde=mde(effect, decision, harm, layer, rule),
                 documents=grid.documents(), tokens=int(grid.tokens.sum()),

@@ -80,7 +80,7 @@ class WindowSums:
             estimate = student_interval(above, below)
             bounds = list(zip(estimate.low.tolist(), estimate.high.tolist(), strict=True))
         return [
-            Score.of(
+            Score(
                 measure, metric, float(value), low, high, documents=self.documents, tokens=self.tokens, **own, **columns
             )
             for own, value, (low, high) in zip(about, values, bounds, strict=True)

@@ -222,13 +222,13 @@ def _bands(
 
 def _verdicts(by_type: Mapping[str, Excess]) -> Iterator[Score]:
     for name, each in by_type.items():
-        yield Score.of(
+        yield Score(
             DELTAS, verdict(each), each.value, each.low, each.high, mde=each.mde, amount=1, part=type_of(name)
         )  # fmt: skip
 
 
 def _rows(lag: int, metric: str, by_type: Mapping[str, Pooled], against: str | None = None) -> Iterator[Score]:
     for name, each in by_type.items():
-        yield Score.of(
+        yield Score(
             DELTAS, metric, each.value, each.low, each.high, amount=lag, part=type_of(name), against=against
         )  # fmt: skip

@@ -285,6 +285,6 @@ def _judged(observed: float, null: Numbers) -> SeedAgreement:
 def _rows(arm: str, condition: str | None, metric: str, agreement: SeedAgreement) -> list[Score]:
     chance = (agreement.chance, agreement.low, agreement.high)
     return [
-        Score.of(SEED_AGREEMENT, metric, agreement.value, p=agreement.p, arm=arm, condition=condition),
-        Score.of(SEED_AGREEMENT, metric, *chance, arm=arm, condition=condition, against=SHUFFLED),
+        Score(SEED_AGREEMENT, metric, agreement.value, p=agreement.p, arm=arm, condition=condition),
+        Score(SEED_AGREEMENT, metric, *chance, arm=arm, condition=condition, against=SHUFFLED),
     ]

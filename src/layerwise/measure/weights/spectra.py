@@ -77,7 +77,7 @@ def spectrum_rows(tensors: Tensors, twin: Tensors | None = None) -> Iterator[Sco
     fresh = [] if twin is None else [_figures(layer_spectra(twin, layer)) for layer in evenly_spaced(range(twin.depth))]
     for layer, figures in by_layer.items():
         for (metric, task), value in figures.items():
-            yield Score.of(STRUCTURE, metric, value, layer=layer, part=type_of(task))
+            yield Score(STRUCTURE, metric, value, layer=layer, part=type_of(task))
             yield from _null(layer, metric, task, [each[metric, task] for each in fresh if (metric, task) in each])
 
 
@@ -159,7 +159,7 @@ def _figures(by_matrix: Mapping[str, Spectrum]) -> dict[tuple[str, str], float]:
 
 def _null(layer: int, metric: str, task: str, values: Sequence[float]) -> Iterator[Score]:
     if values:
-        yield Score.of(
+        yield Score(
             STRUCTURE, metric, _mean(values), min(values), max(values), layer=layer, part=type_of(task),
             against=RANDOM_TWIN,
         )  # fmt: skip

@@ -84,10 +84,10 @@ def _rows(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> lis
         low = None if low is None else max(0.0, low)
         of: dict[str, Any] = {"arm": arm, "layer": name[0], "part": name[1]}
         rows += [
-            Score.of(UNIFORMITY, "distance", distance, low, high, p, p_adjusted=adjusted[0].get(name), **of),
-            Score.of(UNIFORMITY, "start", start, **of),
-            Score.of(UNIFORMITY, "learned", gap, below, above, moved, p_adjusted=adjusted[1].get(name), **of),
-            Score.of(UNIFORMITY, "entropy", float(entropy.mean()), **of),
+            Score(UNIFORMITY, "distance", distance, low, high, p, p_adjusted=adjusted[0].get(name), **of),
+            Score(UNIFORMITY, "start", start, **of),
+            Score(UNIFORMITY, "learned", gap, below, above, moved, p_adjusted=adjusted[1].get(name), **of),
+            Score(UNIFORMITY, "entropy", float(entropy.mean()), **of),
         ]
     return rows
 

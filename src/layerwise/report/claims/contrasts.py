@@ -222,12 +222,12 @@ class Contrasts:
 def contrast_rows(evidence: Evidence, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
     """The contrasts of a claim on a task, by metric: those of the whole, or of what `columns` name."""
     about = {**OF_THE_WHOLE, **columns}
-    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, subject=claim, task=task, **about)}
+    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, claim=claim, task=task, **about)}
 
 
 def contrast_tasks(evidence: Evidence, claim: str, metric: str, **columns: Any) -> dict[str, Score]:
     """The rows of one metric of a claim, by task."""
-    return {row.task: row for row in evidence.rows.where(measure=CONTRAST, metric=metric, subject=claim, **columns)}
+    return {row.task: row for row in evidence.rows.where(measure=CONTRAST, metric=metric, claim=claim, **columns)}
 
 
 def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], margin: float = ALIKE, **of: object) -> Several:

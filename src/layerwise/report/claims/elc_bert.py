@@ -106,5 +106,7 @@ def _above_chance(evidence: Evidence, arm: str, condition: str | None) -> Score 
     if score is None or band is None:
         return None
     value, half = score.value - band.value, WIDENED * (band.high - band.low) / 2
-    above = Score(CONTRAST, "alike", arm, "correlation", value, value - half, value + half, mde=NORMAL * half)
+    above = Score(
+        CONTRAST, "correlation", value, value - half, value + half, claim="alike", task=arm, mde=NORMAL * half
+    )
     return clipped(above, -1.0 - band.value, 1.0 - band.value)

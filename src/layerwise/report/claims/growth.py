@@ -97,7 +97,7 @@ def headline(
     beyond = beyond_pairs(data)
     return {
         "figures": " ".join(filter(None, (sentence, nulls_in_words(data)))),
-        "number": Fact(Score.of("growth", "reached", *ends)),
+        "number": Fact(Score("growth", "reached", *ends)),
         "short": bounds is not None and bounds.high < figure,
         "reached": bounds is not None and bounds.high >= figure and bounds.low > least,
         "skill": None if beyond is None else Fact(beyond, 0.0, 0.0),

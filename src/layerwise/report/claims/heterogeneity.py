@@ -154,13 +154,13 @@ def accumulation(evidence: Evidence) -> Facts | None:
 
 def changed_together(evidence: Evidence, claim: str) -> list[Score]:
     """What a joint cost leaves of single ones, for each set or strategy by its size."""
-    rows = evidence.rows.where(measure=CONTRAST, subject=claim, metric="share")
+    rows = evidence.rows.where(measure=CONTRAST, claim=claim, metric="share")
     return sorted(rows, key=lambda row: (str(row.condition), row.amount or 0.0))
 
 
 def _strategies(evidence: Evidence, claim: str, margin: float) -> dict[str, object] | None:
     """What the other strategies cost more than scaling: at its size, and at their own largest size."""
-    rows = evidence.rows.where(measure=CONTRAST, subject=claim, amount=None)
+    rows = evidence.rows.where(measure=CONTRAST, claim=claim, amount=None)
     if not rows.where(metric="equal"):
         return None
     sizes = {}
@@ -193,7 +193,7 @@ def core(evidence: Evidence) -> Facts | None:
 
     The published intervention shows a core that is damage alone where random weights of the same norm nearly reach it.
     """
-    own = evidence.rows.where(measure=CONTRAST, subject="core", layer=PRESENT)
+    own = evidence.rows.where(measure=CONTRAST, claim="core", layer=PRESENT)
     ranges = {
         _range(row): row for row in sorted(own.where(metric="skip_excess"), key=_range) if span(row) is not None
     }  # fmt: skip

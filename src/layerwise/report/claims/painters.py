@@ -50,7 +50,7 @@ MILD_PAIRS = {f"{harsher}:{milder}": (harsher, milder) for milder, harsher in pr
 
 def cost(evidence: Evidence, strategy: str) -> str:
     """The mean cost of a strategy over the windows, in nats per token with its interval."""
-    score = evidence.rows.one(measure=CONTRAST, subject="ranking", metric=strategy, task="all")
+    score = evidence.rows.one(measure=CONTRAST, claim="ranking", metric=strategy, task="all")
     return f"{Fact(score):+}" if score is not None else "an unknown number of"
 
 
@@ -142,7 +142,7 @@ def graceful(evidence: Evidence) -> Facts | None:
 
     What is said of one step or window among all is widened for all of both orders (Bonferroni).
     """
-    rows = evidence.rows.where(measure=CONTRAST, subject="graceful", task="all")
+    rows = evidence.rows.where(measure=CONTRAST, claim="graceful", task="all")
 
     def curve(metric: str, strategy: str) -> dict[int, Score]:
         sizes = rows.where(metric=metric, condition=strategy).along("amount")
@@ -275,7 +275,7 @@ def order_by_benchmark(evidence: Evidence) -> Facts | None:
 
 def _of_kinds(evidence: Evidence, claim: str) -> dict[str, Score]:
     """The contrasts of two kinds of tasks, of which one is the `task` and the other `against`, by metric."""
-    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, subject=claim, against=PRESENT)}
+    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, claim=claim, against=PRESENT)}
 
 
 def loop_count(evidence: Evidence) -> Facts | None:
@@ -330,8 +330,8 @@ def shallowest_on_benchmarks(evidence: Evidence) -> Facts | None:
 def _slopes(evidence: Evidence, claim: str, of_slopes: str, sign: str) -> Facts | None:
     """The facts of the pairs of one claim, and of the slopes that are rows of it or of another."""
     whole = evidence.rows.where(measure=CONTRAST, task="all")
-    slopes = whole.where(subject=of_slopes, metric=SLOPE).along("condition")
-    compared = whole.where(subject=claim)
+    slopes = whole.where(claim=of_slopes, metric=SLOPE).along("condition")
+    compared = whole.where(claim=claim)
     rows = {
         name: row
         for name, (harsher, milder) in MILD_PAIRS.items()

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -104,16 +104,16 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
     by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
     coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
     task = ALL if about.measure == CURVE else about.metric
-    columns = {"part": about.part, "condition": about.condition, "task": task}
+    columns: dict[str, Any] = {"part": about.part, "condition": about.condition, "task": task}
     if len(pairs) > 1:
         alone = {pair.verdict() for pair in pairs}
         verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else OPEN
-        yield Score.of(COINCIDENCE, verdict, float(len(pairs)), **columns)
+        yield Score(COINCIDENCE, verdict, float(len(pairs)), **columns)
     for pair in pairs:
         first, second = pair.models
         verdict = COINCIDE if pair.models in coincide else DIFFER if pair.models in differ else OPEN
         percent, difference = pair.greatest
-        yield Score.of(
+        yield Score(
             COINCIDENCE, verdict, difference.value, difference.low, difference.high, arm=first, against=second,
             amount=percent, **columns,
         )  # fmt: skip

@@ -68,7 +68,7 @@ def _joined(first: Score, second: Score, wider: float = 1.0) -> Score | None:
     value = first.value - second.value
     below = math.hypot(first.value - first.low, second.high - second.value)
     above = math.hypot(first.high - first.value, second.value - second.low)
-    return Score.of(CONTRAST, "difference", value, value - wider * below, value + wider * above, task=first.task)
+    return Score(CONTRAST, "difference", value, value - wider * below, value + wider * above, task=first.task)
 
 
 def _mean_documents(rows: Rows, losses: Losses) -> dict[tuple[str, str], tuple[float, int]] | None:
@@ -87,4 +87,4 @@ def _bootstrapped(first: Documents, second: Documents, level: float) -> Score:
     drawn = np.random.default_rng(SEED).multinomial(len(names), [1 / len(names)] * len(names), size=RESAMPLES)
     low, high = np.quantile((drawn @ differences) / (drawn @ tokens), [level / 2, 1 - level / 2])
     value = float(differences.sum() / tokens.sum())
-    return Score.of(CONTRAST, "difference", value, float(low), float(high), documents=len(names))
+    return Score(CONTRAST, "difference", value, float(low), float(high), documents=len(names))

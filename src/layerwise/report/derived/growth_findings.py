@@ -256,7 +256,7 @@ def _limit(score: Score, level: float) -> str:
     """What could have been seen; and where the arm alone would have been distinguished, that the number of arms
     decided.
 
-    >>> _limit(Score.of("growth", "difference", 0.1, p=0.03, p_adjusted=0.2), 0.05)
+    >>> _limit(Score("growth", "difference", 0.1, p=0.03, p_adjusted=0.2), 0.05)
     ' among so many arms (adjusted p 0.20)'
     """
     if score.p is not None and score.p < level:

@@ -82,7 +82,7 @@ def of_every_training(data: ReportData) -> Iterator[Score]:
         loss, rows = growth.held_out(data, training), growth.compared_rows(data, training)
         if loss is not None or rows.where(metric=vocab.DIFFERENCE):
             count = len(growth.seeds(data, training))
-            counts = [Score.of(vocab.HELD_OUT, "seeds", float(count))] if count else []
+            counts = [Score(vocab.HELD_OUT, "seeds", float(count))] if count else []
             shown = (*counts, *filter(None, (loss,)), *rows)
             yield from (replace(row, part=training.name) for row in shown)
 
@@ -117,12 +117,12 @@ def budgets(data: ReportData) -> Iterator[Score]:
     A budget is kept by each training, not on average.
     """
     spent = Rows(
-        Score.of(vocab.TRAINING, vocab.FLOPS, 100.0 * share, arm=arm, seed=seed)
+        Score(vocab.TRAINING, vocab.FLOPS, 100.0 * share, arm=arm, seed=seed)
         for (arm, seed), share in budget_shares(data).items()
     )
     for arm, own in spent.by("arm").items():
         values = [row.value for row in own]
-        yield Score.of(vocab.TRAINING, vocab.FLOPS, fmean(values), min(values), max(values), arm=arm)
+        yield Score(vocab.TRAINING, vocab.FLOPS, fmean(values), min(values), max(values), arm=arm)
         yield from own
 
 

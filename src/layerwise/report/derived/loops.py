@@ -46,20 +46,20 @@ def best(data: ReportData) -> Iterator[Score]:
                 least = min(own, key=lambda row: (row.value, row.other))
                 known, of_one = bounds.get(width), {"task": task, "part": family, "amount": width}
                 low, high = (known.low, known.high) if known else (None, None)
-                yield Score.of(CONTRAST, "best", float(least.other or 0), low, high, **of_one)
+                yield Score(CONTRAST, "best", float(least.other or 0), low, high, **of_one)
                 if whole and family == LOOPED and (fitted := line(data)) is not None:
-                    yield Score.of(CONTRAST, "best", fitted[0] + fitted[1] * width, **of_one, against=FITTED)
+                    yield Score(CONTRAST, "best", fitted[0] + fitted[1] * width, **of_one, against=FITTED)
 
 
 def by_window(data: ReportData, metric: str) -> dict[float, Score]:
     """The contrasts of the loops that were made window by window, by the number of its layers."""
-    rows = data.rows.where(measure=CONTRAST, subject=LOOP_COUNT, metric=metric, amount=PRESENT)
+    rows = data.rows.where(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, amount=PRESENT)
     return dict(sorted(rows.along("amount").items()))
 
 
 def over_windows(data: ReportData, metric: str) -> Score | None:
     """A contrast of the loops over all windows."""
-    return data.rows.one(measure=CONTRAST, subject=LOOP_COUNT, metric=metric, task=ALL, amount=None)
+    return data.rows.one(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, task=ALL, amount=None)
 
 
 def line(data: ReportData) -> tuple[float, float] | None:

@@ -49,7 +49,7 @@ CHANGES = {DROPPED: ("leave_one_out", "skip", 0.0), SWAPPED: ("swap_adjacent", "
 def quantity_name(row: Score) -> str:
     """What a curve shows: the loss, the loss on a task, or a score of a benchmark.
 
-    >>> quantity_name(Score.of(CURVE, DELTA, 0.1)), quantity_name(Score.of(SCORE_CURVE, "mean", 0.9))
+    >>> quantity_name(Score(CURVE, DELTA, 0.1)), quantity_name(Score(SCORE_CURVE, "mean", 0.9))
     ('loss', 'mean of the benchmarks')
     """
     if row.measure == SCORE_CURVE:
@@ -65,7 +65,7 @@ def quantity_name(row: Score) -> str:
 def strategy_title(row: Score) -> str:
     """The strategy of a row as it is headed: with its family, unless it is one of the Painters.
 
-    >>> strategy_title(Score.of(CURVE, DELTA, 0.1, part="every_window", condition="skip"))
+    >>> strategy_title(Score(CURVE, DELTA, 0.1, part="every_window", condition="skip"))
     'skip (every window)'
     """
     own = label(str(row.condition))
@@ -107,7 +107,7 @@ def curves(runs: Runs) -> Iterator[Score]:
         for (measure, task, metric), score_of in _scores(run, _tasks(runs)):
             for row in averaged(records, score_of):
                 if row.seed is None:  # a single draw is behind the mean of all
-                    yield Score.of(
+                    yield Score(
                         measure, metric, row.value, row.low, row.high, task=task, mde=row.mde, arm=name, part=row.part,
                         condition=row.condition, amount=100.0 * (row.amount or 0.0) / run.depth,
                     )  # fmt: skip
@@ -139,7 +139,7 @@ def layers(runs: Runs) -> Iterator[Score]:
                     if math.isfinite(score.value):
                         at = 100.0 * (layer + behind) / max(1, run.depth - 1)
                         yield replace(
-                            score, measure=LAYER, subject="", task=task, metric=DELTA, arm=name, layer=None, other=None,
+                            score, measure=LAYER, claim=None, task=task, metric=DELTA, arm=name, layer=None, other=None,
                             plan=None, part=family, condition=strategy, amount=at,
                         )  # fmt: skip
 

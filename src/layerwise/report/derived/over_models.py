@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from scipy.special import stdtrit
 
@@ -77,16 +77,16 @@ def _over_models(
             by_model[models[name]].append(verdict)
     agreed = {model: _agreed(runs) for model, runs in by_model.items()}
     shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
-    columns = {"part": paper, "condition": claim.key}
+    columns: dict[str, Any] = {"part": paper, "condition": claim.key}
     for name, verdict in by_run.items():
         counted = verdict(1) != NOT_MEASURED
         left = counted * ((models[name] in shown) - (models[name] in refuted))
-        yield Score.of(CLAIM, verdict(1), float(left), arm=name, **columns)
+        yield Score(CLAIM, verdict(1), float(left), arm=name, **columns)
     alone = [verdict(1) for verdict in agreed.values()]
     in_all, in_none = (all(verdict in kind for verdict in alone) for kind in (HOLDS, HOLDS_NOT))
     for against, holds, holds_not in ((EVERY, in_all, in_none or refuted), (ANY, in_all or shown, in_none)):
         standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else OPEN
-        yield Score.of(
+        yield Score(
             CLAIM, standing if len(agreed) >= FEWEST_MODELS else TOO_FEW, float(len(agreed)), against=against,
             amount=float(len(set(models.values()))), **columns,
         )  # fmt: skip

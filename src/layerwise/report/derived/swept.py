@@ -117,7 +117,7 @@ def falls(data: ReportData) -> Iterator[Score]:
             for row in rows.where(task=task, against=vocab.CHANCE)
         )
     for strategy in data.strategies:
-        of = data.rows.where(measure=vocab.CONTRAST, subject="benchmark_fall", condition=strategy)
+        of = data.rows.where(measure=vocab.CONTRAST, claim="benchmark_fall", condition=strategy)
         yield from (replace(row, condition=f"fall, {label(strategy)}") for row in of if of.where(task=vocab.ALL))
 
 
@@ -150,11 +150,11 @@ def states(data: ReportData) -> Iterator[Score]:
         own, record = data.rows.where(measure=vocab.STATES, plan=each.plan), data.records.get(each.plan)
         strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
         name = "As trained" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
-        same = [Score.of(vocab.STATES, "cosine", 1.0, layer=at, other=at) for at in range(1, each.states + 1)]
+        same = [Score(vocab.STATES, "cosine", 1.0, layer=at, other=at) for at in range(1, each.states + 1)]
         for row in (*mirrored(own.where(metric="cosine")), *same, *own.where(metric="variance")):
             yield replace(row, condition=name)
         for first, last in each.ranges if len(each.ranges) > 1 else ():
-            yield Score.of(vocab.ZONES, "zone", 0.0, layer=first, other=last, condition=name)
+            yield Score(vocab.ZONES, "zone", 0.0, layer=first, other=last, condition=name)
 
 
 def called(data: ReportData, plan: str) -> str:
@@ -171,7 +171,7 @@ def task_rows(data: ReportData) -> Iterator[Score]:
         scores = [score for plan in data.records if (score := data.effect(plan, task)) is not None]
         for counts in ("documents", "tokens"):
             known = [count for score in scores if (count := getattr(score, counts)) is not None]
-            yield from [Score.of(vocab.EFFECT, counts, float(max(known)), task=task)] if known else []
+            yield from [Score(vocab.EFFECT, counts, float(max(known)), task=task)] if known else []
         whole = [data.effect(trained(data), task, metric) for metric in (vocab.NLL, vocab.EXACT)]
         yield from (replace(row, low=None, high=None) for row in whole if row is not None)
     yield from ranking(data)

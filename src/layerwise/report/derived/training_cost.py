@@ -78,7 +78,7 @@ def loss_by_cost(data: ReportData) -> Iterator[Score]:
         curves = [list(_curve(data, training, terms)) for training in growth.uniform_lengths(data)]
         ends = {row.amount: row for curve in curves if curve for row in (max(curve, key=_amount),)}
         if len(ends) > 1:
-            yield from (Score.of(TRAINING, "loss", row.value, row.low, row.high, arm=FRONTIER, condition=terms,
+            yield from (Score(TRAINING, "loss", row.value, row.low, row.high, arm=FRONTIER, condition=terms,
                                  amount=row.amount) for row in sorted(ends.values(), key=_amount))  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def _curve(data: ReportData, training: growth.Training, terms: str) -> Iterator[
         values = [loss for _, loss in together]
         bounds = (min(values), max(values)) if len(values) > 1 else ()
         cost = fmean(cost for cost, _ in together)
-        yield Score.of(TRAINING, "loss", fmean(values), *bounds, arm=training.arm, condition=terms, amount=cost)
+        yield Score(TRAINING, "loss", fmean(values), *bounds, arm=training.arm, condition=terms, amount=cost)
 
 
 def _relative(data: ReportData, training: growth.Training, steps: int, *, timed: bool) -> Pieces:

@@ -96,7 +96,7 @@ def _arm(arm: DotArm, heights: Mapping[str, float], signed: bool) -> list[Trace]
         x=[score.value for _, _, score in faint],
         y=[y for y, _, _ in faint],
         marker={"color": faded(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
-        text=[_hover(score.subject, name, score, signed) for _, name, score in faint],
+        text=[_hover(score.claim or "", name, score, signed) for _, name, score in faint],
         **shared,
     )
     means = scatter(

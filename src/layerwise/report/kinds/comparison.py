@@ -225,7 +225,7 @@ def similarities(data: ReportData) -> Iterator[Score]:
                 rows = run.rows.where(measure=vocabulary.SIMILARITY, metric=metric)
                 yield from (replace(row, arm=name, condition=words) for row in mirrored(rows))
                 if zone := Runs(values).clearest():
-                    yield Score.of(ZONE, ZONE, 1.0, layer=zone.first, other=zone.last, arm=name, condition=words)
+                    yield Score(ZONE, ZONE, 1.0, layer=zone.first, other=zone.last, arm=name, condition=words)
 
 
 def clearest(data: ReportData) -> Iterator[Score]:
@@ -243,9 +243,9 @@ def clearest(data: ReportData) -> Iterator[Score]:
                 for part, count in zip(
                     PARTS, (zone.first - 1, 1 + zone.last - zone.first, depth - zone.last), strict=True
                 ):
-                    yield Score.of(ZONE, part, count, arm=name, condition=words, amount=100 * count / depth)
+                    yield Score(ZONE, part, count, arm=name, condition=words, amount=100 * count / depth)
                 bounds = Runs.bounds(run, metric, zone.first, zone.last) or (None, None)
-                yield Score.of(ZONE, "contrast", zone.contrast, *bounds, arm=name, condition=words)
+                yield Score(ZONE, "contrast", zone.contrast, *bounds, arm=name, condition=words)
 
 
 def _share(row: Score) -> str:
@@ -279,7 +279,7 @@ def zones(data: ReportData) -> Iterator[Score]:
             for first, last in own.ranges:
                 if own.part((first, last)) == part:
                     share = 100 / own.states * (last - first + 1)
-                    yield Score.of(ZONE, "share", share, arm=name, part=part, layer=first - 1, other=last - 1)
+                    yield Score(ZONE, "share", share, arm=name, part=part, layer=first - 1, other=last - 1)
 
 
 def _partition(data: ReportData) -> Table:

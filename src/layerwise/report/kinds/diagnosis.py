@@ -55,9 +55,9 @@ def worth(data: ReportData) -> dict[int, Score]:
 def in_words(row: Score, margin: float | None = None) -> str:
     """A verdict as it is read, with what stands behind it: what was excluded, or what could have been seen.
 
-    >>> in_words(Score.of("verdict", "no_effect", 0.001, layer=3, mde=0.008))
+    >>> in_words(Score("verdict", "no_effect", 0.001, layer=3, mde=0.008))
     'no effect above 0.00800 nats'
-    >>> in_words(Score.of("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
+    >>> in_words(Score("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
     'not resolvable below 0.0500 nats; about 34,000 tokens would decide'
     """
     if row.mde is None or row.metric not in ("no_effect", "unresolved"):

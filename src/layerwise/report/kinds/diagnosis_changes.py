@@ -115,7 +115,7 @@ def typical(data: ReportData) -> Iterator[Score]:
             values = sorted(row.value for row in own)
             quarter = len(values) // 4
             bounds = (values[quarter], values[-1 - quarter]) if len(values) > 3 else (None, None)
-            yield Score.of(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
+            yield Score(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
     yield from _middle_nulls(rows.where(condition=tuple(strategies[:1])))
 
 
@@ -155,7 +155,7 @@ class Fan(Mark):
 
 
 def _members(data: ReportData) -> Iterator[str]:
-    rows = data.rows.where(measure=vocab.CONTRAST, subject="joint_manipulation", metric="member")
+    rows = data.rows.where(measure=vocab.CONTRAST, claim="joint_manipulation", metric="member")
     if rows:
         layers = ", ".join(str(layer) for layer in sorted(rows.axis("layer")))
         yield f"Layers {layers}, each of which costs little when it is skipped, were moved together."

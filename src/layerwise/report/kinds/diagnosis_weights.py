@@ -139,7 +139,7 @@ def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str]
     signed = SIGNED
     return Pivot(
         rows={what: "condition", size: "amount"}, words=words, order=_set_order, terminal=False,
-        where={"measure": vocab.CONTRAST, "subject": claim, "amount": PRESENT}, columns=(
+        where={"measure": vocab.CONTRAST, "claim": claim, "amount": PRESENT}, columns=(
             Column("together (nats)", "joint", signed), Column("one by one, added up", "singles", signed),
             Column("more together", "excess", signed), Column("share that single costs leave", text=_share),
         ),

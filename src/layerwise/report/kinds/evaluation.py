@@ -177,7 +177,7 @@ class Taught:
             return of.one(plan=plan)
         if condition is None:
             return of.one(plan=None)
-        return Score.of(self.suite, metric, 1.0, task=task, arm=self.arm) if self.has(view) else None
+        return Score(self.suite, metric, 1.0, task=task, arm=self.arm) if self.has(view) else None
 
     def curves(self, view: View) -> Rows:
         """The curves of every family, a strategy each."""

@@ -138,7 +138,7 @@ def _what_would_resolve(data: ReportData, verdict: Score) -> str:
 def tokens_needed(score: Score) -> int | None:
     """How many tokens would resolve a difference as large as the one that was seen: errors fall with their root.
 
-    >>> tokens_needed(Score.of("frontier", "above_rival", 0.01, mde=0.02, tokens=1000))
+    >>> tokens_needed(Score("frontier", "above_rival", 0.01, mde=0.02, tokens=1000))
     4000
     """
     if not score.value or score.mde is None or score.tokens is None:

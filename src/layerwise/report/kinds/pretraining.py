@@ -121,7 +121,7 @@ def outcomes(data: ReportData) -> Iterator[Score]:
     for arm in arms(data):
         own = rows.where(arm=arm)
         if own and seeds(data, arm):
-            yield Score.of("seeds", "seeds", float(len(seeds(data, arm))), arm=arm)
+            yield Score("seeds", "seeds", float(len(seeds(data, arm))), arm=arm)
         yield from (replace(row, metric=row.measure) for row in own)
 
 

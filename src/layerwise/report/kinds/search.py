@@ -77,7 +77,7 @@ def drawn(data: ReportData) -> Iterator[Score]:
         for name, plans in {"searched": tuple(searched), vocab.FRONT: front(data, unit), **one}.items():
             for plan in (plan for plan in plans if plan in prices):
                 # The model as trained has no row: losses are differences to it.
-                trained = Score.of(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
+                trained = Score(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
                 loss = (searched if name == "searched" else fresh).get(plan, trained)
                 yield from (replace(row, arm=name, condition=unit) for row in (prices[plan], loss))
 

@@ -189,7 +189,7 @@ def _spread(gaps: dict[str, Score], tasks: list[str]) -> str:
 
 def fragile(data: ReportData, strategy: str | None = None) -> dict[str, Fact]:
     """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
-    rows = data.rows.where(measure=CONTRAST, metric=LOG_RATIO, subject="fragile", condition=strategy)
+    rows = data.rows.where(measure=CONTRAST, metric=LOG_RATIO, claim="fragile", condition=strategy)
     return {row.task: Fact(row, FASTER) for row in rows}
 
 

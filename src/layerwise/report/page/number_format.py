@@ -112,7 +112,7 @@ def is_resolved(score: Score, level: float) -> bool:
 def verdict(score: Score | None, level: float) -> str:
     """A loss difference in words: `worse`, `better`, or what could not have been seen.
 
-    >>> verdict(Score.of("effect", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
+    >>> verdict(Score("effect", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
     'no effect detectable above 0.0200 nats'
     """
     if score is None:

@@ -77,7 +77,7 @@ def gain_rows(
     p = np.where(errors > 0, tails, np.where(estimate.value == 0, 1.0, 0.0))
     mde = minimum_detectable_effect(errors, questions)
     return [
-        Score.of(
+        Score(
             measure, metric, float(value), float(value - reach[row]), float(value + reach[row]), float(p[row]),
             mde=float(mde[row]), documents=questions, arm=arm, **columns,
         )

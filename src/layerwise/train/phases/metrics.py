@@ -78,9 +78,9 @@ def schedule_rows(arm: str, schedule: GrowthSchedule, steps: int) -> list[Score]
     for phase, (_, end) in zip(schedule.phases, schedule.bounds(steps), strict=True):
         own: dict[str, Any] = {"arm": arm, "condition": phase.name, "amount": float(end)}
         shares = enumerate(layer_shares(phase, schedule.depth))
-        rows += [Score.of(SCHEDULE, SHARE, share, layer=layer, **own) for layer, share in shares]
+        rows += [Score(SCHEDULE, SHARE, share, layer=layer, **own) for layer, share in shares]
         parts = {EMBEDDING_PART: embedding_share(phase), HEAD_PART: head_share(phase)}
-        rows += [Score.of(SCHEDULE, SHARE, share, part=part, **own) for part, share in parts.items()]
+        rows += [Score(SCHEDULE, SHARE, share, part=part, **own) for part, share in parts.items()]
     return rows
 
 
@@ -95,9 +95,9 @@ def accounting_rows(
     shares = phase_shares(schedule, cost)
     for phase, (_, end), predicted in zip(schedule.phases, schedule.bounds(steps), shares, strict=True):
         own: dict[str, Any] = {"arm": arm, "condition": phase.name, "amount": float(end)}
-        rows.append(Score.of(ACCOUNTING, PREDICTED, predicted, **own))
+        rows.append(Score(ACCOUNTING, PREDICTED, predicted, **own))
         if uniform is not None and phase.name in paces:
-            rows.append(Score.of(ACCOUNTING, MEASURED, paces[phase.name] / uniform, **own))
+            rows.append(Score(ACCOUNTING, MEASURED, paces[phase.name] / uniform, **own))
     return rows
 
 
@@ -109,7 +109,7 @@ def epoch_rows(
     `share` is that of the whole budget, where the training has another.
     """
     return [
-        Score.of(EPOCHS, EPOCHS, epochs * own / steps, arm=arm, layer=layer, amount=share)
+        Score(EPOCHS, EPOCHS, epochs * own / steps, arm=arm, layer=layer, amount=share)
         for layer, own in enumerate(learned_steps(schedule, steps))
     ]
 
@@ -169,7 +169,7 @@ def _over_documents(measure: str, losses: Losses, **columns: Any) -> Score:
         low, high = float(interval.low[0]), float(interval.high[0])
     value = float(nats.sum() / tokens.sum())
     counted = {"documents": int(seen.sum()), "tokens": int(tokens.sum())}
-    return Score.of(measure, "nll", value, low, high, **{**counted, **columns})
+    return Score(measure, "nll", value, low, high, **{**counted, **columns})
 
 
 def arm_rows(rows: Iterable[Score]) -> list[Score]:
@@ -189,12 +189,12 @@ def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], setting: str = 
 
     `setting` is what was swept: the learning rate, or the warm-up.
     """
-    own = {"arm": arm, "condition": setting}
+    own: dict[str, Any] = {"arm": arm, "condition": setting}
     rows = []
     for rate, tried in sorted(losses.items()):
         low, high = over_seeds(tried)
-        rows.append(Score.of(RATES, "nll", float(np.mean(tried)), low, high, amount=rate, **own))
-    return [*rows, Score.of(RATES, "chosen", 1.0, amount=best_rate(means(losses)), **own)]
+        rows.append(Score(RATES, "nll", float(np.mean(tried)), low, high, amount=rate, **own))
+    return [*rows, Score(RATES, "chosen", 1.0, amount=best_rate(means(losses)), **own)]
 
 
 def means(losses: Mapping[float, Sequence[float]]) -> dict[float, float]:

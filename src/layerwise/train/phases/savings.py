@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from layerwise.measure.cost.cost_to_loss import log_ratio, ratio_row, saving
 from layerwise.measure.cost.frontier import COSTS, CostPoint, Points
@@ -72,12 +73,12 @@ def saving_rows(
     for cost in COSTS:
         estimate = saving(trainings, reference, cost)
         if estimate is not None:
-            own = {"arm": arm, "against": name, "condition": cost}
+            own: dict[str, Any] = {"arm": arm, "against": name, "condition": cost}
             censored = {NEVER: estimate.never, SOONER: estimate.sooner}
             rows += [
-                Score.of(GROWTH, estimate.metric, estimate.value, estimate.low, estimate.high, **own),
-                *(Score.of(GROWTH, kind, float(seeds), **own) for kind, seeds in censored.items() if seeds),
-                Score.of(GROWTH, READ_OFF, float(read_off), **own),
+                Score(GROWTH, estimate.metric, estimate.value, estimate.low, estimate.high, **own),
+                *(Score(GROWTH, kind, float(seeds), **own) for kind, seeds in censored.items() if seeds),
+                Score(GROWTH, READ_OFF, float(read_off), **own),
             ]
     return rows
 

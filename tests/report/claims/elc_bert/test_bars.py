@@ -62,7 +62,7 @@ def masses() -> Iterator[Case]:
 
 def agreement(value: float, half: float, condition: str | None) -> tuple[Score, ...]:
     """A rank correlation `value` above a chance of 0.1, whose permutations have a band of +-`half`."""
-    own = Score.of("seed_agreement", "correlation", 0.1 + value, arm="elc", condition=condition)
+    own = Score("seed_agreement", "correlation", 0.1 + value, arm="elc", condition=condition)
     return own, replace(own, value=0.1, low=0.1 - half, high=0.1 + half, against="shuffled")
 
 

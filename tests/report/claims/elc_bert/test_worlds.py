@@ -56,15 +56,15 @@ def _study(
         for arm, better_by in arms.items():
             own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
             values = 0.7 + shared + noise * own + better * better_by
-            found += [Score.of(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
-        return [*found, *difference_rows(found), Score.of("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
+            found += [Score(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
+        return [*found, *difference_rows(found), Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
 
     return rows
 
 
 DEPTH = 12
 BIASED, EQUAL = "biased", "zero"
-LEARNED = Score.of("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
+LEARNED = Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
 """How many minimal pairs it is right on."""
 
 

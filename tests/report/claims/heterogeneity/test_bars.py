@@ -93,10 +93,10 @@ def single_layers() -> Iterator[Case]:
         (-0.006 - NEAR, -NEAR, OPEN),
         (-0.006 + NEAR, NEAR, CONTRADICTED),
     ):
-        judged = [Score.of("verdict", "no_effect", 0.0, low, 0.01, layer=layer) for layer in range(12)]
-        skipped = Score.of("ablation", "skip", -0.001, -0.002, naive, layer=3)
+        judged = [Score("verdict", "no_effect", 0.0, low, 0.01, layer=layer) for layer in range(12)]
+        skipped = Score("ablation", "skip", -0.001, -0.002, naive, layer=3)
         yield Case("anti_layers", f"low {low:g} {naive:g}", (*judged, skipped), verdict)
-    harmful = Score.of("verdict", "harmful", -0.01, -0.02, -0.001, layer=3)
+    harmful = Score("verdict", "harmful", -0.01, -0.02, -0.001, layer=3)
     yield Case("anti_layers", "harmful", (harmful,), SUPPORTED)
     yield Case("anti_layers", "an effect is no verdict", (skipped,), UNMEASURED)
 

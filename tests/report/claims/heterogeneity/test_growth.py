@@ -46,9 +46,9 @@ def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: f
 def known(pairs: float = LEARNED) -> list[Score]:
     """The schedule, and uniform's loss beside that of a table of token pairs."""
     return [
-        Score.of("held_out", "nll", 4.0, 3.9, 4.1, arm="uniform"),
-        Score.of("schedule", "share", 1.0, arm="published", condition="a", amount=1.0, layer=0),
-        Score.of("null", "nll", pairs, pairs - 0.05, pairs + 0.05, arm="token pairs"),
+        Score("held_out", "nll", 4.0, 3.9, 4.1, arm="uniform"),
+        Score("schedule", "share", 1.0, arm="published", condition="a", amount=1.0, layer=0),
+        Score("null", "nll", pairs, pairs - 0.05, pairs + 0.05, arm="token pairs"),
     ]
 
 

@@ -116,7 +116,7 @@ def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: i
     for score in verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=run):
         yield score
         reach = ((score.high or 0.0) - (score.low or 0.0)) / 2 * 1.96 / 2.9
-        yield Score.of(
+        yield Score(
             "ablation", "skip", score.value, score.value - reach, score.value + reach, layer=score.layer,
             tokens=score.tokens,
         )  # fmt: skip

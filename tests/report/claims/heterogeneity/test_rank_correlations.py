@@ -49,7 +49,7 @@ def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0)
         draw = np.random.default_rng([run, layers])
         importance = draw.normal(size=layers)
         effects = [
-            Score.of("ablation", "skip", float(np.exp(2 * each)), layer=layer) for layer, each in enumerate(importance)
+            Score("ablation", "skip", float(np.exp(2 * each)), layer=layer) for layer, each in enumerate(importance)
         ]
         damage = np.exp(_related(importance, published, draw))
         slow = np.exp(_related(importance, among, draw))
@@ -133,7 +133,7 @@ def test_the_printed_resolution_is_found(layers: int) -> None:
 
 def test_what_the_metrics_are_read_from() -> None:
     def rows(measure: str, metric: str, sign: float = 1.0, **columns: Any) -> list[Score]:
-        return [Score.of(measure, metric, sign * value, layer=layer, **columns) for layer, value in enumerate(range(6))]
+        return [Score(measure, metric, sign * value, layer=layer, **columns) for layer, value in enumerate(range(6))]
 
     found = published_metrics(
         [
@@ -161,5 +161,5 @@ def test_without_equal_damage_the_damage_is_held_fixed_and_older_rows_are_not_me
     claim = claim_of("recovery", rows, 30)
     assert "with the initial damage held fixed" in claim.figures
     assert claim.verdict == "supported"
-    old = [Score.of("recovery", "spearman", 0.9, 0.8, 0.95, condition="noise_50", arm="layer")]
+    old = [Score("recovery", "spearman", 0.9, 0.8, 0.95, condition="noise_50", arm="layer")]
     assert claim_of("recovery", old, 12).verdict == "not measured"

@@ -227,11 +227,11 @@ def zone_rows(borders: tuple[int, ...], contrast: Ends, walks: Ends = CLEAR) -> 
     count = len(borders) + 1.0
     least = {"least": contrast} if borders else {}
     return (
-        *(Score.of("plan_states", "variance", 1.0, plan=plan, layer=number) for number in range(1, 13)),
-        Score.of("zones", "zones", count, plan=plan),
-        *(Score.of("zones", "border", float(border), plan=plan, layer=border) for border in borders),
+        *(Score("plan_states", "variance", 1.0, plan=plan, layer=number) for number in range(1, 13)),
+        Score("zones", "zones", count, plan=plan),
+        *(Score("zones", "border", float(border), plan=plan, layer=border) for border in borders),
         *(
-            replace(row, measure="zones", subject="", plan=plan, layer=border)
+            replace(row, measure="zones", claim=None, plan=plan, layer=border)
             for border in borders
             for row in planted("", {"contrast": contrast})
         ),
