@@ -11,7 +11,7 @@ from pathlib import Path
 from layerwise.experiments.summary import summary
 from layerwise.report import Evidence, ReportData, markdown, render, side_by_side
 from layerwise.report.claims import CLAIMS, Claim, claims
-from layerwise.report.claims.markdown_page import claims_page
+from layerwise.report.writers.claims_page import claims_page
 from layerwise.results.vocabulary import CLAIM
 from tools.golden.comparable import comparable_figures, visible_text
 from tools.golden.stored_run import has_run, read_run

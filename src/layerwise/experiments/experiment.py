@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
@@ -84,6 +84,13 @@ class Configuration(ABC):
         """Refuse combinations of options that cannot be run, before anything is loaded. Raises a `LayerwiseError`."""
 
 
+def _named_function(name: str) -> Callable[..., Any]:
+    """The function that `RUNS` names; as a text it needs no import of what needs torch."""
+    module, _, function = name.partition(":")
+    named: Callable[..., Any] = getattr(import_module(f"{__package__}.{module}"), function)
+    return named
+
+
 def unread(config: Configuration, names: Iterable[str]) -> Iterator[tuple[str, str]]:
     """The options among `names` that nothing would read, each with the reason in words."""
     options = options_of(config)
@@ -111,11 +118,14 @@ def unread_values(kind: type[Configuration], values: Mapping[str, Any]) -> set[s
 
 
 class Action(Configuration):
-    """A verb that computes something at once and keeps no run."""
+    """A verb that computes something at once and keeps no run; `RUNS` names its function as that of `Experiment`."""
 
-    @abstractmethod
+    RUNS: ClassVar[str]
+
     def act(self, reporter: Reporter) -> int:
         """Do it; returns the exit code of the command."""
+        code: int | None = _named_function(self.RUNS)(self, reporter)
+        return code or 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +140,5 @@ class Experiment(RunOptions, Configuration):
 
     def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
         """The experiment as steps, the first of which opens the model and the data."""
-        module, _, name = self.RUNS.partition(":")
-        steps: Steps = getattr(import_module(f"{__package__}.{module}"), name)(self, reporter, inputs)
+        steps: Steps = _named_function(self.RUNS)(self, reporter, inputs)
         return steps

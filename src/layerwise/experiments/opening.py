@@ -10,7 +10,7 @@ from transformers.utils import logging
 import layerwise.models  # noqa: F401  (its architectures become known to transformers)
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.model import LoadingOptions, ModelOptions
 from layerwise.experiments.options.text import BATCH_TOKENS, TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
@@ -42,6 +42,15 @@ def open_model(
         revision=options.revision, trust_remote_code=trust_remote_code, resident_layers=resident_layers,
         device_map=device_map,
     )  # fmt: skip
+
+
+def open_named(config: ModelOptions, reporter: Reporter) -> Stack:
+    """The model that the options name. transformers stays quiet. Raises `ModelError` where it cannot be opened."""
+    with waiting(reporter, f"loading {config.model}"):
+        return open_model(
+            config, model=config.model, dtype=config.dtype, trust_remote_code=config.trust_remote_code,
+            **config.placement(),
+        )  # fmt: skip
 
 
 def tokenized(

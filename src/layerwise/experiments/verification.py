@@ -37,7 +37,9 @@ class Verification(ModelOptions, Action):
 
     def act(self, reporter: Reporter) -> int:
         """Report which laws hold; returns 1 if one does not."""
-        stack = self.open_model(reporter)
+        from layerwise.experiments.opening import open_named
+
+        stack = open_named(self, reporter)
         from layerwise.results.identity import model_name
         from layerwise.stack import verify
 

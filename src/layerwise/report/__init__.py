@@ -31,17 +31,17 @@ write(Path("report.html"), html)
 from __future__ import annotations
 
 from layerwise.report.claims import Claim, Judged, claim_lines, judged
-from layerwise.report.claims.markdown_page import claims_page
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
+from layerwise.report.figures.wiring import wiring
 from layerwise.report.finding import Finding
 from layerwise.report.kinds import KINDS
 from layerwise.report.kinds.sweep_findings import findings
 from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
-from layerwise.report.page.wiring import wiring
 from layerwise.report.side_by_side import side_by_side
 from layerwise.report.writers import terminal_lines
+from layerwise.report.writers.claims_page import claims_page
 
 __all__ = [
     "KINDS",

@@ -11,8 +11,8 @@ from functools import cached_property
 from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
-from layerwise.report.page.number_format import verdict
-from layerwise.report.page.wording import listed
+from layerwise.report.text.number_format import verdict
+from layerwise.report.text.wording import listed
 from layerwise.results.identity import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows

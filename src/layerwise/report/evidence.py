@@ -16,7 +16,7 @@ from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.data import ReportData
-from layerwise.report.page.number_format import verdict
+from layerwise.report.text.number_format import verdict
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import DIAGNOSED, EFFECT, FINE_TUNED, ORDER, resampling_unit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from layerwise.report.page.number_format import is_resolved
+from layerwise.report.text.number_format import is_resolved
 from layerwise.results.rows import Score
 
 State = Literal["resolved", "unresolved", "described"]

@@ -23,9 +23,9 @@ from typing import Any, Literal, TypeVar
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.marks.mark import Mark
-from layerwise.report.page.table import Table
 from layerwise.report.prose import prose, titles
 from layerwise.report.show import ABSENT, NUMBER, Show
+from layerwise.report.text.table import Table
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from layerwise.report.page.number_format import between, fixed, probability, tidy
+from layerwise.report.text.number_format import between, fixed, probability, tidy
 from layerwise.results.rows import Score
 
 ABSENT = "–"

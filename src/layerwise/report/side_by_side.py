@@ -12,13 +12,13 @@ from pathlib import PurePath
 from typing import Any
 
 from layerwise.errors import RunError
+from layerwise.report.claims.coincidence import coincidences
+from layerwise.report.claims.over_models import over_models
 from layerwise.report.data import ReportData
-from layerwise.report.derived.coincidence import coincidences
 from layerwise.report.derived.over_depth import curves, layers
-from layerwise.report.derived.over_models import over_models
 from layerwise.report.kinds import KINDS
-from layerwise.report.page.wording import listed
 from layerwise.report.show import ABSENT
+from layerwise.report.text.wording import listed
 from layerwise.results.identity import MEASURED, model_name
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MODEL

@@ -9,9 +9,9 @@ from statistics import fmean
 from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.kind import Column
-from layerwise.report.page.group import arm_tiles
-from layerwise.report.page.number_format import large
 from layerwise.report.show import ABSENT, Show
+from layerwise.report.text.number_format import large
+from layerwise.report.text.wording import arm_tiles
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

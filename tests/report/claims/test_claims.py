@@ -9,8 +9,8 @@ import pytest
 
 from layerwise.report import Evidence, ReportData
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, claim_lines, claims
-from layerwise.report.claims.chapter import claims as chapter_of
 from layerwise.report.claims.published import prose_of
+from layerwise.report.writers.claims import claims as chapter_of
 from layerwise.results.rows import Score
 from report import diagnosed, synthetic
 from report.diagnosed import row

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
-from layerwise.report.derived.over_models import VerdictAt, holm, widening
+from layerwise.report.claims.over_models import VerdictAt, holm, widening
 from layerwise.report.kinds.comparison import claim_sentence
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows

@@ -13,7 +13,7 @@ import pytest
 
 from layerwise.report import KINDS, ReportData, markdown, render, terminal_lines
 from layerwise.report.kind import Kind, Says
-from layerwise.report.page.chapter import Missing
+from layerwise.report.writers.chapter import Missing
 from layerwise.report.writers.html import chapters
 from report.page.test_render import read
 from tools.golden import outputs

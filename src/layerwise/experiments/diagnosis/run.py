@@ -23,7 +23,7 @@ from layerwise.experiments.diagnosis.works import diagnosis_works
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import tokenized
+from layerwise.experiments.opening import open_named, tokenized
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
@@ -44,7 +44,7 @@ QUESTION = (
 def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:
     """Carry every part out that is not complete, on a model and a text that the options name."""
     corpus = inputs.corpus or config.corpus(config.model)
-    stack = inputs.stack or config.open_model(reporter)
+    stack = inputs.stack or open_named(config, reporter)
     return (yield from diagnosis_of(config, stack, tokenized(config, stack, corpus, reporter, config.seed), reporter))
 
 

@@ -31,7 +31,7 @@ from layerwise.experiments.evaluation.tasks_table import tasks_table
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, run_benchmarks
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
-from layerwise.experiments.opening import quiet_transformers
+from layerwise.experiments.opening import open_named, quiet_transformers
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.trainings import finished_models
@@ -131,7 +131,7 @@ class EvaluationUnit(Unit[None]):
         path = Path(self.config.model).expanduser()
         if (path / FILE).is_file():
             return open_trained(path, device=self.config.device, dtype=self.config.dtype).stack
-        return self.config.open_model(reporter)
+        return open_named(self.config, reporter)
 
     def _open_trained(self, folder: Path) -> Opened:
         return _with_tokenizer(self._trained_stack(folder))

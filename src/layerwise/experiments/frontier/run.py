@@ -19,7 +19,7 @@ from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.frontier.healed import HEALED, documents_of, given_models, healed_here, opened, plans_to_heal
 from layerwise.experiments.frontier.rows import ArmPoint, point_rows
-from layerwise.experiments.opening import divided_sentence, first_windows, tokenized
+from layerwise.experiments.opening import divided_sentence, first_windows, open_named, tokenized
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
@@ -98,7 +98,7 @@ def frontier(config: LatencyFrontier, reporter: Reporter, inputs: Inputs) -> Ste
     Raises `DataError` for too little text, and `PlanError` for fewer than 4 layers.
     """
     corpus = inputs.corpus or config.corpus(config.model)
-    stack = inputs.stack or config.open_model(reporter)
+    stack = inputs.stack or open_named(config, reporter)
     whole, tried = Plan.identity(stack.depth), _tried(config, stack)
     every = list(dict.fromkeys([whole, *(each.plan for each in tried)]))
     text = tokenized(config, stack, corpus, reporter, config.seed)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from layerwise.checkpoint import push as hub
 from layerwise.checkpoint.card import CardTable, write_card
-from layerwise.checkpoint.push import check_push, push
 from layerwise.experiments.interchange.evidence import evidence
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
 from layerwise.results.manifest import installed_versions
-
-if TYPE_CHECKING:
-    from layerwise.experiments.saving.config import Saving
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +26,17 @@ class Publication:
     overwrite: bool = False
 
     @classmethod
-    def of(cls, options: Saving, plan: Plan, models: Iterable[str]) -> Publication | None:
-        """What the options ask for, checked before anything is written; `None` where they ask for no card.
+    def of(
+        cls, runs: Sequence[str], plan: Plan, models: Iterable[str], *, push: str | None, private: bool, overwrite: bool
+    ) -> Publication:
+        """A card of what `runs` measured of the plan, checked before anything is written.
 
         Raises `RunError` for a run that measured nothing of the plan, and `CheckpointError` where the hub would refuse.
         """
-        if not (options.card or options.evidence or options.push):
-            return None
-        tables = evidence_of(map(Path, options.evidence), plan, models)
-        if options.push is not None:
-            check_push(options.push, overwrite=options.overwrite)
-        return cls(tables, options.push, options.private, options.overwrite)
+        tables = evidence_of(map(Path, runs), plan, models)
+        if push is not None:
+            hub.check_push(push, overwrite=overwrite)
+        return cls(tables, push, private, overwrite)
 
     def publish(self, folder: Path, reporter: Reporter) -> None:
         """Write the card of the model in `folder`, and push the folder.
@@ -53,7 +49,7 @@ class Publication:
         reporter.result(f"{folder / 'README.md'}: the model's card")
         if self.repository is not None:
             reporter.log(f"pushing {folder} to {self.repository}")
-            address = push(folder, self.repository, private=self.private, overwrite=self.overwrite)
+            address = hub.push(folder, self.repository, private=self.private, overwrite=self.overwrite)
             reporter.result(f"{address}: pushed{', private' if self.private else ''}")
 
 

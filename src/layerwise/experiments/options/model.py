@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from layerwise.experiments.option import option
-from layerwise.experiments.reporter import Reporter, waiting
-
-if TYPE_CHECKING:
-    from layerwise.stack import Stack
 
 Device = Literal["auto", "cpu", "cuda", "mps", "xpu"]
 Dtype = Literal["auto", "stored", "float32", "float16", "bfloat16", "float64"]
@@ -44,17 +40,8 @@ class ModelOptions(LoadingOptions):
     dtype: Dtype = option("auto", rare=True)
     trust_remote_code: bool = option(False, rare=True)
 
-    def open_model(self, reporter: Reporter) -> Stack:
-        """The model as these options say. transformers stays quiet. Raises `ModelError` where it cannot be opened."""
-        from layerwise.experiments.opening import open_model
-
-        with waiting(reporter, f"loading {self.model}"):
-            return open_model(
-                self, model=self.model, dtype=self.dtype, trust_remote_code=self.trust_remote_code, **self._further()
-            )
-
-    def _further(self) -> dict[str, Any]:
-        """What else `layerwise.load` is told."""
+    def placement(self) -> dict[str, Any]:
+        """Where `layerwise.load` puts the weights, beside the device."""
         return {}
 
 
@@ -71,7 +58,7 @@ class MemoryOptions:
         rare=True,
     )  # fmt: skip
 
-    def _further(self) -> dict[str, Any]:
+    def placement(self) -> dict[str, Any]:
         return {"resident_layers": self.resident_layers, "device_map": self.device_map}
 
 

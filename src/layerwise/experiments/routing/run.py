@@ -19,6 +19,7 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.opening import open_named
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import described, size_row, task_digest
 from layerwise.experiments.reporter import Reporter
@@ -79,7 +80,7 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     Raises what `read_task_set` does, `OptionError` for a prefix or a plan that the model has no room for, and
     `MeasureError` where a set has no score of the kind that is judged.
     """
-    stack = inputs.stack or config.open_model(reporter)
+    stack = inputs.stack or open_named(config, reporter)
     given = _given_plans(config, stack)
     limit = Budget.parse(config.budget).limit(stack.depth)
     sets = _divided_sets(config, stack)

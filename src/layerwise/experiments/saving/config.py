@@ -13,7 +13,6 @@ from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.experiments.experiment import Action, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import Dtype, LoadingOptions
-from layerwise.experiments.reporter import Reporter
 from layerwise.results.run import MANIFEST
 
 
@@ -103,14 +102,7 @@ class Saving(LoadingOptions, Action):
         if not self.models:
             raise OptionError("a model is needed: layerwise save MODEL --plan PLAN --output FOLDER")
 
-    def act(self, reporter: Reporter) -> int:
-        """Write the checkpoint, and report what it is and how it is loaded."""
-        from layerwise.experiments.saving.run import save_checkpoint
-
-        for location in self.models:
-            reporter.log(f"loading {location}")
-        save_checkpoint(self, reporter)
-        return 0
+    RUNS = "saving.run:save_checkpoint"
 
 
 def bytes_of(size: str) -> int:

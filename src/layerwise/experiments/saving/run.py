@@ -33,6 +33,8 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
     Raises `ModelError` for models of several arms, and for layers that were trained with something that no ordinary
     checkpoint holds; and what `layerwise.save` raises.
     """
+    for location in config.models:
+        reporter.log(f"loading {location}")
     head = None
     if config.recipe is not None:
         recipe = resolved_recipe(
@@ -43,7 +45,11 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
     else:
         plan = chosen_plan(config.plan or "")
         names = _merged(config, reporter) if config.takes_several else _single(config)
-    publication = Publication.of(config, plan, names.values())
+    publication = None
+    if config.card or config.evidence or config.push:
+        publication = Publication.of(
+            config.evidence, plan, names.values(), push=config.push, private=config.private, overwrite=config.overwrite
+        )
     averages = plan.sources() == {AVERAGE_OF_TWO} and len(names) == 1
     if len(names) == 1 and (averages or not plan.sources()):
         # a plan without names is about one model, and so are its errors

@@ -17,7 +17,7 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import divided_sentence, tokenized
+from layerwise.experiments.opening import divided_sentence, open_named, tokenized
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
@@ -75,7 +75,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     Raises `OptionError` for a budget that the whole model keeps already, and `DataError` for too little text.
     """
     corpus = inputs.corpus or config.corpus(config.model)
-    stack = config.with_sources(inputs.stack or config.open_model(reporter), reporter)
+    stack = config.with_sources(inputs.stack or open_named(config, reporter), reporter)
     moves, budget = check_moves(config.moves), Budget.parse(config.budget)
     stack = with_averages(stack) if "merge" in moves else stack
     text = tokenized(config, stack, corpus, reporter, config.seed)

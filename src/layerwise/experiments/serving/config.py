@@ -139,9 +139,10 @@ class Serving(ModelOptions, Action):
 
     def opened(self, reporter: Reporter) -> Stack:
         """The model, with those that replace its layers within reach."""
+        from layerwise.experiments.opening import open_named
         from layerwise.stack import Stack, load
 
-        stack = self.open_model(reporter)
+        stack = open_named(self, reporter)
         if not self.replacement:
             return stack
         others = {f"r{number}": load(name) for number, name in enumerate(self.replacement)}

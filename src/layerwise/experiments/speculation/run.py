@@ -12,7 +12,7 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.rounds import RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import first_windows
+from layerwise.experiments.opening import first_windows, open_named
 from layerwise.experiments.provenance import hardware, provenance
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.experiments.sentences import describe_data, describe_model
@@ -38,7 +38,7 @@ def speculation(config: SpeculativeDecoding, reporter: Reporter, inputs: Inputs)
     Raises `UnsupportedModel` for a model that cannot decode speculatively, `PlanError` for a draft that it cannot run,
     and `MeasureError` for a text that differs from that of plain generation.
     """
-    stack, corpus = inputs.stack or config.open_model(reporter), inputs.corpus or config.corpus()
+    stack, corpus = inputs.stack or open_named(config, reporter), inputs.corpus or config.corpus()
     with waiting(reporter, f"tokenizing {corpus.name}"):
         speculative(stack, config.draft or Plan.identity(stack.depth))
         length = min(256, config.context + 64)

@@ -20,6 +20,7 @@ from layerwise.experiments.cluster.workers import planned_workers
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.opening import open_named
 from layerwise.experiments.options.text import BATCH_TOKENS
 from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.reporter import Reporter, waiting
@@ -65,7 +66,7 @@ from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Member, Plan
 from layerwise.plan.member import GIVEN
 from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
-from layerwise.report.page.wording import counted
+from layerwise.report.text.wording import counted
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import CONTINUATION, Loss, Score, read_continuations
 from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
@@ -82,7 +83,7 @@ LEFT_OUT = "plans"
 def sweep(config: Sweep, reporter: Reporter, inputs: Inputs) -> Steps:
     """Measure every plan on the text, and everything that is computed from that."""
     corpus = inputs.corpus or config.corpus(config.model)
-    stack = inputs.stack or config.open_model(reporter)
+    stack = inputs.stack or open_named(config, reporter)
     with waiting(reporter, f"tokenizing {corpus.name}"):
         unit = SweepUnit(config, stack, corpus)
     yield Outline(unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece)

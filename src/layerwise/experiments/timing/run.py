@@ -14,6 +14,7 @@ from layerwise.errors import UnsupportedModel
 from layerwise.experiments.engines.rounds import RoundParts, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.opening import open_named
 from layerwise.experiments.options.run import TimingOptions
 from layerwise.experiments.provenance import described, hardware
 from layerwise.experiments.reporter import Reporter
@@ -44,7 +45,7 @@ def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
 
     Raises `PlanError` for a plan of layers that the model does not have.
     """
-    stack = inputs.stack or config.open_model(reporter)
+    stack = inputs.stack or open_named(config, reporter)
     plans = _timed_plans(config, stack)
     settings = timed_settings(stack, config)
     rounds = timed_rounds({"": stack}, plans, settings, config, config.rounds, seed=config.seed)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from layerwise.report.page.number_format import between
+from layerwise.report.text.number_format import between
 from layerwise.results.rows import Score
 
 Verdict = Literal["supported", "explained by the null", "contradicted", "not resolvable", "not measured"]
@@ -26,6 +26,14 @@ BY_NULL: Verdict = "explained by the null"
 CONTRADICTED: Verdict = "contradicted"
 OPEN: Verdict = "not resolvable"
 NOT_MEASURED: Verdict = "not measured"
+BADGES: dict[Verdict, str] = {
+    "supported": "resolved",
+    "explained by the null": "null",
+    "contradicted": "contradicted",
+    "not resolvable": "unresolved",
+    "not measured": "described",
+}
+"""The look of each verdict on a page."""
 
 Position = Literal["above", "below", "within", "open"]
 NOT_ABOVE: tuple[Position, ...] = ("within", "below")

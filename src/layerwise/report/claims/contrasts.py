@@ -10,9 +10,9 @@ from typing import Any
 from layerwise.report.claims.claim import Position, Span, span
 from layerwise.report.claims.power import beside_bound, more, needed, on_tokens, seen, stretch, widest
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.number_format import between
-from layerwise.report.page.wording import counted, listed
 from layerwise.report.show import Show
+from layerwise.report.text.number_format import between
+from layerwise.report.text.wording import counted, listed
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import CONTRAST
 

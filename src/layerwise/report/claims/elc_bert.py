@@ -7,7 +7,7 @@ from functools import partial
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import Fact, Facts, Several, clipped, contrast_rows, scaled
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.wording import counted
+from layerwise.report.text.wording import counted
 from layerwise.report.trained import by_arm, seeds
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (

@@ -21,8 +21,8 @@ from layerwise.report.claims.contrasts import (
 from layerwise.report.claims.power import EQUIVALENCE, on_tokens
 from layerwise.report.data import concluded, skipped
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.number_format import tidy
-from layerwise.report.page.wording import counted, label, listed, null_name
+from layerwise.report.text.number_format import tidy
+from layerwise.report.text.wording import counted, label, listed, null_name
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

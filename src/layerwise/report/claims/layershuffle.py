@@ -16,8 +16,8 @@ from layerwise.report.claims.contrasts import (
     short_of,
 )
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.number_format import fixed, probability, tidy
-from layerwise.report.page.wording import listed
+from layerwise.report.text.number_format import fixed, probability, tidy
+from layerwise.report.text.wording import listed
 
 LOSS, POSITION_GAIN = 0.05, 0.03
 PUBLISHED_RIGHT, SHORT = 0.9999, 0.02

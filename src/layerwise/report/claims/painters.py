@@ -26,8 +26,8 @@ from layerwise.report.derived.loops import LOOP_COUNT
 from layerwise.report.derived.zones import MARGIN as BORDER
 from layerwise.report.derived.zones import PlanZones, trained_zones
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.number_format import tidy
-from layerwise.report.page.wording import counted, label, listed
+from layerwise.report.text.number_format import tidy
+from layerwise.report.text.wording import counted, label, listed
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, RELATIVE, SLOPE

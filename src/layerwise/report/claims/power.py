@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import NormalDist
 
-from layerwise.report.page.number_format import fixed, tidy
-from layerwise.report.page.wording import counted
+from layerwise.report.text.number_format import fixed, tidy
+from layerwise.report.text.wording import counted
 from layerwise.results.rows import Score
 
 EQUIVALENCE = 1.16

@@ -14,7 +14,7 @@ from layerwise.report.claims import elc_bert, growth, heterogeneity, layershuffl
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_ABOVE, OPEN, SUPPORTED
 from layerwise.report.claims.contrasts import Read, group, nulls
 from layerwise.report.claims.published import ABSENT, Not, Some, case, paper, row, unlearned
-from layerwise.report.page.wording import label
+from layerwise.report.text.wording import label
 
 GAINED = (
     unlearned(),

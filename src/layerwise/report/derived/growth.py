@@ -13,9 +13,9 @@ from typing import Any
 
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
-from layerwise.report.page.number_format import between, tidy
-from layerwise.report.page.wording import counted, listed, sentence
 from layerwise.report.show import ABSENT
+from layerwise.report.text.number_format import between, tidy
+from layerwise.report.text.wording import counted, listed, sentence
 from layerwise.report.trained import over_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
 from layerwise.report.finding import Effect, Finding, State, firmness, judged, settled
-from layerwise.report.page.number_format import fixed, percent, tidy
-from layerwise.report.page.wording import counted, listed, sentence
 from layerwise.report.show import NUMBER, SIGNED, adjusted_p
+from layerwise.report.text.number_format import fixed, percent, tidy
+from layerwise.report.text.wording import counted, listed, sentence
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MEASURED, PREDICTED, TRAINING, UNIFORM_TRAINING
 

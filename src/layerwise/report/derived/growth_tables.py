@@ -11,9 +11,9 @@ from layerwise.report.derived import growth
 from layerwise.report.derived.growth_findings import budget_shares
 from layerwise.report.derived.training_cost import loss_by_cost
 from layerwise.report.kind import Column
-from layerwise.report.page.number_format import fixed
-from layerwise.report.page.table import Table
 from layerwise.report.show import ABSENT, PERCENT
+from layerwise.report.text.number_format import fixed
+from layerwise.report.text.table import Table
 from layerwise.report.trained import cost_columns, with_ratios
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score

@@ -17,7 +17,7 @@ from itertools import product
 from layerwise.report.data import ReportData
 from layerwise.report.derived.changes import DROPPED, SWAPPED, single
 from layerwise.report.derived.curves import PUBLISHED, averaged, curve_families
-from layerwise.report.page.wording import label
+from layerwise.report.text.wording import label
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

@@ -20,9 +20,9 @@ from layerwise.plan.layer_subsets import layer_subset
 from layerwise.plan.plan import Plan
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
-from layerwise.report.page.wording import counted, listed
 from layerwise.report.show import ACCURACY as SHARE_RIGHT
 from layerwise.report.show import Show
+from layerwise.report.text.wording import counted, listed
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

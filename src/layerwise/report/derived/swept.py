@@ -12,7 +12,7 @@ from layerwise.report.derived.curves import PUBLISHED, at_half, averaged, curves
 from layerwise.report.derived.loops import by_window
 from layerwise.report.derived.similarity import matrix, mirrored
 from layerwise.report.derived.zones import PlanZones, plan_zones
-from layerwise.report.page.wording import label
+from layerwise.report.text.wording import label
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import PlanRecord, Score, main_metric
 from layerwise.results.selection import Rows

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
-from layerwise.report.page.number_format import probability
-from layerwise.report.page.wording import listed
 from layerwise.report.show import SIGNED
+from layerwise.report.text.number_format import probability
+from layerwise.report.text.wording import listed
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import STATES, ZONES

@@ -8,7 +8,7 @@ from layerwise.report.figures.axis import Band, Rows
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, whiskers
 from layerwise.report.figures.lines import MOST_SIZES, Describe, area, size_axis
-from layerwise.report.page.palette import depth_colour, faded, light
+from layerwise.report.figures.palette import depth_colour, faded, light
 
 
 def fan(

@@ -8,7 +8,7 @@ from html import escape
 
 from layerwise.report.figures.figure import Figure, Trace, scatter, upright_band, upright_line
 from layerwise.report.figures.frame import REFERENCE, framed, interval, limits, row_axis, series_style, whiskers
-from layerwise.report.page.palette import faded, light
+from layerwise.report.figures.palette import faded, light
 from layerwise.results.rows import Score
 
 LANE = 13  # height of one arm within a row

@@ -8,8 +8,8 @@ from html import escape
 from typing import Any, Protocol
 
 from layerwise.report.figures.figure import Figure, Shape, Trace, scatter
-from layerwise.report.page.number_format import between, probability, verdict
-from layerwise.report.page.palette import SERIES, SYMBOLS, faded, light
+from layerwise.report.figures.palette import SERIES, SYMBOLS, faded, light
+from layerwise.report.text.number_format import between, probability, verdict
 from layerwise.results.rows import Score
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'

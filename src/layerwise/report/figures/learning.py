@@ -10,8 +10,8 @@ from statistics import fmean
 
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, series_style
-from layerwise.report.page.number_format import tidy
-from layerwise.report.page.palette import faded
+from layerwise.report.figures.palette import faded
+from layerwise.report.text.number_format import tidy
 
 HEIGHT = 420
 

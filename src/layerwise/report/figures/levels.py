@@ -8,7 +8,7 @@ from html import escape
 
 from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
 from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, interval, series_style, whiskers
-from layerwise.report.page.palette import faded, light
+from layerwise.report.figures.palette import faded, light
 from layerwise.results.rows import Score
 
 ROW = 30

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from layerwise.report.figures.axis import Band, Line, Rows
 from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
 from layerwise.report.figures.frame import LEGEND, REFERENCE, filled, framed, interval, limits, series_style
-from layerwise.report.page.number_format import is_resolved, probability, tidy
-from layerwise.report.page.palette import faded, light
+from layerwise.report.figures.palette import faded, light
+from layerwise.report.text.number_format import is_resolved, probability, tidy
 from layerwise.results.rows import Score
 
 MOST_TICKS = 24

@@ -9,8 +9,8 @@ from html import escape
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import framed, interval, series_style, whiskers
 from layerwise.report.figures.lines import area
-from layerwise.report.page.number_format import large
-from layerwise.report.page.palette import faded, light
+from layerwise.report.figures.palette import faded, light
+from layerwise.report.text.number_format import large
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import TOKENS
 

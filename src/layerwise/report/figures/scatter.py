@@ -8,8 +8,8 @@ from typing import Any
 
 from layerwise.report.figures.figure import Figure, Trace, scatter
 from layerwise.report.figures.frame import diagonal, filled, framed, interval, limits, series_style, whiskers
-from layerwise.report.page.number_format import fixed
-from layerwise.report.page.palette import depth_colour, faded, light
+from layerwise.report.figures.palette import depth_colour, faded, light
+from layerwise.report.text.number_format import fixed
 from layerwise.results.rows import Score
 
 MARGIN = {"l": 48, "r": 16, "t": 14, "b": 40}

@@ -10,8 +10,8 @@ from statistics import median
 
 from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
 from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, interval, limits, row_axis, series_style
-from layerwise.report.page.number_format import tidy
-from layerwise.report.page.palette import faded, light
+from layerwise.report.figures.palette import faded, light
+from layerwise.report.text.number_format import tidy
 from layerwise.results.rows import Score
 
 ROW = 38

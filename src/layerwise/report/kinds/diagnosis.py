@@ -16,10 +16,9 @@ from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
 from layerwise.report.kinds.diagnosis_weights import DELTAS_SECTION, PREDICTION_SECTION, STRUCTURE_SECTION
 from layerwise.report.marks import Bars, Dots, Heat, Lines
-from layerwise.report.page.group import incomplete
-from layerwise.report.page.number_format import fixed, tidy
-from layerwise.report.page.wording import counted, label, listed, null_name
 from layerwise.report.show import ABSENT, BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
+from layerwise.report.text.number_format import fixed, tidy
+from layerwise.report.text.wording import counted, incomplete, label, listed, null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

@@ -16,9 +16,9 @@ from layerwise.report.figures.lines import common_span, hover_text
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
 from layerwise.report.kinds.diagnosis_weights import HALVES, joint_costs, of_halves, written
 from layerwise.report.marks import Heat, Lines, Mark, Scatter
-from layerwise.report.page.number_format import tidy
-from layerwise.report.page.wording import label, listed, null_name
 from layerwise.report.show import DIFFERENCE, NATS, NUMBER, Show
+from layerwise.report.text.number_format import tidy
+from layerwise.report.text.wording import label, listed, null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

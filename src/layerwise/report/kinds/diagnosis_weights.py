@@ -10,8 +10,8 @@ from dataclasses import replace
 from layerwise.report.data import ReportData
 from layerwise.report.kind import Beside, Column, Derive, Pivot, Says, Section
 from layerwise.report.marks import Levels, Lines
-from layerwise.report.page.wording import null_name
 from layerwise.report.show import DIFFERENCE, SIGNED, Show
+from layerwise.report.text.wording import null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

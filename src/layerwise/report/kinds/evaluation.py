@@ -10,15 +10,15 @@ from typing import Any
 from layerwise.plan.member import GIVEN
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import averaged, distinct, half_depth, levels
+from layerwise.report.figures.palette import series_slots
 from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, in_text, noted
 from layerwise.report.kinds.pretraining import RIGHT, suite_findings
 from layerwise.report.marks import Dots, Lines
-from layerwise.report.page.number_format import percent, tidy
-from layerwise.report.page.palette import series_slots
-from layerwise.report.page.table import Table
-from layerwise.report.page.wording import label
 from layerwise.report.show import ABSENT, NUMBER, Show
+from layerwise.report.text.number_format import percent, tidy
+from layerwise.report.text.table import Table
+from layerwise.report.text.wording import label
 from layerwise.report.trained import TASKS, THREE, arms, by_arm, suite_name, suites, tiles
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows

@@ -8,9 +8,8 @@ from dataclasses import replace
 from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Scatter, Style
-from layerwise.report.page.group import STOPPED
-from layerwise.report.page.wording import counted
 from layerwise.report.show import ABSENT, DIFFERENCE, NUMBER, Show, adjusted_p, named
+from layerwise.report.text.wording import STOPPED, counted
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows

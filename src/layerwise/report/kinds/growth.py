@@ -15,17 +15,16 @@ from layerwise.report.derived.training_cost import AXES, loss_by_cost
 from layerwise.report.figures.figure import Figure, heatmap
 from layerwise.report.figures.frame import colour_scale, framed, limits
 from layerwise.report.figures.loss_vs_cost import FRONTIER, costed
+from layerwise.report.figures.palette import VIRIDIS
 from layerwise.report.figures.scatter import phase_scatter
 from layerwise.report.finding import Finding, judged
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.kinds.training import training_stopped
 from layerwise.report.marks import Dots, Lines, Mark
-from layerwise.report.page.group import arm_tiles
-from layerwise.report.page.number_format import fixed, large
-from layerwise.report.page.palette import VIRIDIS
-from layerwise.report.page.wording import listed
 from layerwise.report.prose import prose
 from layerwise.report.show import COUNT, NATS, SIGNED, Show, adjusted_p, detectable, named, p_value, plain
+from layerwise.report.text.number_format import fixed, large
+from layerwise.report.text.wording import arm_tiles, listed
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows

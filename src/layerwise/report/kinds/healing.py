@@ -9,8 +9,8 @@ from layerwise.report.data import ReportData
 from layerwise.report.finding import judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Dots, Lines
-from layerwise.report.page.wording import listed
 from layerwise.report.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT, SIGNED, adjusted_p, detectable, plain
+from layerwise.report.text.wording import listed
 from layerwise.report.trained import over_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score

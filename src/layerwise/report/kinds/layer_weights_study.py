@@ -12,10 +12,10 @@ from layerwise.report.finding import Effect, Finding, firmness, judged, settled
 from layerwise.report.kind import Beside, Column, Kind, Pivot, Says, Section, Tabled, opening
 from layerwise.report.kinds.evaluation import taught
 from layerwise.report.marks import Dots, Lines, Slots
-from layerwise.report.page.number_format import fixed, is_resolved, tidy
-from layerwise.report.page.table import Table
-from layerwise.report.page.wording import counted, listed, sentence
 from layerwise.report.show import ABSENT, ACCURACY, NUMBER, SIGNED, Show, adjusted_p, p_value
+from layerwise.report.text.number_format import fixed, is_resolved, tidy
+from layerwise.report.text.table import Table
+from layerwise.report.text.wording import counted, listed, sentence
 from layerwise.report.trained import LOSS, THREE, arms, by_arm, reference, seeds, suite_name, tiles
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score

@@ -16,11 +16,11 @@ from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening
 from layerwise.report.kinds.training import TRAINING_SECTION, training_stopped
 from layerwise.report.marks import Dots, Mark
-from layerwise.report.page.number_format import fixed, is_resolved, tidy
-from layerwise.report.page.table import Table, Tone
-from layerwise.report.page.wording import counted, listed
 from layerwise.report.prose import prose
 from layerwise.report.show import ABSENT, ACCURACY, COUNT, NUMBER, SIGNED, Show, adjusted_p, p_value
+from layerwise.report.text.number_format import fixed, is_resolved, tidy
+from layerwise.report.text.table import Table, Tone
+from layerwise.report.text.wording import counted, listed
 from layerwise.report.trained import (
     LOSS,
     THREE,

@@ -9,8 +9,8 @@ from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Lines
-from layerwise.report.page.wording import listed
 from layerwise.report.show import Show, named
+from layerwise.report.text.wording import listed
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import BASELINE, COMMONEST, NODES, REHEARSAL

@@ -14,10 +14,9 @@ from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Secti
 from layerwise.report.kinds.robustness_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION
 from layerwise.report.kinds.training import TESTED_SECTION, tiles, unfinished
 from layerwise.report.marks import Dots, Lines
-from layerwise.report.page.group import incomplete
-from layerwise.report.page.table import Table, Tone
-from layerwise.report.page.wording import counted
 from layerwise.report.show import ABSENT, ACCURACY, COUNT, Show, named
+from layerwise.report.text.table import Table, Tone
+from layerwise.report.text.wording import counted, incomplete
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

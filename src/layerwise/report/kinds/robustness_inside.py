@@ -14,8 +14,8 @@ from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.scatter import layout_scatter
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section, noted
 from layerwise.report.marks import Dots, Heat, Lines, Mark
-from layerwise.report.page.wording import counted
 from layerwise.report.show import ABSENT, ACCURACY, Show, named, p_value
+from layerwise.report.text.wording import counted
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

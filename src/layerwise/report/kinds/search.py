@@ -10,9 +10,9 @@ from layerwise.report.data import ReportData
 from layerwise.report.finding import Effect, judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Scatter, Style
-from layerwise.report.page.group import STOPPED
-from layerwise.report.page.number_format import tidy
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show, adjusted_p, named
+from layerwise.report.text.number_format import tidy
+from layerwise.report.text.wording import STOPPED
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

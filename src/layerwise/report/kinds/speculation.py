@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Dots
-from layerwise.report.page.group import STOPPED
 from layerwise.report.show import COUNT, PERCENT, Show
+from layerwise.report.text.wording import STOPPED
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import (

@@ -14,15 +14,14 @@ from layerwise.report.derived.changes import SWAPPED, changed, single
 from layerwise.report.derived.curves import curve_families, curves
 from layerwise.report.derived.loops import best, numbered, over_windows
 from layerwise.report.derived.zones import plan_zones
+from layerwise.report.figures.palette import series_slots
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
 from layerwise.report.kinds.sweep_findings import findings
 from layerwise.report.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
-from layerwise.report.page.group import STOPPED
-from layerwise.report.page.number_format import probability, tidy, verdict
-from layerwise.report.page.palette import series_slots
-from layerwise.report.page.table import Table
-from layerwise.report.page.wording import counted, label
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
+from layerwise.report.text.number_format import probability, tidy, verdict
+from layerwise.report.text.table import Table
+from layerwise.report.text.wording import STOPPED, counted, label
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import Rows

@@ -23,9 +23,9 @@ from layerwise.report.derived.similarity import Runs, matrix
 from layerwise.report.derived.swept import ABSENCE, ranked
 from layerwise.report.derived.zones import trained_zones
 from layerwise.report.finding import Finding, State, settled
-from layerwise.report.page.number_format import between, is_resolved, percent, tidy
-from layerwise.report.page.wording import counted, label, listed
 from layerwise.report.show import SIGNED
+from layerwise.report.text.number_format import between, is_resolved, percent, tidy
+from layerwise.report.text.wording import counted, label, listed
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CONTRAST, FEWEST_UNITS, LOG_RATIO

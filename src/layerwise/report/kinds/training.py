@@ -13,10 +13,10 @@ from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.learning import LearningCurve, learning
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.marks import Mark
-from layerwise.report.page.group import incomplete
-from layerwise.report.page.number_format import tidy
-from layerwise.report.page.table import Table
 from layerwise.report.show import ABSENT, named, plain
+from layerwise.report.text.number_format import tidy
+from layerwise.report.text.table import Table
+from layerwise.report.text.wording import incomplete
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, TUNING, VALIDATION_LOSS

@@ -10,9 +10,9 @@ from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Beside, Column, Kind, Pivot, Says, Section, in_text
 from layerwise.report.kinds.pretraining import WEIGHTS
 from layerwise.report.marks import Dots, Heat, Scatter
-from layerwise.report.page.number_format import is_resolved
-from layerwise.report.page.wording import counted, label
 from layerwise.report.show import SIGNED, Show, adjusted_p
+from layerwise.report.text.number_format import is_resolved
+from layerwise.report.text.wording import counted, label
 from layerwise.report.trained import is_pretrained, suite_name, tiles
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score

@@ -11,8 +11,8 @@ from typing import Any
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure, Shape, heatmap, square
 from layerwise.report.figures.frame import CLEAR, colour_scale, framed
+from layerwise.report.figures.palette import DIVERGING, VIRIDIS, light
 from layerwise.report.marks.mark import Mark
-from layerwise.report.page.palette import DIVERGING, VIRIDIS, light
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 

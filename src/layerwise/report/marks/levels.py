@@ -10,7 +10,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure
 from layerwise.report.figures.levels import Level, levels
 from layerwise.report.marks.mark import Mark
-from layerwise.report.page.wording import null_name
+from layerwise.report.text.wording import null_name
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 

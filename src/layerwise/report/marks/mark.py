@@ -11,10 +11,10 @@ from typing import Any
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure
-from layerwise.report.page.figure_slot import Choice, Picture
-from layerwise.report.page.palette import SERIES
-from layerwise.report.page.wording import label
+from layerwise.report.figures.figure_slot import Choice, Picture
+from layerwise.report.figures.palette import SERIES
 from layerwise.report.show import NUMBER, Show
+from layerwise.report.text.wording import label
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 

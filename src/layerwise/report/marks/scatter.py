@@ -10,9 +10,9 @@ from typing import Any
 from layerwise.report.data import ReportData
 from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
 from layerwise.report.figures.frame import LEGEND, REFERENCE, diagonal, framed, limits, series_style, whiskers
+from layerwise.report.figures.palette import depth_colour, faded, light
+from layerwise.report.figures.wiring import EMBEDDING
 from layerwise.report.marks.mark import Mark
-from layerwise.report.page.palette import depth_colour, faded, light
-from layerwise.report.page.wiring import EMBEDDING
 from layerwise.report.show import NUMBER, Show
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows

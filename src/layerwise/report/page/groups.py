@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from layerwise.report.claims.chapter import claims
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import KINDS
 from layerwise.report.kinds.sweep import SWEEP
-from layerwise.report.page.chapter import Chapter, Missing
-from layerwise.report.page.markup import element
 from layerwise.report.page.provenance import provenance
+from layerwise.report.text.markup import element
+from layerwise.report.writers.chapter import Chapter, Missing
+from layerwise.report.writers.claims import claims
 from layerwise.report.writers.html import chapters
 
 

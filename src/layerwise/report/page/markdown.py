@@ -10,8 +10,8 @@ from layerwise.report.claims import judged
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import present_kinds
-from layerwise.report.page.plain_markdown import escaped
-from layerwise.report.page.wording import counted
+from layerwise.report.text.plain_markdown import escaped
+from layerwise.report.text.wording import counted
 from layerwise.report.writers.text import markdown_parts
 
 

@@ -13,12 +13,12 @@ from layerwise.report.kinds.layer_weights_study import STUDY_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.training import seeds_of
 from layerwise.report.kinds.wiring import WIRING
-from layerwise.report.page.chapter import Chapter, Missing, lead
-from layerwise.report.page.markup import Safe, element
-from layerwise.report.page.number_format import percent, tidy
-from layerwise.report.page.table import Table
-from layerwise.report.page.wording import label
+from layerwise.report.text.markup import Safe, element
+from layerwise.report.text.number_format import percent, tidy
+from layerwise.report.text.table import Table
+from layerwise.report.text.wording import label
 from layerwise.report.trained import arms
+from layerwise.report.writers.chapter import Chapter, Missing, lead
 from layerwise.results.vocabulary import FEWEST_UNITS
 
 METHOD = (

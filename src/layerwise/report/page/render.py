@@ -13,12 +13,12 @@ from pathlib import Path
 from layerwise.errors import RunError
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
-from layerwise.report.page.chapter import Chapter
+from layerwise.report.figures.palette import ROLES, SERIES, swaps
+from layerwise.report.figures.wiring import wiring
 from layerwise.report.page.groups import present_kinds, written
-from layerwise.report.page.markup import Safe, element, embedded_json
-from layerwise.report.page.palette import ROLES, SERIES, swaps
-from layerwise.report.page.plans import details
-from layerwise.report.page.wiring import wiring
+from layerwise.report.text.markup import Safe, element, embedded_json
+from layerwise.report.writers.chapter import Chapter
+from layerwise.report.writers.plans import details
 from layerwise.results.run import write_whole
 
 POLICY = (

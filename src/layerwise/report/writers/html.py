@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from layerwise.report.data import ReportData
+from layerwise.report.figures.figure_slot import Picture
 from layerwise.report.finding import Finding
 from layerwise.report.kind import Beside, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
 from layerwise.report.marks.mark import Mark, followed
-from layerwise.report.page import plans
-from layerwise.report.page.answers import answers
-from layerwise.report.page.chapter import Chapter, Heading, card, folded, lead, legend, note
-from layerwise.report.page.figure_slot import Picture
-from layerwise.report.page.markup import Safe, element
 from layerwise.report.prose import prose
+from layerwise.report.text.markup import Safe, element
+from layerwise.report.writers import plans
+from layerwise.report.writers.answers import answers
+from layerwise.report.writers.chapter import Chapter, Heading, card, folded, lead, legend, note
 
 
 def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.kind import Kind, Part, Pivot, Says, Tabled, in_text
-from layerwise.report.page.plain_markdown import answered, bullets
+from layerwise.report.text.plain_markdown import bullets, escaped
 
 
 def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
@@ -48,3 +48,10 @@ def _listed(part: Says, data: ReportData) -> str:
     findings = [each for each in statements if isinstance(each, Finding)]
     sentences = [each for each in statements if not isinstance(each, Finding)]
     return "\n".join(filter(None, (answered(findings), bullets(sentences))))
+
+
+def answered(findings: Iterable[Finding]) -> str:
+    """Findings as a list: the question, how firm its answer is, and the answer."""
+    return "\n".join(
+        f"- **{escaped(finding.question)}** ({finding.state}) {escaped(finding.text)}" for finding in findings
+    )

@@ -15,8 +15,8 @@ from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, Published
 from layerwise.report.claims.claim import NOT_MEASURED
 from layerwise.report.data import ReportData
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.plain_markdown import escaped
-from layerwise.report.page.table import Table
+from layerwise.report.text.plain_markdown import escaped
+from layerwise.report.text.table import Table
 
 INTRODUCTION = (
     "Each claim was decided by a rule that was stated beforehand, from contrasts with intervals, on the models below."

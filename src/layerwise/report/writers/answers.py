@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from layerwise.report.finding import Finding, Number
-from layerwise.report.page.markup import Safe, element, measured
+from layerwise.report.text.markup import Safe, element, measured
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
 """A number, its unit, and its interval behind it."""

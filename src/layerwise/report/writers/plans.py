@@ -14,12 +14,12 @@ from layerwise.report.data import ReportData
 from layerwise.report.derived.changes import touched
 from layerwise.report.derived.curves import at_half
 from layerwise.report.figures.lines import in_perplexity
-from layerwise.report.page.chapter import depth_key, folded
-from layerwise.report.page.markup import Safe, element, measured
-from layerwise.report.page.number_format import is_resolved, probability, tidy, verdict
-from layerwise.report.page.wiring import wiring
-from layerwise.report.page.wording import counted, label
+from layerwise.report.figures.wiring import wiring
 from layerwise.report.show import SIGNED
+from layerwise.report.text.markup import Safe, element, measured
+from layerwise.report.text.number_format import is_resolved, probability, tidy, verdict
+from layerwise.report.text.wording import counted, label
+from layerwise.report.writers.chapter import depth_key, folded
 from layerwise.results.rows import PlanRecord, Score
 
 SHOWN = 36  # tiles of one strategy before the rest is folded away

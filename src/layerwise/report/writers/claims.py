@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from layerwise.report.claims import Claim, Judged, Published, Verdict, judged
+from layerwise.report.claims.claim import BADGES
 from layerwise.report.evidence import Evidence
-from layerwise.report.page.chapter import Chapter, Heading, folded, lead, note
-from layerwise.report.page.markup import Safe, element
-from layerwise.report.page.table import Table
-from layerwise.report.page.wording import counted, listed
+from layerwise.report.text.markup import Safe, element
+from layerwise.report.text.table import Table
+from layerwise.report.text.wording import counted, listed
+from layerwise.report.writers.chapter import Chapter, Heading, folded, lead, note
 from layerwise.results.identity import model_name
 
-BADGES: dict[Verdict, str] = {
-    "supported": "resolved",
-    "explained by the null": "null",
-    "contradicted": "contradicted",
-    "not resolvable": "unresolved",
-    "not measured": "described",
-}
 HEADING = Heading("claims", "What became of the claims", "Claims")
 HEAD = ("claim", "verdict", "why", "this run", "the paper")
 NO_NUMBER = "–"

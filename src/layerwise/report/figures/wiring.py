@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from layerwise.plan import Plan
-from layerwise.report.page.markup import Safe, element
-from layerwise.report.page.palette import depth_colour
+from layerwise.report.figures.palette import depth_colour
+from layerwise.report.text.markup import Safe, element
 
 EMBEDDING = "#8d919c"
 FAINTEST = 0.3  # a weight near zero still has to be seen

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.report.page.markup import Safe, element, embedded_json, join
+from layerwise.report.text.markup import Safe, element, embedded_json, join
 
 
 class Reader(HTMLParser):

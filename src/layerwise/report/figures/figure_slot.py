@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from layerwise.report.figures.figure import Figure
-from layerwise.report.page.markup import Safe, element
+from layerwise.report.text.markup import Safe, element
 
 Option = TypeVar("Option")
 PILLS = 7  # more options than this become a menu

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from layerwise.report.page.markup import Safe, element, join, measured
-from layerwise.report.page.plain_markdown import escaped
+from layerwise.report.text.markup import Safe, element, join, measured
+from layerwise.report.text.plain_markdown import escaped
 
 WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
 GAP = "  "

@@ -27,9 +27,9 @@ import numpy as np
 
 from layerwise.plan import Plan
 from layerwise.report.claims.claim import Span, span
+from layerwise.report.claims.over_models import holm, model_of, widening
 from layerwise.report.data import ReportData
 from layerwise.report.derived.over_depth import own_task
-from layerwise.report.derived.over_models import holm, model_of, widening
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import ALL, COINCIDENCE, CURVE, DELTA, NLL, SCORE_CURVE

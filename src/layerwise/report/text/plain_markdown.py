@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from layerwise.report.finding import Finding
-
 _INERT = tuple(
     (re.compile(pattern), instead)
     for pattern, instead in (
@@ -37,10 +35,3 @@ def escaped(text: str) -> str:
 def bullets(sentences: Iterable[str]) -> str:
     """Sentences as a list."""
     return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
-
-
-def answered(findings: Iterable[Finding]) -> str:
-    """Findings as a list: the question, how firm its answer is, and the answer."""
-    return "\n".join(
-        f"- **{escaped(finding.question)}** ({finding.state}) {escaped(finding.text)}" for finding in findings
-    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from layerwise.report.page.figure_slot import Picture
-from layerwise.report.page.markup import Safe, element
-from layerwise.report.page.palette import depth_colour
-from layerwise.report.page.wording import label, sentence
+from layerwise.report.figures.figure_slot import Picture
+from layerwise.report.figures.palette import depth_colour
+from layerwise.report.text.markup import Safe, element
+from layerwise.report.text.wording import label, sentence
 from layerwise.results.rows import Note
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.report.page.number_format import between, is_resolved, tidy, verdict
+from layerwise.report.text.number_format import between, is_resolved, tidy, verdict
 from layerwise.results.rows import Score
 
 EFFECT = Score("effect", "delta_nll", 0.5, 0.4, 0.6, 0.001, plan="0 2", p_adjusted=0.01, mde=0.14)

@@ -1,0 +1,1 @@
+"""How numbers, words, tables and escaped text are written, whatever the output."""
