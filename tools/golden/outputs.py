@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from layerwise.experiments.summary import summary
-from layerwise.report import Evidence, ReportData, markdown, render, side_by_side
+from layerwise.report import ReportData, markdown, render, side_by_side
 from layerwise.report.claims import CLAIMS, Claim, claims
 from layerwise.report.writers.claims_page import claims_page
 from layerwise.results.vocabulary import CLAIM
@@ -56,7 +56,7 @@ def page_of(kind: str) -> str:
 def run_outputs(data: ReportData) -> dict[str, str]:
     """What is said and drawn of one run."""
     return _outputs(
-        _verdicts((claim.name, claim.verdict, _reasons(claim)) for claim in claims(Evidence.of(data))),
+        _verdicts((claim.name, claim.verdict, _reasons(claim)) for claim in claims(data)),
         render(data),
         summary(data),
         markdown(data),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.report import Evidence, ReportData
+from layerwise.report import ReportData
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, claim_lines, claims
 from layerwise.report.claims.published import prose_of
 from layerwise.report.writers.claims import claims as chapter_of
@@ -28,7 +28,7 @@ def found(name: str, rows: Rows, depth: int = DEPTH) -> Claim:
 
 
 def told_of(rows: Rows, depth: int = DEPTH) -> tuple[Claim, ...]:
-    return claims(Evidence.of(ReportData({"depth": depth}, (), tuple(rows))))
+    return claims(ReportData({"depth": depth}, (), tuple(rows)))
 
 
 PLANTED = {
@@ -100,7 +100,7 @@ def test_every_row_has_its_prose_and_every_prose_its_row(paper: Paper) -> None:
 
 def test_the_chapter_has_a_row_a_claim_beside_the_papers_number_and_one_line_of_what_is_missing() -> None:
     data = diagnosed.diagnosis(12)
-    chapter = chapter_of(Evidence.of(replace(data, manifest={**data.manifest, "model": "org/tiny-12"})))
+    chapter = chapter_of(replace(data, manifest={**data.manifest, "model": "org/tiny-12"}))
     page = str(chapter.html(1))
     assert "15 claims of the literature, put to tiny-12: " in page
     assert page.count("<tr>") == 2 + len(PLANTED)  # two papers, each with a head

@@ -8,7 +8,6 @@ import pytest
 
 from layerwise.report import ReportData, claims_page
 from layerwise.report.claims import PAPERS, claims
-from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
 from report import diagnosed, robust, synthetic
 
@@ -38,7 +37,7 @@ def section(page: str, title: str) -> str:
 def test_every_claim_of_every_paper_stands_there_with_its_citation_and_rule(page: str) -> None:
     for paper in PAPERS:
         assert f"\n## {paper.title}\n\n{paper.citation}.\n" in page
-    for claim in claims(Evidence.of(ReportData({}, (), ()))):
+    for claim in claims(ReportData({}, (), ())):
         told = section(page, claim.name)
         assert claim.published.prose.citation in told
         assert ("\nRule: " in told) == bool(claim.published.prose.rule)

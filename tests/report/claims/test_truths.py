@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layerwise.report import Evidence
+from layerwise.report import ReportData
 from layerwise.report.claims import Published, Verdict
 from layerwise.report.claims.contrasts import Facts
 from layerwise.report.claims.published import case
@@ -22,8 +22,8 @@ def numbered(run: int) -> list[Score]:
 def planted(right: Verdict, wrong: Verdict) -> Published:
     """A rule that gives `right`, and `wrong` in every eighth run: in 12.5 % of them, where 5 % may be wrong."""
 
-    def facts(evidence: Evidence) -> Facts:
-        (row,) = evidence.scores("planted")
+    def facts(data: ReportData) -> Facts:
+        (row,) = data.rows.where(measure="planted")
         return {
             "wrong": row.value % EVERY == 0,
             **dict.fromkeys(("figures", "power", "harmful", "naive", "layers"), ""),

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from layerwise.report import Evidence, ReportData
+from layerwise.report import ReportData
 from layerwise.report.claims import CLAIMS, Claim, Published, Verdict
 from layerwise.results.rows import Score
 from tier import by_tier
@@ -43,7 +43,7 @@ Table = Mapping[str, Mapping[str, Iterable[Truth]]]
 def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
     """What a rule says of the rows of one run."""
     published = CLAIMS[rule] if isinstance(rule, str) else rule
-    return published.decide(Evidence.of(ReportData({"depth": depth}, (), tuple(rows))))
+    return published.decide(ReportData({"depth": depth}, (), tuple(rows)))
 
 
 def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:

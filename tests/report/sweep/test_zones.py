@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.report import Evidence, ReportData, findings
+from layerwise.report import ReportData, findings
 from layerwise.report.claims import CLAIMS
 from layerwise.report.derived.zones import plan_zones
 from layerwise.report.finding import Finding
@@ -93,5 +93,5 @@ def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p:
     assert ("No border is clearer than a walk gives" in finding.text) != by_margin
     assert ("(borders worth less than 0.02 of cosine)" in zone_table(run).body[0][4]) == by_margin
     for rule in ("three_zones", "one_ending"):
-        claim = CLAIMS[rule].decide(Evidence.of(run))
+        claim = CLAIMS[rule].decide(run)
         assert (claim.verdict, "the margin decides" in claim.why) == ("explained by the null", by_margin)

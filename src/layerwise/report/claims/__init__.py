@@ -21,18 +21,18 @@ from layerwise.report.claims.published import Claim, Judged, Paper, Published
 from layerwise.report.claims.table import CLAIMS, PAPERS
 from layerwise.report.data import ReportData
 from layerwise.report.derived.growth import is_growth
-from layerwise.report.evidence import Evidence
+from layerwise.results.vocabulary import DIAGNOSED, ORDER
 
 
-def judged(evidence: Evidence) -> tuple[Judged, ...]:
+def judged(data: ReportData) -> tuple[Judged, ...]:
     """The claims of every paper that the run has rows for, those it has no rows for among them as not measured."""
-    by_paper = (Judged(paper, tuple(each.decide(evidence) for each in paper.claims)) for paper in PAPERS)
+    by_paper = (Judged(paper, tuple(each.decide(data) for each in paper.claims)) for paper in PAPERS)
     return tuple(each for each in by_paper if each.count)
 
 
-def claims(evidence: Evidence) -> tuple[Claim, ...]:
+def claims(data: ReportData) -> tuple[Claim, ...]:
     """Every claim of every paper, whether measured or not."""
-    return tuple(each.decide(evidence) for paper in PAPERS for each in paper.claims)
+    return tuple(each.decide(data) for paper in PAPERS for each in paper.claims)
 
 
 def claim_lines(data: ReportData) -> tuple[str, ...]:
@@ -40,10 +40,10 @@ def claim_lines(data: ReportData) -> tuple[str, ...]:
 
     What another command measures is left to the page.
     """
-    evidence = Evidence.of(data)
-    if not evidence.is_diagnosis and not is_growth(data):
+    is_diagnosis = data.rows.where(measure=DIAGNOSED) or any(each.family == ORDER for each in data.swept)
+    if not is_diagnosis and not is_growth(data):
         return ()
-    decided = (claim for each in judged(evidence) for claim in each.claims)
+    decided = (claim for each in judged(data) for claim in each.claims)
     return tuple(claim.line for claim in decided if claim.verdict != "not measured")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from layerwise.report.claims.claim import Position, Span, span
 from layerwise.report.claims.power import beside_bound, more, needed, on_tokens, seen, stretch, widest
-from layerwise.report.evidence import Evidence
+from layerwise.report.data import ReportData
 from layerwise.report.show import Show
 from layerwise.report.text.number_format import between
 from layerwise.report.text.wording import counted, listed
@@ -204,30 +204,30 @@ class Contrasts:
     claim: str
     reads: Mapping[str, Read]
     task: str = "all"
-    words: Callable[[Evidence], Facts] | None = None
+    words: Callable[[ReportData], Facts] | None = None
     columns: Mapping[str, object] = field(default_factory=dict)
 
-    def __call__(self, evidence: Evidence) -> Facts | None:
+    def __call__(self, data: ReportData) -> Facts | None:
         """The facts in a run."""
-        rows = contrast_rows(evidence, self.claim, self.task, **self.columns)
-        facts: dict[str, object] = {"tokens": on_tokens(rows.values()), **(self.words(evidence) if self.words else {})}
+        rows = contrast_rows(data, self.claim, self.task, **self.columns)
+        facts: dict[str, object] = {"tokens": on_tokens(rows.values()), **(self.words(data) if self.words else {})}
         for name, read in self.reads.items():
-            fact = read.fact(contrast_rows(evidence, read.of) if read.of else rows)
+            fact = read.fact(contrast_rows(data, read.of) if read.of else rows)
             if fact is None and not read.optional:
                 return None
             facts[name] = fact
         return facts
 
 
-def contrast_rows(evidence: Evidence, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
+def contrast_rows(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
     """The contrasts of a claim on a task, by metric: those of the whole, or of what `columns` name."""
     about = {**OF_THE_WHOLE, **columns}
-    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, claim=claim, task=task, **about)}
+    return {row.metric: row for row in data.rows.where(measure=CONTRAST, claim=claim, task=task, **about)}
 
 
-def contrast_tasks(evidence: Evidence, claim: str, metric: str, **columns: Any) -> dict[str, Score]:
+def contrast_tasks(data: ReportData, claim: str, metric: str, **columns: Any) -> dict[str, Score]:
     """The rows of one metric of a claim, by task."""
-    return {row.task: row for row in evidence.rows.where(measure=CONTRAST, metric=metric, claim=claim, **columns)}
+    return {row.task: row for row in data.rows.where(measure=CONTRAST, metric=metric, claim=claim, **columns)}
 
 
 def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], margin: float = ALIKE, **of: object) -> Several:

@@ -6,7 +6,7 @@ from functools import partial
 
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import Fact, Facts, Several, clipped, contrast_rows, scaled
-from layerwise.report.evidence import Evidence
+from layerwise.report.data import ReportData
 from layerwise.report.text.wording import counted
 from layerwise.report.trained import by_arm, seeds
 from layerwise.results.rows import Score
@@ -37,19 +37,19 @@ NORMAL = (1.960 + 0.842) / 1.960
 """How much a band of 95 % is exceeded by what is found with 80 % power."""
 
 
-def _skill(evidence: Evidence, arm: str) -> Fact | None:
+def _skill(data: ReportData, arm: str) -> Fact | None:
     """How often an arm is right on minimal pairs, beside chance, over seeds."""
-    score = by_arm(evidence.data.rows.where(measure=PAIRS, metric="accuracy", task=ALL)).one(arm=arm)
+    score = by_arm(data.rows.where(measure=PAIRS, metric="accuracy", task=ALL)).one(arm=arm)
     return None if score is None else Fact(score, 0.0, CHANCE)
 
 
-def gain(evidence: Evidence, task: str, terms: str, better: int, margin: float, written: str) -> Facts | None:
+def gain(data: ReportData, task: str, terms: str, better: int, margin: float, written: str) -> Facts | None:
     """What elc gains on its backbone, and on weights that keep their start: above zero is better.
 
     The backbone is compared on `terms`, the weights that are held at equal tokens. `better` is the sign of a gain, and
     `written` how the second is written.
     """
-    rows = evidence.data.rows.where(measure=STUDY, metric="difference", task=task, arm=LAYER_WEIGHTS)
+    rows = data.rows.where(measure=STUDY, metric="difference", task=task, arm=LAYER_WEIGHTS)
     score = rows.one(against=BACKBONE, condition=terms)
     if score is None:
         return None
@@ -58,8 +58,8 @@ def gain(evidence: Evidence, task: str, terms: str, better: int, margin: float, 
     return {
         "gain": Fact(scaled(score, better), margin),
         "learned": Several(learned, f"{{0:{written}}}", ", on frozen weights "),
-        "seeds": counted(min(len(seeds(evidence.data, arm)) for arm in (LAYER_WEIGHTS, BACKBONE)), "seed"),
-        "skill": _skill(evidence, BACKBONE),
+        "seeds": counted(min(len(seeds(data, arm)) for arm in (LAYER_WEIGHTS, BACKBONE)), "seed"),
+        "skill": _skill(data, BACKBONE),
     }
 
 
@@ -69,38 +69,38 @@ grammar = partial(gain, task=PAIRS, terms=TOKENS, better=1, margin=0.005, writte
 """In the share of minimal pairs, after the same steps."""
 
 
-def pattern(evidence: Evidence) -> Facts | None:
+def pattern(data: ReportData) -> Facts | None:
     """What the embedding and the layer before carry more than equal shares, and more than at the start."""
-    tasks = evidence.rows.where(measure=CONTRAST, metric="learned").axis("task")
+    tasks = data.rows.where(measure=CONTRAST, metric="learned").axis("task")
     arm = LAYER_WEIGHTS if LAYER_WEIGHTS in tasks else next(iter(tasks), LAYER_WEIGHTS)
-    rows = contrast_rows(evidence, "pattern", arm)
+    rows = contrast_rows(data, "pattern", arm)
     if "learned" not in rows:
         return None
     facts = {name: Fact(rows[metric], MASS) for name, metric in (("equal", "above_equal"), ("learned", "learned"))
              if metric in rows}  # fmt: skip
-    return {"arm": arm, **facts, "skill": _skill(evidence, arm)}
+    return {"arm": arm, **facts, "skill": _skill(data, arm)}
 
 
-def alike(evidence: Evidence) -> Facts | None:
+def alike(data: ReportData) -> Facts | None:
     """How alike the weights of trainings are above chance, as they are and beyond the start that they share."""
-    rows = evidence.data.rows.where(measure=SEED_AGREEMENT, metric="correlation", condition=BEYOND_START)
+    rows = data.rows.where(measure=SEED_AGREEMENT, metric="correlation", condition=BEYOND_START)
     arms = rows.axis("arm")
     arm = LAYER_WEIGHTS if LAYER_WEIGHTS in arms else next(iter(arms), LAYER_WEIGHTS)
-    beyond, raw = (_above_chance(evidence, arm, condition) for condition in (BEYOND_START, None))
+    beyond, raw = (_above_chance(data, arm, condition) for condition in (BEYOND_START, None))
     if beyond is None or raw is None:
         return None
     return {
         "arm": arm,
         "beyond": Fact(beyond, LIKE),
         "raw": Fact(raw, LIKE),
-        "seeds": counted(len(seeds(evidence.data, arm)), "seed"),
-        "skill": _skill(evidence, arm),
+        "seeds": counted(len(seeds(data, arm)), "seed"),
+        "skill": _skill(data, arm),
     }
 
 
-def _above_chance(evidence: Evidence, arm: str, condition: str | None) -> Score | None:
+def _above_chance(data: ReportData, arm: str, condition: str | None) -> Score | None:
     """The agreement above chance, with the width of the band that permuted sources give, widened."""
-    rows = evidence.data.rows.where(measure=SEED_AGREEMENT, metric="correlation", arm=arm, condition=condition)
+    rows = data.rows.where(measure=SEED_AGREEMENT, metric="correlation", arm=arm, condition=condition)
     score, null = rows.one(against=None), rows.one(against=SHUFFLED)
     band = span(null)
     if score is None or band is None:

@@ -30,7 +30,6 @@ from layerwise.report.derived.growth import (
     saved_in_words,
     token_pairs,
 )
-from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BUDGET, FLOPS, LOSS_RATIO, TIME_SAVED, TOKENS, UNIFORM_TRAINING
 
@@ -84,10 +83,10 @@ def _bounds(score: Score) -> Bounds | None:
 
 
 def headline(
-    evidence: Evidence, measured: Callable[[ReportData, str], Measured | None], figure: float, least: float
+    data: ReportData, measured: Callable[[ReportData, str], Measured | None], figure: float, least: float
 ) -> Facts | None:
     """What the published schedule reaches, and whether that is the figure, by an interval above `least`."""
-    data = evidence.run
+    data = data
     arm = headline_arm(data)
     result = None if arm is None else measured(data, arm)
     if result is None:

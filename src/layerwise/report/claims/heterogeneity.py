@@ -19,8 +19,7 @@ from layerwise.report.claims.contrasts import (
     is_known,
 )
 from layerwise.report.claims.power import EQUIVALENCE, on_tokens
-from layerwise.report.data import concluded, skipped
-from layerwise.report.evidence import Evidence
+from layerwise.report.data import ReportData, concluded, skipped
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import counted, label, listed, null_name
 from layerwise.results.rows import Score
@@ -56,12 +55,12 @@ LAYERS_NEEDED = math.ceil(3 + (3.24 / math.atanh(RECOVERS)) ** 2)
 OF_NOISE = "; of random errors of the same norm a share of "
 
 
-def predictability(evidence: Evidence) -> Facts | None:
+def predictability(data: ReportData) -> Facts | None:
     """R2 in sample and held out over layers, widened for the layers that fits share, and the nulls that come near it.
 
     The row of all tensor types decides.
     """
-    rows = evidence.rows.where(measure=PREDICTABILITY, layer=None, part=None, condition=None)
+    rows = data.rows.where(measure=PREDICTABILITY, layer=None, part=None, condition=None)
 
     def over_layers(metric: str) -> Span | None:
         bounds = span(rows.one(metric=metric, against=None))
@@ -94,13 +93,13 @@ def predictability(evidence: Evidence) -> Facts | None:
     }
 
 
-def oscillation(evidence: Evidence) -> Facts | None:
+def oscillation(data: ReportData) -> Facts | None:
     """The correlation of successive weight differences, less what the same layers give in random orders.
 
     Independent layers of equal variance give exactly -0.5: cov(W2 - W1, W3 - W2) = -var(W2), and each difference has
     twice that variance. Layers of other variances give another number, so the null is a random order of the same ones.
     """
-    rows = evidence.rows.where(measure=DELTAS, amount=1, part=None, against=None)
+    rows = data.rows.where(measure=DELTAS, amount=1, part=None, against=None)
     score, raw = _verdict(rows), rows.one(metric="correlation")
     if score is None:
         return None
@@ -112,10 +111,10 @@ def _verdict(rows: Rows) -> Score | None:
     return next((row for name in LAG if (row := rows.one(metric=name)) is not None), None)
 
 
-def universal_oscillation(evidence: Evidence) -> Facts | None:
+def universal_oscillation(data: ReportData) -> Facts | None:
     """The same of every type of tensors, their intervals widened to hold together."""
-    rows = evidence.rows.where(measure=DELTAS, amount=1, against=None)
-    types = sorted(evidence.rows.where(measure=DELTAS, metric="correlation").axis("part"))
+    rows = data.rows.where(measure=DELTAS, amount=1, against=None)
+    types = sorted(data.rows.where(measure=DELTAS, metric="correlation").axis("part"))
     scores = {name: score for name in types if (score := _verdict(rows.where(part=name))) is not None}
     if len(scores) < 2:
         return None
@@ -135,32 +134,32 @@ def _wider(score: Score, factor: float) -> Score:
     return score if bounds is None else replace(score, low=bounds.widened(factor).low, high=bounds.widened(factor).high)
 
 
-def accumulation(evidence: Evidence) -> Facts | None:
+def accumulation(data: ReportData) -> Facts | None:
     """The share of the joint cost of predicted layers that single costs do not add up to, of the largest spread set."""
-    spread = [(row.condition, row.amount) for row in changed_together(evidence, ACCUMULATION) if row.condition == "set"]
+    spread = [(row.condition, row.amount) for row in changed_together(data, ACCUMULATION) if row.condition == "set"]
     noise = Read({"": "share_of_noise"}, optional=True, item="{0:+} is left", lead=OF_NOISE)
     reads = {metric: Read(metric, SHARE) for metric in ("joint", "singles", "share", "layers")}
     columns = dict(zip(("condition", "amount"), spread[-1], strict=True)) if spread else {}
-    facts = Contrasts(ACCUMULATION, {**reads, "noise": noise}, columns=columns)(evidence) if spread else None
+    facts = Contrasts(ACCUMULATION, {**reads, "noise": noise}, columns=columns)(data) if spread else None
     if facts is None:
         return None
     moved = {}
-    for row in changed_together(evidence, MANIPULATION):
-        rows = contrast_rows(evidence, MANIPULATION, condition=row.condition, amount=row.amount)
+    for row in changed_together(data, MANIPULATION):
+        rows = contrast_rows(data, MANIPULATION, condition=row.condition, amount=row.amount)
         if row.condition != SCALE and "joint" in rows and rows["joint"].value > SURVIVES:
             moved[label(str(row.condition))] = Fact(row)
     return {**facts, "moved": Several(moved, "{1} {0:+}", ", of manipulated layers ")}
 
 
-def changed_together(evidence: Evidence, claim: str) -> list[Score]:
+def changed_together(data: ReportData, claim: str) -> list[Score]:
     """What a joint cost leaves of single ones, for each set or strategy by its size."""
-    rows = evidence.rows.where(measure=CONTRAST, claim=claim, metric="share")
+    rows = data.rows.where(measure=CONTRAST, claim=claim, metric="share")
     return sorted(rows, key=lambda row: (str(row.condition), row.amount or 0.0))
 
 
-def _strategies(evidence: Evidence, claim: str, margin: float) -> dict[str, object] | None:
+def _strategies(data: ReportData, claim: str, margin: float) -> dict[str, object] | None:
     """What the other strategies cost more than scaling: at its size, and at their own largest size."""
-    rows = evidence.rows.where(measure=CONTRAST, claim=claim, amount=None)
+    rows = data.rows.where(measure=CONTRAST, claim=claim, amount=None)
     if not rows.where(metric="equal"):
         return None
     sizes = {}
@@ -170,16 +169,16 @@ def _strategies(evidence: Evidence, claim: str, margin: float) -> dict[str, obje
     return {**sizes, "equal_tokens": on_tokens(fact.score for fact in sizes["equal"].facts.values())}
 
 
-def scaling(evidence: Evidence) -> Facts | None:
+def scaling(data: ReportData) -> Facts | None:
     """What the strategies cost more than scaling at the median layer."""
-    return _strategies(evidence, "scaling", SCALING_COST)
+    return _strategies(data, "scaling", SCALING_COST)
 
 
-def joint_manipulation(evidence: Evidence) -> Facts | None:
+def joint_manipulation(data: ReportData) -> Facts | None:
     """What scaling costs a set of layers together, and what the other strategies cost more."""
-    rows = contrast_rows(evidence, MANIPULATION)
-    scaled = contrast_rows(evidence, MANIPULATION, condition=SCALE, amount=0.1)
-    strategies = _strategies(evidence, MANIPULATION, LEAST_COST)
+    rows = contrast_rows(data, MANIPULATION)
+    scaled = contrast_rows(data, MANIPULATION, condition=SCALE, amount=0.1)
+    strategies = _strategies(data, MANIPULATION, LEAST_COST)
     if strategies is None or "layers" not in rows or not {"joint", "singles"} <= set(scaled):
         return None
     singles = tidy(scaled["singles"].value, signed=True)
@@ -188,12 +187,12 @@ def joint_manipulation(evidence: Evidence) -> Facts | None:
     }  # fmt: skip
 
 
-def core(evidence: Evidence) -> Facts | None:
+def core(data: ReportData) -> Facts | None:
     """What skipping costs in a range beyond twice the others, for each range near the published one; the best is shown.
 
     The published intervention shows a core that is damage alone where random weights of the same norm nearly reach it.
     """
-    own = evidence.rows.where(measure=CONTRAST, claim="core", layer=PRESENT)
+    own = data.rows.where(measure=CONTRAST, claim="core", layer=PRESENT)
     ranges = {
         _range(row): row for row in sorted(own.where(metric="skip_excess"), key=_range) if span(row) is not None
     }  # fmt: skip
@@ -208,7 +207,7 @@ def core(evidence: Evidence) -> Facts | None:
     return {
         "best": best,
         "excess": Fact(row, 0.0),
-        "effects": _least_and_most(evidence, row),
+        "effects": _least_and_most(data, row),
         "power": "" if row.mde is None else f"Of 100 such runs 80 would see {tidy(row.mde)} nats above that.",
         "ranges": Several({layers: Fact(each, 0.0) for layers, each in ranges.items()}),
         "damaged": damaged[0] if damaged else "",
@@ -220,9 +219,9 @@ def _range(row: Score) -> str:
     return f"{row.layer}–{row.other}"
 
 
-def _least_and_most(evidence: Evidence, core: Score) -> str:
+def _least_and_most(data: ReportData, core: Score) -> str:
     """The effects themselves, in brackets: of the layers of the range, and the greatest of the others."""
-    skip = {layer: bounds for layer, row in skipped(evidence.rows).items() if (bounds := span(row))}
+    skip = {layer: bounds for layer, row in skipped(data.rows).items() if (bounds := span(row))}
     layers = range(core.layer or 0, 1 + (core.other or 0))
     inside = sorted(bounds.value for layer, bounds in skip.items() if layer in layers)
     outside = {layer: bounds for layer, bounds in skip.items() if layer not in layers}
@@ -233,15 +232,15 @@ def _least_and_most(evidence: Evidence, core: Score) -> str:
     return f" ({ends} there, most elsewhere at layer {most}: {outside[most].signed})"
 
 
-def anti_layers(evidence: Evidence) -> Facts | None:
+def anti_layers(data: ReportData) -> Facts | None:
     """The verdicts on layers, whose intervals hold for all of them together, and what skipping each by itself costs."""
-    verdicts = concluded(evidence.rows)
+    verdicts = concluded(data.rows)
     bounds = {layer: known for layer, score in verdicts.items() if (known := span(score)) is not None}
     if not verdicts or len(bounds) < len(verdicts):
         return None
     harmful = [layer for layer, score in verdicts.items() if score.metric == "harmful"]
     least = min(bounds, key=lambda layer: bounds[layer].low)
-    naive = [layer for layer, score in skipped(evidence.rows).items() if score.high is not None and score.high < 0.0]
+    naive = [layer for layer, score in skipped(data.rows).items() if score.high is not None and score.high < 0.0]
     limits = [score.mde for score in verdicts.values() if score.mde is not None]
     if harmful:
         worst = min(harmful, key=lambda layer: bounds[layer].value)
@@ -266,20 +265,20 @@ def _named(layers: Iterable[int]) -> str:
     return listed([str(layer) for layer in layers])
 
 
-def importance_range(evidence: Evidence) -> Facts | None:
+def importance_range(data: ReportData) -> Facts | None:
     """The logarithms of the largest effect of skipping over the median layer's, and over the one nearest to zero."""
     reads = {"own": Read("range", 0.0, HUNDREDFOLD), "published": Read("published", 0.0, HUNDREDFOLD)}
-    facts = Contrasts("importance_range", reads)(evidence)
-    published = contrast_rows(evidence, "importance_range").get("published")
+    facts = Contrasts("importance_range", reads)(data)
+    published = contrast_rows(data, "importance_range").get("published")
     return facts and {**facts, "beyond_to_least": published is not None and published.value >= HUNDREDFOLD}
 
 
-def recovery(evidence: Evidence) -> Facts | None:
+def recovery(data: ReportData) -> Facts | None:
     """Rank correlations of recovery with the effect of skipping: as published, and from equal damage.
 
     Where damage of equal size was not run, the initial damage is held fixed.
     """
-    rows = evidence.rows.where(measure=RECOVERY, layer=None, against=None)
+    rows = data.rows.where(measure=RECOVERY, layer=None, against=None)
     known = sorted({(str(row.condition), str(row.arm)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE})
     if not known:
         return None
@@ -299,7 +298,7 @@ def recovery(evidence: Evidence) -> Facts | None:
         "task": "/".join(treatment),
         "layers": counted(layers, "damaged layer"),
         "how": "after damage of equal size" if equal else "with the initial damage held fixed",
-        "cut": _cut(_treated(evidence.rows.where(measure=RECOVERY, layer=PRESENT), among)),
+        "cut": _cut(_treated(data.rows.where(measure=RECOVERY, layer=PRESENT), among)),
         "power": _correlation_seen(layers - (not equal)),
     }
 
@@ -326,13 +325,13 @@ def _correlation_seen(layers: int) -> str:
     return f"Of 100 such models 80 would show a rank correlation of {tidy(seen)}."
 
 
-def agreement(evidence: Evidence) -> Facts | None:
+def agreement(data: ReportData) -> Facts | None:
     """The mean rank correlation of metrics that share no measurement, and of those that all damage a layer."""
-    rows = contrast_rows(evidence, "agreement")
+    rows = contrast_rows(data, "agreement")
     if not {"apart", "layers"} <= set(rows) or span(rows["apart"]) is None:
         return None
     apart, layers, together = clipped(rows["apart"]), int(rows["layers"].value), rows.get("together")
-    chance = span(contrast_rows(evidence, "agreement", against=SHUFFLED_LAYERS).get("apart"))
+    chance = span(contrast_rows(data, "agreement", against=SHUFFLED_LAYERS).get("apart"))
     damage = {"": Fact(clipped(together), AGREE)} if together is not None and span(together) is not None else {}
     wanted = layers * (EQUIVALENCE * (apart.mde or 1.0) / AGREE) ** 2
     return {

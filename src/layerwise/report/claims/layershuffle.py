@@ -15,7 +15,7 @@ from layerwise.report.claims.contrasts import (
     nulls,
     short_of,
 )
-from layerwise.report.evidence import Evidence
+from layerwise.report.data import ReportData
 from layerwise.report.text.number_format import fixed, probability, tidy
 from layerwise.report.text.wording import listed
 
@@ -32,9 +32,9 @@ IN_RANDOM_ORDER = Read("random_order", bound=NEAR_CHANCE, optional=True, of="pos
 """How far layershuffle is above chance in random order."""
 
 
-def positions(evidence: Evidence) -> Facts | None:
+def positions(data: ReportData) -> Facts | None:
     """By how much the accuracy falls short of the published, and that of probes; the skill is beside a guess."""
-    rows = contrast_rows(evidence, "positions")
+    rows = contrast_rows(data, "positions")
     short, probes = rows.get("short"), nulls("short", SHORT, SHORT).fact(rows)
     if short is None or not isinstance(probes, Several):
         return None
@@ -45,7 +45,7 @@ def positions(evidence: Evidence) -> Facts | None:
         "right": _right(Fact(short)),
         "bare": tidy(100 * (PUBLISHED_RIGHT - short.value)),
         "beside": f", {beside}" if beside else "",
-        "skill": Fact(short_of(short, PUBLISHED_RIGHT - 1 / evidence.depth), 0.0, 0.0) if evidence.depth else None,
+        "skill": Fact(short_of(short, PUBLISHED_RIGHT - 1 / data.depth), 0.0, 0.0) if data.depth else None,
     }
 
 
@@ -56,9 +56,9 @@ def _right(short: Fact) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def position_informed(evidence: Evidence) -> Facts | None:
+def position_informed(data: ReportData) -> Facts | None:
     """What models gain by knowing where their layers stand, each arm beside layershuffle."""
-    rows = {arm: row for arm, row in contrast_tasks(evidence, "position_informed", "gain").items() if arm in ARMS}
+    rows = {arm: row for arm, row in contrast_tasks(data, "position_informed", "gain").items() if arm in ARMS}
     if not rows:
         return None
     gains = {arm: Fact(rows[arm], POSITION_GAIN, POSITION_GAIN) for arm in ARMS if arm in rows}
@@ -70,13 +70,13 @@ def position_informed(evidence: Evidence) -> Facts | None:
             each.against(POSITION_GAIN) == "above" or each.against(-POSITION_GAIN) == "below" for each in spans
         ),
         "told": Several(gains, together=1),
-        "skill": IN_RANDOM_ORDER.fact(contrast_rows(evidence, "position_informed")),
+        "skill": IN_RANDOM_ORDER.fact(contrast_rows(data, "position_informed")),
     }
 
 
-def switching_off(evidence: Evidence) -> Facts | None:
+def switching_off(data: ReportData) -> Facts | None:
     """How what a layer adds is related to what it is worth, beside other layers, shuffled positions and nulls."""
-    rows = contrast_rows(evidence, "switching_off")
+    rows = contrast_rows(data, "switching_off")
     if not {"relation", "above_other_layers"} <= set(rows):
         return None
     relation, own = rows["relation"], rows["above_other_layers"]
@@ -95,5 +95,5 @@ def switching_off(evidence: Evidence) -> Facts | None:
         "beside": f"; {beside}" if beside else "",
         "shuffled_apart": p is not None and p < LEVEL,
         "power": f"Of 100 such runs 80 would distinguish {sides}" if sides else "",
-        "skill": IN_RANDOM_ORDER.fact(contrast_rows(evidence, "position_informed")),
+        "skill": IN_RANDOM_ORDER.fact(contrast_rows(data, "position_informed")),
     }

@@ -28,7 +28,6 @@ from scipy.special import stdtrit
 from layerwise.report.claims import PAPERS, Published, Verdict
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_MEASURED, OPEN, SUPPORTED
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ANY, CLAIM, EVERY, FEWEST_UNITS, RACING, VERDICT
 
@@ -61,13 +60,13 @@ def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
             yield from rows
 
 
-def _levels(run: ReportData) -> Callable[[int], Evidence]:
+def _levels(run: ReportData) -> Callable[[int], ReportData]:
     """The rows of a run with their intervals widened for any number of comparisons, each looked up once."""
-    return cache(lambda comparisons: Evidence.of(widened(run, comparisons)))
+    return cache(lambda comparisons: widened(run, comparisons))
 
 
 def _over_models(
-    paper: str, claim: Published, levels: Mapping[str, Callable[[int], Evidence]], models: Mapping[str, str]
+    paper: str, claim: Published, levels: Mapping[str, Callable[[int], ReportData]], models: Mapping[str, str]
 ) -> Iterator[Score]:
     """The claim in each run, and then in every model and in any."""
     by_run = {name: _verdict_at(claim, run_at) for name, run_at in levels.items()}
@@ -92,7 +91,7 @@ def _over_models(
         )  # fmt: skip
 
 
-def _verdict_at(claim: Published, run_at: Callable[[int], Evidence]) -> VerdictAt:
+def _verdict_at(claim: Published, run_at: Callable[[int], ReportData]) -> VerdictAt:
     return cache(lambda comparisons: claim.decide(run_at(comparisons)).verdict)
 
 

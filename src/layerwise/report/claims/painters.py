@@ -22,10 +22,10 @@ from layerwise.report.claims.contrasts import (
     facts_of,
 )
 from layerwise.report.claims.power import on_tokens, widest
+from layerwise.report.data import ReportData
 from layerwise.report.derived.loops import LOOP_COUNT
 from layerwise.report.derived.zones import MARGIN as BORDER
 from layerwise.report.derived.zones import PlanZones, trained_zones
-from layerwise.report.evidence import Evidence
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import counted, label, listed
 from layerwise.results.rows import Score
@@ -48,22 +48,22 @@ STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
 MILD_PAIRS = {f"{harsher}:{milder}": (harsher, milder) for milder, harsher in product(MILDEST, STEEPER)}
 
 
-def cost(evidence: Evidence, strategy: str) -> str:
+def cost(data: ReportData, strategy: str) -> str:
     """The mean cost of a strategy over the windows, in nats per token with its interval."""
-    score = evidence.rows.one(measure=CONTRAST, claim="ranking", metric=strategy, task="all")
+    score = data.rows.one(measure=CONTRAST, claim="ranking", metric=strategy, task="all")
     return f"{Fact(score):+}" if score is not None else "an unknown number of"
 
 
-def costs(evidence: Evidence) -> Facts:
-    return {"cost": {strategy: cost(evidence, strategy) for strategy in PAINTERS_RANKING}}
+def costs(data: ReportData) -> Facts:
+    return {"cost": {strategy: cost(data, strategy) for strategy in PAINTERS_RANKING}}
 
 
-def _zones(evidence: Evidence) -> tuple[dict[str, object], PlanZones | None] | None:
+def _zones(data: ReportData) -> tuple[dict[str, object], PlanZones | None] | None:
     """The facts of both claims about zones: whether there is one, which is no clearer than those of walks."""
-    rows = contrast_rows(evidence, "three_zones")
+    rows = contrast_rows(data, "three_zones")
     if not {"zones", "beyond_walks"} <= set(rows):
         return None
-    own = trained_zones(evidence.run)
+    own = trained_zones(data)
     by_margin = own.by_margin if own else ""
     beyond = Fact(rows["beyond_walks"], bound=CLEARER)
     walks = f"{by_margin} Nor is the least border of the best three clearer than that of walks by {CLEARER:g}."
@@ -76,12 +76,12 @@ def _zones(evidence: Evidence) -> tuple[dict[str, object], PlanZones | None] | N
     return facts, own
 
 
-def three_zones(evidence: Evidence) -> Facts | None:
+def three_zones(data: ReportData) -> Facts | None:
     """How many zones the depth has, and what the least border is worth."""
-    zones = _zones(evidence)
+    zones = _zones(data)
     if zones is None:
         return None
-    rows = contrast_rows(evidence, "three_zones")
+    rows = contrast_rows(data, "three_zones")
     count = int(rows["zones"].value)
     least = {"": Fact(rows["least"], BORDER)} if "least" in rows else {}
     return {
@@ -94,9 +94,9 @@ def three_zones(evidence: Evidence) -> Facts | None:
     }
 
 
-def one_ending(evidence: Evidence) -> Facts | None:
+def one_ending(data: ReportData) -> Facts | None:
     """How many layers come after the middle zone, and what every border is worth."""
-    zones = _zones(evidence)
+    zones = _zones(data)
     if zones is None or zones[1] is None:
         return None
     facts, own = zones[0], zones[1]
@@ -114,9 +114,9 @@ def one_ending(evidence: Evidence) -> Facts | None:
     }
 
 
-def middle(evidence: Evidence) -> Facts | None:
+def middle(data: ReportData) -> Facts | None:
     """By how much middle layers change the state less, and than those of untrained twins; logarithms of ratios."""
-    rows = contrast_rows(evidence, "middle")
+    rows = contrast_rows(data, "middle")
     if "log_ratio" not in rows or span(rows["log_ratio"]) is None:
         return None
     ratio = Fact(rows["log_ratio"], FASTER)
@@ -137,12 +137,12 @@ def _factor(logs: Fact) -> str:
     return f"{value} [{', '.join(ends)}]"
 
 
-def graceful(evidence: Evidence) -> Facts | None:
+def graceful(data: ReportData) -> Facts | None:
     """What each step of an order takes beyond the best parabola, and what absence costs more at each window.
 
     What is said of one step or window among all is widened for all of both orders (Bonferroni).
     """
-    rows = evidence.rows.where(measure=CONTRAST, claim="graceful", task="all")
+    rows = data.rows.where(measure=CONTRAST, claim="graceful", task="all")
 
     def curve(metric: str, strategy: str) -> dict[int, Score]:
         sizes = rows.where(metric=metric, condition=strategy).along("amount")
@@ -204,9 +204,9 @@ def _named(orders: list[str]) -> str:
     return listed([label(order) for order in orders]).capitalize()
 
 
-def fragility(evidence: Evidence, strategy: str | None = None) -> dict[str, Score]:
+def fragility(data: ReportData, strategy: str | None = None) -> dict[str, Score]:
     """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
-    return contrast_tasks(evidence, "fragile", LOG_RATIO, condition=strategy)
+    return contrast_tasks(data, "fragile", LOG_RATIO, condition=strategy)
 
 
 def factor(score: Score) -> str:
@@ -214,9 +214,9 @@ def factor(score: Score) -> str:
     return f"{Fact(score):factor}"
 
 
-def fragile(evidence: Evidence) -> Facts | None:
+def fragile(data: ReportData) -> Facts | None:
     """How much faster each benchmark falls than the others, and which is shown to."""
-    scores = fragility(evidence, "parallel")
+    scores = fragility(data, "parallel")
     if len(scores) < 2:
         return None
     falls = Several(
@@ -234,9 +234,9 @@ def fragile(evidence: Evidence) -> Facts | None:
     }
 
 
-def order_by_task(evidence: Evidence) -> Facts | None:
+def order_by_task(data: ReportData) -> Facts | None:
     """What a wrong order costs more on reasoning than on text, and the ratio to absence (a logarithm)."""
-    rows = _of_kinds(evidence, "order_by_task")
+    rows = _of_kinds(data, "order_by_task")
     if "order_less" not in rows or span(rows["order_less"]) is None:
         return None
     less, ratio = rows["order_less"], rows.get(LOG_RATIO)
@@ -256,12 +256,12 @@ def order_by_task(evidence: Evidence) -> Facts | None:
     return facts
 
 
-def order_by_benchmark(evidence: Evidence) -> Facts | None:
+def order_by_benchmark(data: ReportData) -> Facts | None:
     """What other orders cost more of the scale on reasoning, and the ratio to absence (a logarithm)."""
-    rows = _of_kinds(evidence, "order_by_benchmark")
+    rows = _of_kinds(data, "order_by_benchmark")
     if "windows" not in rows:
         return None
-    ratios = contrast_tasks(evidence, "order_by_benchmark", LOG_RATIO, against=None)
+    ratios = contrast_tasks(data, "order_by_benchmark", LOG_RATIO, against=None)
     return {
         "reasoning": rows["windows"].task,
         "semantic": rows["windows"].against,
@@ -273,14 +273,14 @@ def order_by_benchmark(evidence: Evidence) -> Facts | None:
     }  # fmt: skip
 
 
-def _of_kinds(evidence: Evidence, claim: str) -> dict[str, Score]:
+def _of_kinds(data: ReportData, claim: str) -> dict[str, Score]:
     """The contrasts of two kinds of tasks, of which one is the `task` and the other `against`, by metric."""
-    return {row.metric: row for row in evidence.rows.where(measure=CONTRAST, claim=claim, against=PRESENT)}
+    return {row.metric: row for row in data.rows.where(measure=CONTRAST, claim=claim, against=PRESENT)}
 
 
-def loop_count(evidence: Evidence) -> Facts | None:
+def loop_count(data: ReportData) -> Facts | None:
     """By how much the best number of loops grows with every layer, and what the best gains cost beside them."""
-    rows = contrast_rows(evidence, LOOP_COUNT)
+    rows = contrast_rows(data, LOOP_COUNT)
     if not {"slope", "at_end"} <= set(rows):
         return None
     ends, nats = int(rows["at_end"].value), rows.get("gain-loops")
@@ -297,9 +297,9 @@ def loop_count(evidence: Evidence) -> Facts | None:
     }
 
 
-def ranking(evidence: Evidence) -> Facts | None:
+def ranking(data: ReportData) -> Facts | None:
     """How many of the 15 pairs of strategies stand as published, and how many the other way round."""
-    rows = contrast_rows(evidence, "ranking")
+    rows = contrast_rows(data, "ranking")
     if not {"tau", *PAIRS, *PAINTERS_RANKING} <= set(rows):
         return None
     counts = Counter(fact.position for fact in facts_of(rows, PAIRS).facts.values())
@@ -317,19 +317,19 @@ def ranking(evidence: Evidence) -> Facts | None:
     }
 
 
-def shallowest(evidence: Evidence) -> Facts | None:
+def shallowest(data: ReportData) -> Facts | None:
     """The slopes of the losses, and the eight pairs of the two that are said to be the shallowest."""
-    return _slopes(evidence, "shallowest", "shallowest", "+")
+    return _slopes(data, "shallowest", "shallowest", "+")
 
 
-def shallowest_on_benchmarks(evidence: Evidence) -> Facts | None:
+def shallowest_on_benchmarks(data: ReportData) -> Facts | None:
     """The slopes of the benchmarks, and the same eight pairs."""
-    return _slopes(evidence, "shallowest_on_benchmarks", "benchmark_fall", "")
+    return _slopes(data, "shallowest_on_benchmarks", "benchmark_fall", "")
 
 
-def _slopes(evidence: Evidence, claim: str, of_slopes: str, sign: str) -> Facts | None:
+def _slopes(data: ReportData, claim: str, of_slopes: str, sign: str) -> Facts | None:
     """The facts of the pairs of one claim, and of the slopes that are rows of it or of another."""
-    whole = evidence.rows.where(measure=CONTRAST, task="all")
+    whole = data.rows.where(measure=CONTRAST, task="all")
     slopes = whole.where(claim=of_slopes, metric=SLOPE).along("condition")
     compared = whole.where(claim=claim)
     rows = {

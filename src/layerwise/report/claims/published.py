@@ -14,9 +14,9 @@ from importlib import resources
 
 from layerwise.report.claims.claim import NOT_MEASURED, OPEN, Position, Verdict
 from layerwise.report.claims.contrasts import Contrasts, Facts, Read, is_known, states
-from layerwise.report.evidence import Evidence
+from layerwise.report.data import ReportData
 
-Reads = Callable[[Evidence], Facts | None]
+Reads = Callable[[ReportData], Facts | None]
 """From the rows of a run to the facts that a rule reads; `None` where these were not measured."""
 
 
@@ -131,9 +131,9 @@ class Published:
         """The claim, decided by these cases in their order, and not resolvable where none is met."""
         return replace(self, cases=(*cases, Case(OPEN, {})))
 
-    def decide(self, evidence: Evidence) -> Claim:
+    def decide(self, data: ReportData) -> Claim:
         """The claim by the first case whose conditions are met."""
-        facts, prose = self.reads(evidence), self.prose
+        facts, prose = self.reads(data), self.prose
         if facts is None:
             return Claim(self, NOT_MEASURED, "", prose.needs)
         if not all(is_known(facts.get(name)) for name in self.certain):
@@ -207,7 +207,7 @@ def row(
     *,
     certain: tuple[str, ...] = (),
     number: str = "",
-    words: Callable[[Evidence], Facts] | None = None,
+    words: Callable[[ReportData], Facts] | None = None,
 ) -> Published:
     """A row of the table; `reads` are the contrasts of the claim, with `words` beside them, or a function of a run."""
     facts = Contrasts(key, reads, words=words) if isinstance(reads, Mapping) else reads

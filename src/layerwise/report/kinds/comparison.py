@@ -14,7 +14,6 @@ from layerwise.report.data import ReportData
 from layerwise.report.derived.over_depth import at_half, drawn_families, quantity_name, strategy_title
 from layerwise.report.derived.similarity import Runs, matrix, mirrored
 from layerwise.report.derived.zones import PlanZones, trained_zones
-from layerwise.report.evidence import Evidence
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.kinds.sweep import MAPS
 from layerwise.report.marks import Bars, Heat, Lines
@@ -121,10 +120,10 @@ def claim_sentence(rows: Rows) -> str:
 
 def _numbers(data: ReportData) -> Table:
     """A line for every claim, which says what holds over the models, and below it one for each of them."""
-    body, runs = [], {name: Evidence.of(run) for name, run in data.runs.items()}
+    body = []
     for key, own in claims(data).by("condition").items():
         body.append((CLAIMS[key].name, "", "", claim_sentence(own)))
-        for name, run in runs.items():
+        for name, run in data.runs.items():
             decided = CLAIMS[key].decide(run)
             body.append((name, decided.verdict, f"{decided.why} {decided.power}", decided.figures or ABSENT))
     return Table(("claim, and model", "verdict", "why", "numbers"), tuple(body), numeric_from=4, badges=VERDICTS)

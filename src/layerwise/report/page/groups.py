@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import KINDS
 from layerwise.report.kinds.sweep import SWEEP
@@ -47,7 +46,7 @@ def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
     first, *rest = chapters(kind, data)
     yield first
     if kind.claims:
-        yield claims(Evidence.of(data))
+        yield claims(data)
     yield from rest
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from layerwise.report.claims import judged
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
 from layerwise.report.page.groups import present_kinds
 from layerwise.report.text.plain_markdown import escaped
 from layerwise.report.text.wording import counted
@@ -19,7 +18,7 @@ def markdown(data: ReportData) -> str:
     """The claims, and then what each kind of run that this one is has to say, in the order of the page."""
     kinds = present_kinds(data)
     written = [text for kind in kinds for text in markdown_parts(kind, data)]
-    sections = (_title(data), _claims(Evidence.of(data)), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
+    sections = (_title(data), _claims(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -31,7 +30,7 @@ def _title(data: ReportData) -> str:
     return f"# {model}\n\n{size} on {corpus}."
 
 
-def _claims(evidence: Evidence) -> str:
-    claims = [claim for each in judged(evidence) for claim in each.claims]
+def _claims(data: ReportData) -> str:
+    claims = [claim for each in judged(data) for claim in each.claims]
     lines = [f"- **{escaped(claim.name)}** ({claim.verdict}) {escaped(claim.reasons)}" for claim in claims]
     return "\n".join(["## Claims", "", *lines]) if lines else ""

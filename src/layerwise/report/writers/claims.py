@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from layerwise.report.claims import Claim, Judged, Published, Verdict, judged
 from layerwise.report.claims.claim import BADGES
-from layerwise.report.evidence import Evidence
+from layerwise.report.data import ReportData
 from layerwise.report.text.markup import Safe, element
 from layerwise.report.text.table import Table
 from layerwise.report.text.wording import counted, listed
@@ -18,13 +18,13 @@ HEAD = ("claim", "verdict", "why", "this run", "the paper")
 NO_NUMBER = "–"
 
 
-def claims(evidence: Evidence) -> Chapter:
+def claims(data: ReportData) -> Chapter:
     """How many claims got which verdict; a table for each paper, a claim a row, is folded, and so are the rules."""
     # The paper of which most is measured comes first: it is what the run was made for.
-    papers = sorted(judged(evidence), key=lambda each: -each.count)
+    papers = sorted(judged(data), key=lambda each: -each.count)
     if not papers:
         return HEADING.missing("No published claim can be decided from these rows.")
-    model = evidence.data.manifest.get("model")
+    model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
     decided = [claim for each in papers for claim in each.measured]
     missing = [claim.name for each in papers for claim in each.claims if claim not in each.measured]

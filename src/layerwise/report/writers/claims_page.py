@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, Published
 from layerwise.report.claims.claim import NOT_MEASURED
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
 from layerwise.report.text.plain_markdown import escaped
 from layerwise.report.text.table import Table
 
@@ -71,9 +70,8 @@ def claims_page(runs: Sequence[ReportData]) -> str:
 
 
 def _decided(name: str, data: ReportData) -> _Run:
-    evidence = Evidence.of(data)
-    claims = {key: claim.decide(evidence) for key, claim in CLAIMS.items()}
-    return _Run(name, {**data.manifest, "depth": evidence.depth}, claims)
+    claims = {key: claim.decide(data) for key, claim in CLAIMS.items()}
+    return _Run(name, {**data.manifest, "depth": data.depth}, claims)
 
 
 def command_line(words: object) -> str:

@@ -9,7 +9,6 @@ import pytest
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.report.claims.painters import fragility
 from layerwise.report.data import ReportData
-from layerwise.report.evidence import Evidence
 from layerwise.report.kinds.sweep_findings import faster
 from layerwise.report.kinds.sweep_findings import fragile as fragile_facts
 from layerwise.results.rows import PlanRecord
@@ -87,7 +86,7 @@ def test_a_planted_fragile_benchmark_is_named() -> None:
     for run in range(HUNDRED):
         fallen = list(BENCHMARKS)[run % len(BENCHMARKS)]
         rows = benchmarked(falling(**{fallen: 0.85}), measure=fragility_alone)(run)
-        found += faster(fragile_facts(evidence(rows).run)) == [fallen]
+        found += faster(fragile_facts(evidence(rows))) == [fallen]
     assert found >= HUNDRED - FEW
 
 
@@ -95,12 +94,12 @@ def test_a_planted_fragile_benchmark_is_named() -> None:
 def test_none_is_named_where_all_fall_alike() -> None:
     """The bar: in 95 of 100 runs."""
     truth = benchmarked(falling(), measure=fragility_alone)
-    quiet = sum(faster(fragile_facts(evidence(truth(run)).run)) == [] for run in range(HUNDRED))
+    quiet = sum(faster(fragile_facts(evidence(truth(run)))) == [] for run in range(HUNDRED))
     assert quiet >= HUNDRED - FEW
 
 
-def evidence(rows: object) -> Evidence:
-    return Evidence.of(ReportData({"depth": DEPTH}, (), tuple(rows)))  # type: ignore[arg-type]
+def evidence(rows: object) -> ReportData:
+    return ReportData({"depth": DEPTH}, (), tuple(rows))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("rule", "kind", "planted"), WORLDS)
