@@ -124,6 +124,28 @@ def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
     assert same_weights(saved_weights(tmp_path / "stopped"), saved_weights(tmp_path / "straight"))
 
 
+def test_a_training_that_was_killed_before_its_model_was_written_takes_no_further_step(
+    losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last step, and its checkpoint, lie within an epoch of three."""
+    chosen = recipe("layershuffle", Options(replace(SETTINGS, epochs=4 / 3, evals=1)), DEPTH)
+
+    def run() -> TrainingRecord:
+        return train(_base(), tiny_digits("crop"), chosen, 1, tmp_path, arguments=QUIET)
+
+    def killed(*_: object) -> None:
+        raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "_publish", killed)
+        with pytest.raises(Stopped):
+            run()
+    steps = len(losses)
+    assert (tmp_path / f"checkpoint-{steps}").is_dir()
+    assert steps % 3 != 0
+    assert run().steps == steps == len(losses)
+
+
 @pytest.mark.parametrize(
     ("make", "splits"), [(tiny_vit, tiny_digits()), (tiny_llama, tiny_text())], ids=["vit", "llama"]
 )

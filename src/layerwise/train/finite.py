@@ -30,6 +30,17 @@ class FiniteTrainer(Trainer):
 
     accelerator: Any
 
+    def _run_epoch(self, *args: Any, **options: Any) -> None:
+        """The parent's epoch; none where a checkpoint of the last step is resumed.
+
+        The parent asks whether its steps are done after a step only, so that a training that ended within an epoch, and
+        was killed before its model was written, would take one step more.
+        """
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return
+        super()._run_epoch(*args, **options)
+
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward. Raises `TrainError` at a loss that is not finite."""
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)

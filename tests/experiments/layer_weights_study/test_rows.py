@@ -62,9 +62,9 @@ def test_p_are_corrected_over_the_arms_of_a_question() -> None:
 
 
 def test_tasks_of_a_kind_are_averaged_within_a_model_and_fine_tunings_left_alone() -> None:
-    rows = models("msgs-ours", "control a", "mcc", ltg=[0.2, 0.4], elc_kept=[0.4, 0.6])
-    rows += models("msgs-ours", "control b", "mcc", ltg=[0.0, 0.0], elc_kept=[1.0, 1.0])
-    of = {"task": "control a", "arm": "ltg", "seed": 0}
+    rows = models("msgs-ours", "control main_verb", "mcc", ltg=[0.2, 0.4], elc_kept=[0.4, 0.6])
+    rows += models("msgs-ours", "control length", "mcc", ltg=[0.0, 0.0], elc_kept=[1.0, 1.0])
+    of = {"task": "control main_verb", "arm": "ltg", "seed": 0}
     rows += [Score("msgs-ours", "mcc", 7.0, other=0, **of), Score("msgs-ours", "x", 7.0, **of)]
     assert {key: round(row.value, 6) for key, row in found(rows).items()} == {
         ("elc-kept - ltg", "control tasks", "tokens"): round(0.7 - 0.1, 6)

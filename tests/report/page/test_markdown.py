@@ -13,6 +13,7 @@ from layerwise.report import KINDS as EVERY_KIND
 from layerwise.report import ReportData, markdown, side_by_side
 from layerwise.report.writers import markdown_parts
 from report import diagnosed, grown, pretrained, robust, synthetic
+from report.kinds import test_probing
 from tools.golden.outputs import stored
 
 KINDS: dict[str, Callable[[], ReportData]] = {
@@ -32,6 +33,7 @@ KINDS: dict[str, Callable[[], ReportData]] = {
     "speculation": lambda: stored("speculation-planted"),
     "frontier": lambda: stored("frontier-planted"),
     "timing": lambda: stored("timing-planted"),
+    "probing": lambda: test_probing.data(*test_probing.rows()),
     "comparison": lambda: side_by_side([(name, stored(name)) for name in ("sweep", "sweep-planted")]),
 }
 """A run of every kind that the page knows."""
