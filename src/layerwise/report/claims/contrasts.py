@@ -7,8 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from layerwise.report.claims.claim import Position, Span, span
-from layerwise.report.claims.power import beside_bound, more, needed, on_tokens, seen, stretch, widest
+from layerwise.report.claims.claim import (
+    Position,
+    Span,
+    beside_bound,
+    more,
+    needed,
+    on_tokens,
+    seen,
+    span,
+    stretch,
+    widest,
+)
 from layerwise.report.data import ReportData
 from layerwise.report.show import Show
 from layerwise.report.text.number_format import between

@@ -14,11 +14,11 @@ from layerwise.errors import RunError
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
 from layerwise.report.figures.palette import ROLES, SERIES, swaps
-from layerwise.report.figures.wiring import wiring
-from layerwise.report.page.groups import present_kinds, written
+from layerwise.report.kinds import present_kinds
+from layerwise.report.page.groups import written
 from layerwise.report.text.markup import Safe, element, embedded_json
 from layerwise.report.writers.chapter import Chapter
-from layerwise.report.writers.plans import details
+from layerwise.report.writers.plans import details, wiring
 from layerwise.results.run import write_whole
 
 POLICY = (
