@@ -12,7 +12,7 @@ import pytest
 
 from layerwise.report import ReportData
 from layerwise.report.figures.frame import level_line, upright_band, upright_line
-from layerwise.report.page.groups import written
+from layerwise.report.page.render import written
 from report import diagnosed, grown, pretrained, robust, synthetic
 from tier import first_fast
 

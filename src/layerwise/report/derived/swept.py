@@ -10,8 +10,7 @@ from statistics import fmean, median
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import PUBLISHED, at_half, averaged, curves, levels, order_strategy
-from layerwise.report.derived.similarity import matrix, mirrored
-from layerwise.report.derived.zones import PlanZones, plan_zones
+from layerwise.report.derived.zones import PlanZones, matrix, mirrored, plan_zones
 from layerwise.report.text.wording import label
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import PlanRecord, Score, main_metric

@@ -27,9 +27,8 @@ from layerwise.report.claims.contrasts import ALIKE, OF_COSTS, Fact
 from layerwise.report.claims.painters import FASTER
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import at_half, order_strategy, single
-from layerwise.report.derived.similarity import Runs, matrix
 from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ranked
-from layerwise.report.derived.zones import trained_zones
+from layerwise.report.derived.zones import Runs, matrix, trained_zones
 from layerwise.report.finding import Finding, State, settled
 from layerwise.report.show import SIGNED
 from layerwise.report.text.number_format import between, is_resolved, percent, tidy

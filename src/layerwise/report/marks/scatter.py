@@ -59,9 +59,8 @@ class Scatter(Mark):
 
     `show_across` is the quantity across, `show` that upwards. Points are coloured by their series, or by depth where
     `point` is a layer, which also numbers them (`numbered`); a point without a depth is grey. `equal` draws the line on
-    which both agree. `styles` says of a series how it is drawn, and `named` names the series above the figure. `bare`
-    draws no axes, for a layout whose coordinates have no unit. There is no picture where all points share one position
-    across.
+    which both agree. `styles` says of a series how it is drawn, and `named` names the series above the figure.
+    There is no picture where all points share one position across.
     """
 
     point: str = "layer"
@@ -72,7 +71,6 @@ class Scatter(Mark):
     numbered: bool = False
     styles: Mapping[Any, Style] = field(default_factory=dict)
     named: bool = False
-    bare: bool = False
     log: bool = False
     at: str = "layer {}"
     depth_of: Callable[[Score], int | None] = lambda row: row.layer
@@ -101,13 +99,12 @@ class Scatter(Mark):
             return None
         ends = limits(bounds) or (0.0, 1.0)
         whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
-        bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
         x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
         x |= {"type": "log"} if self.log else {}
         return framed(
             self.height or 380, [*([diagonal(*ends, "equal")] if self.equal else []), *traces],
-            x=bare if self.bare else x,
-            y={**bare, "scaleanchor": "x"} if self.bare else {"title": self.show.axis, "range": self.show.span},
+            x=x,
+            y={"title": self.show.axis, "range": self.show.span},
             shapes=[upright_line(self.show_across.reference, **REFERENCE)] if self.show_across.reference else [],
             margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named, legend=LEGEND,
         )  # fmt: skip

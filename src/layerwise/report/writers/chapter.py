@@ -88,11 +88,6 @@ def folded(summary: str, *children: Safe) -> Safe:
     return element("details", element("summary", summary), *children)
 
 
-def spaced(*children: Safe) -> Safe:
-    """Children with room above them."""
-    return element("div", *children, class_="spaced")
-
-
 def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Strategies") -> Safe:
     """The strategies as buttons, each with its colour; pressing one hides or shows its curve in all `figures`.
 
