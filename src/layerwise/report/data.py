@@ -13,24 +13,10 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.text.number_format import verdict
 from layerwise.report.text.wording import listed
+from layerwise.results import vocabulary as vocab
 from layerwise.results.identity import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ABLATION,
-    ALL,
-    DECISIONS,
-    DELTA,
-    EFFECT,
-    FINE_TUNED,
-    OF_STATES,
-    PRUNING,
-    RACING,
-    ROBUSTNESS,
-    SKIPPING,
-    VERDICT,
-    resampling_unit,
-)
 
 _DIGITS = re.compile(r"\d{300}")
 """More digits than the name of a row has: the number of a layer, of a step or of a seed, or the name of a file."""
@@ -94,11 +80,11 @@ class ReportData:
         stated = self.manifest.get("depth")
         if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
             return stated
-        written = self.rows.value(measure=ROBUSTNESS, metric="depth")
+        written = self.rows.value(measure=vocab.ROBUSTNESS, metric="depth")
         if written is not None and 0 < written < math.inf:
             return int(written)
         planned = (layer for plan in self.schedules.values() for layer in plan.layers())
-        named = (row.layer for row in self.rows if row.layer is not None and row.measure not in OF_STATES)
+        named = (row.layer for row in self.rows if row.layer is not None and row.measure not in vocab.OF_STATES)
         return 1 + max((*planned, *named), default=-1)
 
     @cached_property
@@ -118,8 +104,8 @@ class ReportData:
 
         Those by which a diagnosis judges its scores, and those that models were fine-tuned under, are none.
         """
-        own = tuple(record for record in self.plans if record.family != PRUNING)
-        if not self.rows.where(measure=FINE_TUNED, plan=PRESENT):
+        own = tuple(record for record in self.plans if record.family != vocab.PRUNING)
+        if not self.rows.where(measure=vocab.FINE_TUNED, plan=PRESENT):
             return own
         measured = {plan for plan, _, _ in self._effects}
         return tuple(record for record in own if record.plan in measured)
@@ -140,22 +126,22 @@ class ReportData:
     @cached_property
     def tasks(self) -> tuple[str, ...]:
         """The tasks on which plans were measured, the whole text first."""
-        return tuple(sorted({task for _, task, _ in self._effects}, key=lambda task: (task != ALL, task)))
+        return tuple(sorted({task for _, task, _ in self._effects}, key=lambda task: (task != vocab.ALL, task)))
 
     @property
     def named_tasks(self) -> tuple[str, ...]:
         """The tasks themselves, without the whole text."""
-        return tuple(task for task in self.tasks if task != ALL)
+        return tuple(task for task in self.tasks if task != vocab.ALL)
 
     @property
     def units(self) -> str:
         """What the intervals over the text are over: "documents", or "windows" where the text has few documents."""
         documents = self.manifest.get("documents")
-        return f"{resampling_unit(documents)}s" if isinstance(documents, int) else "documents"
+        return f"{vocab.resampling_unit(documents)}s" if isinstance(documents, int) else "documents"
 
     @cached_property
     def _effects(self) -> dict[tuple[str, str, str], Score]:
-        return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == EFFECT}
+        return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
 
     def verdict(self, plan: str) -> str:
         """The verdict on a plan on the whole text, in words.
@@ -167,19 +153,21 @@ class ReportData:
             return "the baseline"
         return verdict(score, self.level)
 
-    def effect(self, plan: str, task: str, metric: str = DELTA) -> Score | None:
+    def effect(self, plan: str, task: str, metric: str = vocab.DELTA) -> Score | None:
         """The effect of one plan on one task, which may not be finite; `None` where it was not measured."""
         return self._effects.get((plan, task, metric))
 
 
 def skipped(rows: Rows) -> dict[int, Score]:
     """What skipping each layer costs on the whole text."""
-    return _by_layer(rows.where(measure=ABLATION, metric=SKIPPING, task=ALL, part=None, against=None))
+    return _by_layer(rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None, against=None))
 
 
 def concluded(rows: Rows) -> dict[int, Score]:
     """What each layer is: the confirmed verdict where there is one, else the verdict of the race."""
-    return _by_layer(row for measure in (RACING, VERDICT) for row in rows.where(measure=measure, metric=DECISIONS))
+    return _by_layer(
+        row for measure in (vocab.RACING, vocab.VERDICT) for row in rows.where(measure=measure, metric=vocab.DECISIONS)
+    )
 
 
 def _by_layer(rows: Iterable[Score]) -> dict[int, Score]:

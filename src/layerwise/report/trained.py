@@ -12,28 +12,13 @@ from layerwise.report.kind import Column
 from layerwise.report.show import ABSENT, Show
 from layerwise.report.text.number_format import large
 from layerwise.report.text.wording import arm_tiles
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ALPHA,
-    ATTRIBUTION,
-    BABYLM,
-    BACKBONE,
-    FINE_TUNED,
-    GLUE,
-    MASKED_LM,
-    MSGS,
-    OUR_MSGS,
-    PAIRS,
-    SEED_AGREEMENT,
-    STABILITY,
-    TRAINING,
-    UNIFORMITY,
-)
 
-SUITES = {PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
+SUITES = {vocab.PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
 """Suites of minimal pairs: the better of two sentences must be the likelier. Others are files of a user."""
-TASKS = {GLUE: "GLUE", MSGS: "MSGS", OUR_MSGS: "Mixed signals of our own"}
+TASKS = {vocab.GLUE: "GLUE", vocab.MSGS: "MSGS", vocab.OUR_MSGS: "Mixed signals of our own"}
 """Suites that models are fine-tuned on."""
 RATIO = "ratio"
 """What a ratio stands against in a table of costs."""
@@ -44,7 +29,7 @@ THREE = Show(decimals=3, bounds=False)
 def suites(data: ReportData) -> tuple[str, ...]:
     """The suites of minimal pairs that were evaluated, the known ones first."""
     measures = data.rows.axis("measure")
-    files = (measure for measure in measures if measure.startswith(f"{PAIRS} "))
+    files = (measure for measure in measures if measure.startswith(f"{vocab.PAIRS} "))
     return (*(name for name in SUITES if name in measures), *files)
 
 
@@ -55,7 +40,10 @@ def suite_name(measure: str) -> str:
 
 def arms(data: ReportData) -> tuple[str, ...]:
     """The arms whose models were trained or evaluated as they are, in reading order."""
-    measures = (MASKED_LM, ALPHA, TRAINING, UNIFORMITY, STABILITY, BABYLM, ATTRIBUTION, *FINE_TUNED, *suites(data))
+    measures = (
+        vocab.MASKED_LM, vocab.ALPHA, vocab.TRAINING, vocab.UNIFORMITY, vocab.STABILITY, vocab.BABYLM,
+        vocab.ATTRIBUTION, *vocab.FINE_TUNED, *suites(data),
+    )  # fmt: skip
     return in_reading_order(arm for name in measures for arm in data.rows.where(measure=name, plan=None).axis("arm"))
 
 
@@ -121,12 +109,12 @@ def with_seeds(rows: Rows) -> Iterator[Score]:
 
 def reference(data: ReportData) -> str | None:
     """The arm that the others are compared with: the backbone where it was trained."""
-    return BACKBONE if BACKBONE in arms(data) else None
+    return vocab.BACKBONE if vocab.BACKBONE in arms(data) else None
 
 
 def is_pretrained(data: ReportData) -> bool:
     """Whether models were pre-trained in this run, and not refined with layer weights of their own."""
-    return bool(data.rows.where(measure=(MASKED_LM, SEED_AGREEMENT)))
+    return bool(data.rows.where(measure=(vocab.MASKED_LM, vocab.SEED_AGREEMENT)))
 
 
 def tiles(data: ReportData) -> Iterable[tuple[str, str]]:

@@ -9,21 +9,8 @@ from layerwise.report.claims.contrasts import Fact, Facts, Several, clipped, con
 from layerwise.report.data import ReportData
 from layerwise.report.text.wording import counted
 from layerwise.report.trained import by_arm, seeds
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import (
-    ALL,
-    BACKBONE,
-    BEYOND_START,
-    CONTRAST,
-    LAYER_WEIGHTS,
-    MASKED_LM,
-    PAIRS,
-    SECONDS,
-    SEED_AGREEMENT,
-    SHUFFLED,
-    STUDY,
-    TOKENS,
-)
 
 MASS, LIKE = 0.05, 0.2
 CHANCE, HELD = 0.5, "elc-frozen"
@@ -39,7 +26,7 @@ NORMAL = (1.960 + 0.842) / 1.960
 
 def _skill(data: ReportData, arm: str) -> Fact | None:
     """How often an arm is right on minimal pairs, beside chance, over seeds."""
-    score = by_arm(data.rows.where(measure=PAIRS, metric="accuracy", task=ALL)).one(arm=arm)
+    score = by_arm(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL)).one(arm=arm)
     return None if score is None else Fact(score, 0.0, CHANCE)
 
 
@@ -49,30 +36,30 @@ def gain(data: ReportData, task: str, terms: str, better: int, margin: float, wr
     The backbone is compared on `terms`, the weights that are held at equal tokens. `better` is the sign of a gain, and
     `written` how the second is written.
     """
-    rows = data.rows.where(measure=STUDY, metric="difference", task=task, arm=LAYER_WEIGHTS)
-    score = rows.one(against=BACKBONE, condition=terms)
+    rows = data.rows.where(measure=vocab.STUDY, metric="difference", task=task, arm=vocab.LAYER_WEIGHTS)
+    score = rows.one(against=vocab.BACKBONE, condition=terms)
     if score is None:
         return None
-    held = rows.one(against=HELD, condition=TOKENS)
+    held = rows.one(against=HELD, condition=vocab.TOKENS)
     learned = {"": Fact(scaled(held, better), margin)} if held is not None and span(held) is not None else {}
     return {
         "gain": Fact(scaled(score, better), margin),
         "learned": Several(learned, f"{{0:{written}}}", ", on frozen weights "),
-        "seeds": counted(min(len(seeds(data, arm)) for arm in (LAYER_WEIGHTS, BACKBONE)), "seed"),
-        "skill": _skill(data, BACKBONE),
+        "seeds": counted(min(len(seeds(data, arm)) for arm in (vocab.LAYER_WEIGHTS, vocab.BACKBONE)), "seed"),
+        "skill": _skill(data, vocab.BACKBONE),
     }
 
 
-worth = partial(gain, task=MASKED_LM, terms=SECONDS, better=-1, margin=0.01, written="+")
+worth = partial(gain, task=vocab.MASKED_LM, terms=vocab.SECONDS, better=-1, margin=0.01, written="+")
 """In nats a masked token: on the backbone after the same seconds, on held weights after the same steps."""
-grammar = partial(gain, task=PAIRS, terms=TOKENS, better=1, margin=0.005, written="+%")
+grammar = partial(gain, task=vocab.PAIRS, terms=vocab.TOKENS, better=1, margin=0.005, written="+%")
 """In the share of minimal pairs, after the same steps."""
 
 
 def pattern(data: ReportData) -> Facts | None:
     """What the embedding and the layer before carry more than equal shares, and more than at the start."""
-    tasks = data.rows.where(measure=CONTRAST, metric="learned").axis("task")
-    arm = LAYER_WEIGHTS if LAYER_WEIGHTS in tasks else next(iter(tasks), LAYER_WEIGHTS)
+    tasks = data.rows.where(measure=vocab.CONTRAST, metric="learned").axis("task")
+    arm = vocab.LAYER_WEIGHTS if vocab.LAYER_WEIGHTS in tasks else next(iter(tasks), vocab.LAYER_WEIGHTS)
     rows = contrast_rows(data, "pattern", arm)
     if "learned" not in rows:
         return None
@@ -83,10 +70,10 @@ def pattern(data: ReportData) -> Facts | None:
 
 def alike(data: ReportData) -> Facts | None:
     """How alike the weights of trainings are above chance, as they are and beyond the start that they share."""
-    rows = data.rows.where(measure=SEED_AGREEMENT, metric="correlation", condition=BEYOND_START)
+    rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric="correlation", condition=vocab.BEYOND_START)
     arms = rows.axis("arm")
-    arm = LAYER_WEIGHTS if LAYER_WEIGHTS in arms else next(iter(arms), LAYER_WEIGHTS)
-    beyond, raw = (_above_chance(data, arm, condition) for condition in (BEYOND_START, None))
+    arm = vocab.LAYER_WEIGHTS if vocab.LAYER_WEIGHTS in arms else next(iter(arms), vocab.LAYER_WEIGHTS)
+    beyond, raw = (_above_chance(data, arm, condition) for condition in (vocab.BEYOND_START, None))
     if beyond is None or raw is None:
         return None
     return {
@@ -100,13 +87,13 @@ def alike(data: ReportData) -> Facts | None:
 
 def _above_chance(data: ReportData, arm: str, condition: str | None) -> Score | None:
     """The agreement above chance, with the width of the band that permuted sources give, widened."""
-    rows = data.rows.where(measure=SEED_AGREEMENT, metric="correlation", arm=arm, condition=condition)
-    score, null = rows.one(against=None), rows.one(against=SHUFFLED)
+    rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric="correlation", arm=arm, condition=condition)
+    score, null = rows.one(against=None), rows.one(against=vocab.SHUFFLED)
     band = span(null)
     if score is None or band is None:
         return None
     value, half = score.value - band.value, WIDENED * (band.high - band.low) / 2
     above = Score(
-        CONTRAST, "correlation", value, value - half, value + half, claim="alike", task=arm, mde=NORMAL * half
+        vocab.CONTRAST, "correlation", value, value - half, value + half, claim="alike", task=arm, mde=NORMAL * half
     )
     return clipped(above, -1.0 - band.value, 1.0 - band.value)

@@ -21,16 +21,9 @@ from layerwise.report.claims.contrasts import (
 from layerwise.report.data import ReportData, concluded, skipped
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import counted, label, listed, null_name
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    CONTRAST,
-    DELTAS,
-    P_OVER_N,
-    PREDICTABILITY,
-    RECOVERY,
-    SHUFFLED_LAYERS,
-)
 
 SURVIVES, SHARE, HUNDREDFOLD = 0.2, 0.2, 2.0
 LEAST_COST, SCALING_COST = 0.05, 0.01
@@ -59,7 +52,7 @@ def predictability(data: ReportData) -> Facts | None:
 
     The row of all tensor types decides.
     """
-    rows = data.rows.where(measure=PREDICTABILITY, layer=None, part=None, condition=None)
+    rows = data.rows.where(measure=vocab.PREDICTABILITY, layer=None, part=None, condition=None)
 
     def over_layers(metric: str) -> Span | None:
         bounds = span(rows.one(metric=metric, against=None))
@@ -69,7 +62,7 @@ def predictability(data: ReportData) -> Facts | None:
     inside = over_layers("in_sample_r2")
     if not held or inside is None:
         return None
-    noise = rows.one(metric="in_sample_r2", against=P_OVER_N)
+    noise = rows.one(metric="in_sample_r2", against=vocab.P_OVER_N)
     rivals = [
         (null_name(null), bounds, span(chance) or Span(chance.value, chance.value, chance.value))
         for metric, bounds in held.items()
@@ -98,7 +91,7 @@ def oscillation(data: ReportData) -> Facts | None:
     Independent layers of equal variance give exactly -0.5: cov(W2 - W1, W3 - W2) = -var(W2), and each difference has
     twice that variance. Layers of other variances give another number, so the null is a random order of the same ones.
     """
-    rows = data.rows.where(measure=DELTAS, amount=1, part=None, against=None)
+    rows = data.rows.where(measure=vocab.DELTAS, amount=1, part=None, against=None)
     score, raw = _verdict(rows), rows.one(metric="correlation")
     if score is None:
         return None
@@ -112,8 +105,8 @@ def _verdict(rows: Rows) -> Score | None:
 
 def universal_oscillation(data: ReportData) -> Facts | None:
     """The same of every type of tensors, their intervals widened to hold together."""
-    rows = data.rows.where(measure=DELTAS, amount=1, against=None)
-    types = sorted(data.rows.where(measure=DELTAS, metric="correlation").axis("part"))
+    rows = data.rows.where(measure=vocab.DELTAS, amount=1, against=None)
+    types = sorted(data.rows.where(measure=vocab.DELTAS, metric="correlation").axis("part"))
     scores = {name: score for name in types if (score := _verdict(rows.where(part=name))) is not None}
     if len(scores) < 2:
         return None
@@ -152,13 +145,13 @@ def accumulation(data: ReportData) -> Facts | None:
 
 def changed_together(data: ReportData, claim: str) -> list[Score]:
     """What a joint cost leaves of single ones, for each set or strategy by its size."""
-    rows = data.rows.where(measure=CONTRAST, claim=claim, metric="share")
+    rows = data.rows.where(measure=vocab.CONTRAST, claim=claim, metric="share")
     return sorted(rows, key=lambda row: (str(row.condition), row.amount or 0.0))
 
 
 def _strategies(data: ReportData, claim: str, margin: float) -> dict[str, object] | None:
     """What the other strategies cost more than scaling: at its size, and at their own largest size."""
-    rows = data.rows.where(measure=CONTRAST, claim=claim, amount=None)
+    rows = data.rows.where(measure=vocab.CONTRAST, claim=claim, amount=None)
     if not rows.where(metric="equal"):
         return None
     sizes = {}
@@ -191,7 +184,7 @@ def core(data: ReportData) -> Facts | None:
 
     The published intervention shows a core that is damage alone where random weights of the same norm nearly reach it.
     """
-    own = data.rows.where(measure=CONTRAST, claim="core", layer=PRESENT)
+    own = data.rows.where(measure=vocab.CONTRAST, claim="core", layer=PRESENT)
     ranges = {
         _range(row): row for row in sorted(own.where(metric="skip_excess"), key=_range) if span(row) is not None
     }  # fmt: skip
@@ -277,7 +270,7 @@ def recovery(data: ReportData) -> Facts | None:
 
     Where damage of equal size was not run, the initial damage is held fixed.
     """
-    rows = data.rows.where(measure=RECOVERY, layer=None, against=None)
+    rows = data.rows.where(measure=vocab.RECOVERY, layer=None, against=None)
     known = sorted({(str(row.condition), str(row.arm)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE})
     if not known:
         return None
@@ -297,7 +290,7 @@ def recovery(data: ReportData) -> Facts | None:
         "task": "/".join(treatment),
         "layers": counted(layers, "damaged layer"),
         "how": "after damage of equal size" if equal else "with the initial damage held fixed",
-        "cut": _cut(_treated(data.rows.where(measure=RECOVERY, layer=PRESENT), among)),
+        "cut": _cut(_treated(data.rows.where(measure=vocab.RECOVERY, layer=PRESENT), among)),
         "power": _correlation_seen(layers - (not equal)),
     }
 
@@ -330,7 +323,7 @@ def agreement(data: ReportData) -> Facts | None:
     if not {"apart", "layers"} <= set(rows) or span(rows["apart"]) is None:
         return None
     apart, layers, together = clipped(rows["apart"]), int(rows["layers"].value), rows.get("together")
-    chance = span(contrast_rows(data, "agreement", against=SHUFFLED_LAYERS).get("apart"))
+    chance = span(contrast_rows(data, "agreement", against=vocab.SHUFFLED_LAYERS).get("apart"))
     damage = {"": Fact(clipped(together), AGREE)} if together is not None and span(together) is not None else {}
     wanted = layers * (EQUIVALENCE * (apart.mde or 1.0) / AGREE) ** 2
     return {

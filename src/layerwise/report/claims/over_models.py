@@ -47,22 +47,9 @@ from layerwise.report.claims import PAPERS, Published, Verdict
 from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_MEASURED, OPEN, SUPPORTED, Span, span
 from layerwise.report.data import ReportData
 from layerwise.report.derived.over_depth import own_task
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    ALL,
-    ANY,
-    CLAIM,
-    COINCIDENCE,
-    CURVE,
-    DELTA,
-    EVERY,
-    FEWEST_UNITS,
-    NLL,
-    RACING,
-    SCORE_CURVE,
-    VERDICT,
-)
 
 Coincidence = Literal["coincide", "differ", "not resolvable"]
 COINCIDE: Coincidence = "coincide"
@@ -112,8 +99,11 @@ def coincidences(data: ReportData) -> Iterator[Score]:
     """A row for each pair of models with curves of a strategy on a scale from trained to chance, its verdict corrected
     over the pairs; of more than two models a row over all pairs comes first, whose value is their number.
     """
-    rows = data.rows.where(task=ALL)
-    for scaled in (rows.where(measure=CURVE, metric=DELTA), *rows.where(measure=SCORE_CURVE).by("metric").values()):
+    rows = data.rows.where(task=vocab.ALL)
+    for scaled in (
+        rows.where(measure=vocab.CURVE, metric=vocab.DELTA),
+        *rows.where(measure=vocab.SCORE_CURVE).by("metric").values(),
+    ):
         for key in dict.fromkeys((row.part, row.condition) for row in scaled):
             own = scaled.where(part=key[0], condition=key[1])
             yield from _over_pairs(own[0], _pairs(data, own))
@@ -133,18 +123,18 @@ def _pairs(data: ReportData, rows: Rows) -> tuple[Pair, ...]:
 def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
     by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
     coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
-    task = ALL if about.measure == CURVE else about.metric
+    task = vocab.ALL if about.measure == vocab.CURVE else about.metric
     columns: dict[str, Any] = {"part": about.part, "condition": about.condition, "task": task}
     if len(pairs) > 1:
         alone = {pair.verdict() for pair in pairs}
         verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else CURVES_OPEN
-        yield Score(COINCIDENCE, verdict, float(len(pairs)), **columns)
+        yield Score(vocab.COINCIDENCE, verdict, float(len(pairs)), **columns)
     for pair in pairs:
         first, second = pair.models
         verdict = COINCIDE if pair.models in coincide else DIFFER if pair.models in differ else CURVES_OPEN
         percent, difference = pair.greatest
         yield Score(
-            COINCIDENCE, verdict, difference.value, difference.low, difference.high, arm=first, against=second,
+            vocab.COINCIDENCE, verdict, difference.value, difference.low, difference.high, arm=first, against=second,
             amount=percent, **columns,
         )  # fmt: skip
 
@@ -152,7 +142,7 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
 def shares(run: ReportData, rows: Rows) -> Shares:
     """The share of the scale that is lost at each percentage that has an interval; none for a model without a scale."""
     spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := span(row)) is not None}
-    if rows[0].measure == SCORE_CURVE:
+    if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Span(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
     scale = loss_scale(run)
     return {} if scale is None else {percent: _scaled(each, scale) for percent, each in spans.items()}
@@ -164,7 +154,7 @@ def loss_scale(run: ReportData) -> Span | None:
     """
     guessed = run.rows.value(measure="run", metric=UNIFORM)
     whole = str(Plan.identity(run.depth)) if run.depth else ""
-    trained = span(run.effect(whole, own_task(run, ALL), NLL))
+    trained = span(run.effect(whole, own_task(run, vocab.ALL), vocab.NLL))
     if guessed is None or trained is None or trained.high >= guessed:
         return None
     return Span(guessed - trained.value, guessed - trained.high, guessed - trained.low)
@@ -256,13 +246,13 @@ def _over_models(
     for name, verdict in by_run.items():
         counted = verdict(1) != NOT_MEASURED
         left = counted * ((models[name] in shown) - (models[name] in refuted))
-        yield Score(CLAIM, verdict(1), float(left), arm=name, **columns)
+        yield Score(vocab.CLAIM, verdict(1), float(left), arm=name, **columns)
     alone = [verdict(1) for verdict in agreed.values()]
     in_all, in_none = (all(verdict in kind for verdict in alone) for kind in (HOLDS, HOLDS_NOT))
-    for against, holds, holds_not in ((EVERY, in_all, in_none or refuted), (ANY, in_all or shown, in_none)):
+    for against, holds, holds_not in ((vocab.EVERY, in_all, in_none or refuted), (vocab.ANY, in_all or shown, in_none)):
         standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else OPEN
         yield Score(
-            CLAIM, standing if len(agreed) >= FEWEST_MODELS else TOO_FEW, float(len(agreed)), against=against,
+            vocab.CLAIM, standing if len(agreed) >= FEWEST_MODELS else TOO_FEW, float(len(agreed)), against=against,
             amount=float(len(set(models.values()))), **columns,
         )  # fmt: skip
 
@@ -314,7 +304,7 @@ def widening(comparisons: int) -> float:
     >>> round(widening(1), 3), round(widening(3), 3), round(widening(10), 3)
     (1.0, 1.323, 1.704)
     """
-    degrees = FEWEST_UNITS - 1
+    degrees = vocab.FEWEST_UNITS - 1
     return float(stdtrit(degrees, 1 - 0.025 / comparisons) / stdtrit(degrees, 0.975))
 
 
@@ -329,6 +319,6 @@ def _widened(score: Score, factor: float, limit: float) -> Score:
 
 def _is_weak_harm(score: Score, limit: float) -> bool:
     """Whether a layer is called harmful at 5 % whose corrected p, over all of the text, is not below `limit`."""
-    if score.measure not in (VERDICT, RACING) or score.metric != "harmful":
+    if score.measure not in (vocab.VERDICT, vocab.RACING) or score.metric != "harmful":
         return False
     return score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit

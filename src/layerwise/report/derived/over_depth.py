@@ -17,20 +17,9 @@ from itertools import product
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import DROPPED, PUBLISHED, SWAPPED, averaged, curve_families, single
 from layerwise.report.text.wording import label
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ABLATION,
-    ALL,
-    BENCHMARK,
-    CURVE,
-    DELTA,
-    EXACT,
-    LAYER,
-    NORMALISED,
-    SCORE_CURVE,
-    SKIPPING,
-)
 
 Runs = Mapping[str, ReportData]
 """The runs that stand side by side, by the names of their models."""
@@ -51,14 +40,14 @@ def quantity_name(row: Score) -> str:
     >>> quantity_name(Score(CURVE, DELTA, 0.1)), quantity_name(Score(SCORE_CURVE, "mean", 0.9))
     ('loss', 'mean of the benchmarks')
     """
-    if row.measure == SCORE_CURVE:
+    if row.measure == vocab.SCORE_CURVE:
         return (
             f"{label(row.metric)} of the benchmarks"
-            if row.task == ALL
+            if row.task == vocab.ALL
             else f"{row.task}, {label(row.metric)} (normalised)"
         )
-    what = "loss" if row.metric == DELTA else label(row.metric)
-    return what if row.task == ALL else f"{what}, {row.task}"
+    what = "loss" if row.metric == vocab.DELTA else label(row.metric)
+    return what if row.task == vocab.ALL else f"{what}, {row.task}"
 
 
 def strategy_title(row: Score) -> str:
@@ -73,13 +62,13 @@ def strategy_title(row: Score) -> str:
 
 def _tasks(runs: Runs) -> tuple[str, ...]:
     """The whole text, and then its tasks in the runs that have several."""
-    several = (task for run in runs.values() if ALL in run.tasks for task in run.tasks)
-    return tuple(dict.fromkeys((ALL, *several)))
+    several = (task for run in runs.values() if vocab.ALL in run.tasks for task in run.tasks)
+    return tuple(dict.fromkeys((vocab.ALL, *several)))
 
 
 def own_task(run: ReportData, task: str) -> str:
     """What a run calls a task: the whole text goes by the name of its one task where it has no other."""
-    return next(iter(run.tasks), task) if task == ALL else task
+    return next(iter(run.tasks), task) if task == vocab.ALL else task
 
 
 def drawn_families(runs: Runs) -> dict[str, bool]:
@@ -114,11 +103,11 @@ def curves(runs: Runs) -> Iterator[Score]:
 
 def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf]]:
     """The loss by task, exact matches, and normalised benchmark scores: the measure, task, metric, and the lookup."""
-    for metric, task in product((DELTA, EXACT), tasks):
-        yield (CURVE, task, metric), partial(run.effect, task=own_task(run, task), metric=metric)
-    rows = run.rows.where(measure=BENCHMARK, condition=NORMALISED)
+    for metric, task in product((vocab.DELTA, vocab.EXACT), tasks):
+        yield (vocab.CURVE, task, metric), partial(run.effect, task=own_task(run, task), metric=metric)
+    rows = run.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
     for task, metric in dict.fromkeys((row.task, row.metric) for row in rows):
-        yield (SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get
+        yield (vocab.SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get
 
 
 def layers(runs: Runs) -> Iterator[Score]:
@@ -138,19 +127,19 @@ def layers(runs: Runs) -> Iterator[Score]:
                     if math.isfinite(score.value):
                         at = 100.0 * (layer + behind) / max(1, run.depth - 1)
                         yield replace(
-                            score, measure=LAYER, claim=None, task=task, metric=DELTA, arm=name, layer=None, other=None,
-                            plan=None, part=family, condition=strategy, amount=at,
+                            score, measure=vocab.LAYER, claim=None, task=task, metric=vocab.DELTA, arm=name,
+                            layer=None, other=None, plan=None, part=family, condition=strategy, amount=at,
                         )  # fmt: skip
 
 
 def _ablated(run: ReportData) -> Rows:
     """What silencing each layer costs, which a diagnosis measures and a sweep may."""
-    return run.rows.where(measure=ABLATION, metric=SKIPPING, part=None, against=None, layer=PRESENT)
+    return run.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, part=None, against=None, layer=PRESENT)
 
 
 def at_half(data: ReportData) -> Iterator[Score]:
     """Of every curve of the first quantity the point nearest to half of the depth."""
-    rows = data.rows.where(measure=(CURVE, SCORE_CURVE))
+    rows = data.rows.where(measure=(vocab.CURVE, vocab.SCORE_CURVE))
     first = {column: getattr(rows[0], column) for column in ("measure", "task", "metric")} if rows else {}
     rows = rows.where(**first)
     for family, strategy, name in dict.fromkeys((row.part, row.condition, row.arm) for row in rows):

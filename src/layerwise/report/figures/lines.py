@@ -13,20 +13,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    Figure,
-    Trace,
-    filled,
-    framed,
-    interval,
-    level_line,
-    limits,
-    scatter,
-    series_style,
-    whiskers,
-)
+from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
+from layerwise.report.figures.frame import LEGEND, REFERENCE, filled, framed, interval, limits, series_style, whiskers
 from layerwise.report.figures.palette import depth_colour, faded, light
 from layerwise.report.text.number_format import is_resolved, probability, tidy
 from layerwise.results.rows import Score

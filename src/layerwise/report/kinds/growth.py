@@ -12,7 +12,8 @@ from layerwise.report.derived import growth
 from layerwise.report.derived import growth_tables as tables
 from layerwise.report.derived.growth_findings import BUDGET_BAR, STEP_BAR, growth_findings, verdict
 from layerwise.report.derived.training_cost import AXES, loss_by_cost
-from layerwise.report.figures.frame import Figure, colour_scale, framed, heatmap, limits
+from layerwise.report.figures.figure import Figure, heatmap
+from layerwise.report.figures.frame import colour_scale, framed, limits
 from layerwise.report.figures.loss_vs_cost import FRONTIER, costed
 from layerwise.report.figures.palette import VIRIDIS
 from layerwise.report.finding import Finding, judged

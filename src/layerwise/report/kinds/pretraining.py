@@ -10,7 +10,7 @@ from typing import Any
 
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import Figure
+from layerwise.report.figures.figure import Figure
 from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening, prose
 from layerwise.report.kinds.training import TRAINING_SECTION, training_stopped

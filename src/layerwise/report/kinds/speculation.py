@@ -9,16 +9,9 @@ from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Dots
 from layerwise.report.show import COUNT, PERCENT, Show
 from layerwise.report.text.wording import STOPPED
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    CHOSEN,
-    DRAFTED,
-    PLAIN,
-    SPECULATION,
-    SPECULATION_DRAFT,
-    TOKENS_PER_SECOND,
-)
 
 SHARE = PERCENT.but(decimals=1)
 TIMES = Show(decimals=2)
@@ -27,27 +20,27 @@ RATE = Show(axis="tokens per second", decimals=1, bounds=False)
 
 def findings(data: ReportData) -> Iterator[str]:
     """What was counted and timed with the chosen draft, and what was expected of it."""
-    drafts, run = data.rows.where(measure=SPECULATION_DRAFT), data.rows.where(measure=SPECULATION)
-    (draft,) = drafts.where(metric=CHOSEN).axis("plan")
+    drafts, run = data.rows.where(measure=vocab.SPECULATION_DRAFT), data.rows.where(measure=vocab.SPECULATION)
+    (draft,) = drafts.where(metric=vocab.CHOSEN).axis("plan")
     if run:
         yield from _generated(run, draft)
     expected = drafts.where(plan=draft)
-    agreement, length, rate = (expected.value(metric=name) for name in ("agreement", "length", TOKENS_PER_SECOND))
+    agreement, length, rate = (expected.value(metric=name) for name in ("agreement", "length", vocab.TOKENS_PER_SECOND))
     yield (
         f"draft {draft}: the whole model's arg-max at {SHARE.number(agreement)} of the tokens; expected: drafts of "
         f"{COUNT.number(length)}, {TIMES.number(expected.value(metric='bound'))} x in layer passes, "
-        f"{RATE.number(rate)} tokens/s, plain decoding {RATE.number(drafts.value(condition=PLAIN))}."
+        f"{RATE.number(rate)} tokens/s, plain decoding {RATE.number(drafts.value(condition=vocab.PLAIN))}."
     )
 
 
 def _generated(run: Rows, draft: str) -> Iterator[str]:
     for way, ratio in run.where(metric="ratio").along("condition").items():
-        yield f"{DRAFTED} with {draft} is {TIMES.text(ratio)} x as fast as {way}{_verdict(ratio)}."
+        yield f"{vocab.DRAFTED} with {draft} is {TIMES.text(ratio)} x as fast as {way}{_verdict(ratio)}."
     bound, kept = (run.one(metric=name) for name in ("bound", "acceptance"))
     if bound is not None:
         layers = COUNT.number(run.value(metric="layer_passes"))
         yield f"layer passes: {layers}, {TIMES.text(bound)} x fewer than plain decoding."
-    rates = run.where(metric=TOKENS_PER_SECOND).along("condition")
+    rates = run.where(metric=vocab.TOKENS_PER_SECOND).along("condition")
     yield "tokens/s: " + ", ".join(f"{RATE.text(row)} {way}" for way, row in rates.items()) + "."
     tokens, rounds, passes = (COUNT.number(run.value(metric=name)) for name in ("tokens", "rounds", "draft_passes"))
     yield (
@@ -66,42 +59,44 @@ def _verdict(ratio: Score) -> str:
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
-    bound = data.rows.one(measure=SPECULATION, metric="bound")
+    bound = data.rows.one(measure=vocab.SPECULATION, metric="bound")
     if bound is not None:
         yield f"{TIMES.text(bound)} x", "fewer layer passes"
 
 
 def _drafts(data: ReportData) -> Rows:
-    return data.rows.where(measure=SPECULATION_DRAFT, plan=PRESENT)
+    return data.rows.where(measure=vocab.SPECULATION_DRAFT, plan=PRESENT)
 
 
 def _following(data: ReportData) -> Iterator[str]:
     """Another draft is searched for where this one is not faster."""
-    ratio = data.rows.one(measure=SPECULATION, metric="ratio", condition=PLAIN)
+    ratio = data.rows.one(measure=vocab.SPECULATION, metric="ratio", condition=vocab.PLAIN)
     if ratio is not None and (ratio.low is None or ratio.low <= 1.0) and len(_drafts(data).axis("plan")) == 1:
         yield f"Search for a better draft: layerwise time speculation {data.manifest.get('model', 'MODEL')} --search"
 
 
 SPECULATION_KIND = Kind(
-    name=SPECULATION,
-    measures=(SPECULATION_DRAFT,),
+    name=vocab.SPECULATION,
+    measures=(vocab.SPECULATION_DRAFT,),
     answer=lambda data: next(findings(data), ""),
     tiles=_tiles,
-    unfinished=lambda data: None if data.rows.where(measure=SPECULATION) else f"Nothing was generated yet: {STOPPED}",
+    unfinished=lambda data: (
+        None if data.rows.where(measure=vocab.SPECULATION) else f"Nothing was generated yet: {STOPPED}"
+    ),
     following=_following,
     sections=(
         Section(
-            anchor=SPECULATION, needs={"measure": SPECULATION_DRAFT}, parts=(
+            anchor=vocab.SPECULATION, needs={"measure": vocab.SPECULATION_DRAFT}, parts=(
                 Dots(
                     name="speculation-rates", y="condition", show=RATE, from_zero=True,
-                    where={"measure": SPECULATION, "metric": TOKENS_PER_SECOND}, words=str,
+                    where={"measure": vocab.SPECULATION, "metric": vocab.TOKENS_PER_SECOND}, words=str,
                 ),
                 Says(findings),
                 Pivot(
                     name="drafts-that-were-compared", derive=_drafts, rows={"draft": "plan"}, folded=True,
                     terminal=False, columns=(
                         Column("agreement", "agreement", SHARE), Column("tokens of a draft", "length", COUNT),
-                        Column("x in layer passes", "bound", TIMES), Column("tokens/s", TOKENS_PER_SECOND, RATE),
+                        Column("x in layer passes", "bound", TIMES), Column("tokens/s", vocab.TOKENS_PER_SECOND, RATE),
                     ),
                 ),
             ),

@@ -12,7 +12,8 @@ from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.derived.growth import MEASURES as GROWTH_MEASURES
 from layerwise.report.derived.robustness import MEASURES, by_arm
-from layerwise.report.figures.frame import Figure, Trace, framed, scatter, series_style
+from layerwise.report.figures.figure import Figure, Trace, scatter
+from layerwise.report.figures.frame import framed, series_style
 from layerwise.report.figures.palette import faded
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.marks import Mark

@@ -10,21 +10,8 @@ from statistics import median
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    Figure,
-    Trace,
-    framed,
-    interval,
-    limits,
-    row_axis,
-    scatter,
-    series_style,
-    upright_band,
-    upright_line,
-    whiskers,
-)
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_band, upright_line
+from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, interval, limits, row_axis, series_style, whiskers
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.number_format import tidy

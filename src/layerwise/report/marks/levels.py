@@ -8,18 +8,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    Figure,
-    Trace,
-    framed,
-    interval,
-    scatter,
-    series_style,
-    upright_line,
-    whiskers,
-)
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
+from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, interval, series_style, whiskers
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.wording import null_name

@@ -8,19 +8,16 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
+from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
 from layerwise.report.figures.frame import (
     LEGEND,
     REFERENCE,
-    Figure,
-    Trace,
     diagonal,
     filled,
     framed,
     interval,
     limits,
-    scatter,
     series_style,
-    upright_line,
     whiskers,
 )
 from layerwise.report.figures.palette import EMBEDDING, depth_colour, faded, light
