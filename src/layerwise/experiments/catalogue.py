@@ -44,7 +44,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     },
     "Serving": {
         "serve": "serving.config:Serving",
-        "serve status": "serving.status:SwarmStatus",
+        "serve status": "serving.config:SwarmStatus",
     },
     "Results": {
         "compare": "comparison.config:Comparison",

@@ -10,8 +10,8 @@ from transformers.utils import logging
 import layerwise.models  # noqa: F401  (its architectures become known to transformers)
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.experiments.options.data import BATCH_TOKENS, TextOptions
 from layerwise.experiments.options.model import LoadingOptions, ModelOptions
-from layerwise.experiments.options.text import BATCH_TOKENS, TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.search.texts import by_document

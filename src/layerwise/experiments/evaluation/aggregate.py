@@ -8,14 +8,14 @@ from layerwise.results import Run
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import BABYLM
 
-SUITES = ("blimp", "supplement", "glue", "msgs")
+AGGREGATED = ("blimp", "supplement", "glue", "msgs")
 """The suites that the aggregate is made of."""
 
 
 def store_aggregate(run: Run) -> None:
     """Store the aggregate of every model and arm as trained, and its parts, of the rows that are in the run."""
     phenomena = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
-    rows = [row for suite in SUITES for row in run.store.scores(suite)]
+    rows = [row for suite in AGGREGATED for row in run.store.scores(suite)]
     trained = [row for row in rows if row.plan is None]
     run.store.replace_scores(BABYLM, babylm_rows(trained, phenomena))
 

@@ -16,10 +16,8 @@ from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
 from layerwise.errors import DataError, ModelError, RunError, TrainError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
-from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
+from layerwise.experiments.evaluation.aggregate import AGGREGATED, aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
-from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.evaluation.plans import (
     check_one_depth,
     planned,
@@ -27,10 +25,16 @@ from layerwise.experiments.evaluation.plans import (
     store_summary,
 )
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
-from layerwise.experiments.evaluation.tasks_table import tasks_table
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, run_benchmarks
-from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
+from layerwise.experiments.minimal_pairs import (
+    EvaluatedModel,
+    Opened,
+    ScoringOptions,
+    discard,
+    evaluate_models,
+    pairs_table,
+)
 from layerwise.experiments.opening import open_named, quiet_transformers
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
@@ -39,7 +43,9 @@ from layerwise.report import ReportData
 from layerwise.report.kinds.evaluation import PLANS, Taught, plan_table
 from layerwise.results import Manifest, Run
 from layerwise.results.run import is_run
+from layerwise.results.selection import Rows
 from layerwise.results.training_record import FILE, TrainingRecord
+from layerwise.results.vocabulary import CHANCE
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
@@ -241,3 +247,21 @@ def _plan_tables(run: Run) -> Iterator[str]:
         lines = (f"  {line}" for line in plan_table(data, own.suite, own.arm).lines())
         head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}:"
         yield "\n".join([head, *lines])
+
+
+def tasks_table(run: Run, suite: str, tasks: Sequence[Task]) -> str:
+    """The metric that the field reports of every arm as trained on the tasks of a suite, with its interval.
+
+    Beside it stands what always giving the commonest answer gives.
+    """
+    lines = [f"{suite} (fine-tuned; beside each score what always giving the commonest answer gives):"]
+    width = max(len(task.name) for task in tasks)
+    for task in tasks:
+        name, metric = task.name, task.metric
+        rows = Rows(run.store.scores(suite, task=name, metric=metric)).where(seed=None, plan=None, condition=None)
+        chance = rows.where(against=CHANCE).along("arm")
+        for arm, row in rows.where(against=None).along("arm").items():
+            if row.low is not None and row.high is not None:
+                shown = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   commonest {chance[arm].value:.3f}"
+                lines.append(f"  {name:{width}} {arm:16} {metric:8} {shown}")
+    return "\n".join(lines)

@@ -19,7 +19,7 @@ from layerwise.experiments.engines.evaluations import KeptEvaluation
 from layerwise.experiments.engines.work import Work, WorkCost
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.healing.outcomes import FOLDER
-from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.experiments.options.data import BATCH_TOKENS
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.sweep import sweep_into

@@ -12,8 +12,8 @@ from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.work import Work
-from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.minimal_pairs import pairs_table
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.config import BACKBONE, ElcPretraining
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
