@@ -10,8 +10,7 @@ from conftest import tiny_llama
 from layerwise.checkpoint import save
 from layerwise.errors import RunError
 from layerwise.experiments.interchange import publishing
-from layerwise.experiments.interchange.evidence import CHOSEN_THERE
-from layerwise.experiments.interchange.publishing import Publication, evidence_of
+from layerwise.experiments.interchange.publishing import CHOSEN_THERE, Publication, evidence_of
 from layerwise.experiments.terminal import Terminal
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run

@@ -209,7 +209,9 @@ _KIND = "kind"
 
 
 def written(value: Plain) -> bytes:
-    """A plain value as text that travels between processes, to the bit: JSON, with tuples, dicts and bytes named as such.
+    """A plain value as text that travels between processes, to the bit.
+
+    It is JSON, with tuples, dicts and bytes named as such.
 
     >>> read(written({"loss": [0.1, (2, None)], "row": b"ab"}))
     {'loss': [0.1, (2, None)], 'row': b'ab'}

@@ -15,7 +15,7 @@ from layerwise.data.suites.generated_pairs import SUITE as PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import MeasureError
-from layerwise.experiments.engines.evaluations import KeptEvaluation
+from layerwise.experiments.engines.trainings import KeptEvaluation
 from layerwise.experiments.engines.work import Work, WorkCost
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.healing.outcomes import FOLDER

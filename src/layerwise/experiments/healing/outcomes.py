@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.engines.evaluations import KeptEvaluation
+from layerwise.experiments.engines.trainings import KeptEvaluation
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.statistics import Numbers, student_interval

@@ -13,7 +13,7 @@ from typing import Any
 
 from layerwise.errors import ModelError, RunError
 from layerwise.experiments.opening import quiet_transformers
-from layerwise.experiments.trainings import TrainedModel, finished_models
+from layerwise.experiments.training_runs import TrainedModel, finished_models
 from layerwise.measure.interventions.edge_pruning import Wired, wired_as
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring

@@ -33,7 +33,7 @@ from layerwise.experiments.layer_weights.sentences import phenomena_table
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import TrainedModel, manifest_of
+from layerwise.experiments.training_runs import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_phenomena import (
     EdgeMargins,
     MarginEvaluation,

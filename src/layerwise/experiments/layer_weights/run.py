@@ -23,7 +23,7 @@ from layerwise.experiments.layer_weights.phenomena import edge_phenomena
 from layerwise.experiments.layer_weights.sentences import agreement_sentence, cut_sentences, edges_table
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.trainings import TrainedModel, manifest_of
+from layerwise.experiments.training_runs import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_pruning import (
     DRAWS,
     Ranked,

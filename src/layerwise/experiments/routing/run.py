@@ -138,9 +138,8 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
             if (fitted, objective) in tables and (tested, objective) in tables:
                 both = tables[fitted, objective], tables[tested, objective]
                 rows += _out_of_domain((fitted, tested), objective, *both, limit, layers, config.seed)
-    _router(config, [tables[name, config.objective] for name in names], limit - layers).save(
-        session.folder / ROUTER_FILE
-    )
+    router = _router(config, [tables[name, config.objective] for name in names], limit - layers)
+    router.save(session.folder / ROUTER_FILE)
     of_arms = [row for row in rows if row.measure == ROUTE]
     verdicts = made.verdict_rows(
         of_arms, [[(None, name) for name in names], [*pairs]], config.objective, RoutingCriterion(config.margin), limit
