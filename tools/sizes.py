@@ -24,7 +24,7 @@ TESTED = ("report", "experiments", "cli", "results", "golden")
 """Rooms whose tests are counted by themselves."""
 
 REPORT = (
-    "text", "finding", "data", "prose", "show", "arms", "figures", "marks", "kind", "trained", "derived",
+    "text", "finding", "data", "show", "arms", "figures", "marks", "kind", "trained", "derived",
     "claims", "side_by_side", "kinds", "writers", "page",
 )  # fmt: skip
 """The floors of the report, the lowest first; a file beside the folders stands on the floor of its name."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from layerwise.report import ReportData, markdown, prose, render
-from layerwise.report.page import groups
+from layerwise.report import ReportData, kinds, markdown, render
+from layerwise.report import kind as kind_module
 from layerwise.report.writers import terminal_lines
 from layerwise.results.rows import Score
 
@@ -35,8 +35,8 @@ def kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     exec(compile(block("energy.py"), "energy.py", "exec"), namespace)
     (tmp_path / "kinds").mkdir()
     (tmp_path / "kinds" / "energy.md").write_text(block("energy.md"))
-    monkeypatch.setattr(prose, "files", lambda package: tmp_path)
-    monkeypatch.setattr(groups, "KINDS", (namespace["ENERGY_KIND"],))
+    monkeypatch.setattr(kind_module, "files", lambda package: tmp_path)
+    monkeypatch.setattr(kinds, "KINDS", (namespace["ENERGY_KIND"],))
     return namespace["ENERGY_KIND"]
 
 

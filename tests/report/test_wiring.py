@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from layerwise.plan import Plan
-from layerwise.report.figures.palette import depth_colour
-from layerwise.report.figures.wiring import EMBEDDING, FAINTEST, wiring
+from layerwise.report.figures.palette import EMBEDDING, depth_colour
+from layerwise.report.writers.plans import FAINTEST, wiring
 
 DEPTH = 6
 PLANS = [

@@ -17,7 +17,7 @@ import pytest
 from apart import Watch, apart
 from layerwise import bounded
 from layerwise.errors import RunError
-from layerwise.results import lock
+from layerwise.results import run as run_module
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss
 from layerwise.results.run import Run, default_folder, write_whole
@@ -231,7 +231,7 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
     def unsupported(descriptor: int) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(lock, "_seize", unsupported)
+    monkeypatch.setattr(run_module, "_seize", unsupported)
     with pytest.raises(RunError, match="cannot lock files"):
         Run.create(tmp_path, MANIFEST)
 

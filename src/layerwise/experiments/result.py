@@ -123,7 +123,7 @@ class Reported(ABC):
 
         Raises `MeasureError`, which names the figures there are, for one that there is not.
         """
-        from layerwise.report.page.groups import written
+        from layerwise.report.page.render import written
 
         chapters = written(self.data)
         pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}

@@ -9,7 +9,7 @@ from layerwise import report as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.grid import complete
-from layerwise.report.page.groups import present_kinds
+from layerwise.report.kinds import present_kinds
 from layerwise.results import Run
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import EFFECT

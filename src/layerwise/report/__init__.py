@@ -12,7 +12,7 @@ claims       what became of the published claims, in one run and over several
 side_by_side several runs as one: curves, layers, similarity and claims of their models
 kinds        the kinds of run, as data, with their words
 writers      a kind as a page, as Markdown and on the terminal
-page         the page itself (`render`, `write`), the Markdown and the provenance
+page         the page itself (`render`, `write`) and the provenance
 
 Each imports what stands above it only.
 
@@ -24,15 +24,15 @@ from __future__ import annotations
 
 from layerwise.report.claims import Claim, Judged, claim_lines, judged
 from layerwise.report.data import ReportData
-from layerwise.report.figures.wiring import wiring
 from layerwise.report.finding import Finding
 from layerwise.report.kinds import KINDS
 from layerwise.report.kinds.sweep_findings import findings
-from layerwise.report.page.markdown import markdown
 from layerwise.report.page.render import render, write
 from layerwise.report.side_by_side import side_by_side
 from layerwise.report.writers import terminal_lines
 from layerwise.report.writers.claims_page import claims_page
+from layerwise.report.writers.plans import wiring
+from layerwise.report.writers.text import markdown
 
 __all__ = [
     "KINDS",

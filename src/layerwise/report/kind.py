@@ -9,25 +9,71 @@
     ))
 
 `layerwise.report.writers` writes any of them as HTML, as Markdown and for a terminal, so no output can forget one.
-Titles, leads and notes stand in `kinds/NAME.md` (see `layerwise.report.prose`), under the anchor of a section and the
+Titles, leads and notes stand in `kinds/NAME.md` (see `layerwise.report.kind`), under the anchor of a section and the
 name of a part; a title that depends on the run is given to the part itself.
+
+The words beside the numbers are Markdown files in the package, one for each kind of run.
+
+    # healing | What healing brings back | Healing
+    The lead of the section whose anchor is `healing`: how to read what follows. Its title and its name in the menu
+    stand beside the anchor.
+
+    ## missing
+    The line that stands there where nothing was healed.
+
+    ## nats | Nats a token above the whole model
+    The title of the part `nats`, and the note under it.
+
+A file holds paragraphs alone. `prose("healing")["healing"]` is the lead, `prose("healing")["healing/nats"]` the note,
+`titles("healing")["healing/nats"]` the title.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.marks.mark import Mark
-from layerwise.report.prose import prose, titles
 from layerwise.report.show import ABSENT, NUMBER, Show
 from layerwise.report.text.table import Table
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
+
+
+@cache
+def prose(kind: str) -> dict[str, str]:
+    """What the file of a kind says, by the section, and by the section and the name of a part."""
+    return {key: " ".join(lines) for key, (_, lines) in _read(kind).items() if lines}
+
+
+@cache
+def titles(kind: str) -> dict[str, tuple[str, ...]]:
+    """The titles of a kind, by the section, and by the section and the name of a part."""
+    return {key: named for key, (named, _) in _read(kind).items() if named}
+
+
+def _read(kind: str) -> dict[str, tuple[tuple[str, ...], list[str]]]:
+    """The titles and the lines under every heading."""
+    text = files("layerwise.report").joinpath(f"kinds/{kind}.md").read_text(encoding="utf-8")
+    words: dict[str, tuple[tuple[str, ...], list[str]]] = {}
+    section, key = "", ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith(("# ", "## ")):
+            hashes, rest = line.split(" ", 1)
+            name, *named = rest.split(" | ")
+            section = name if hashes == "#" else section
+            key = name if hashes == "#" else f"{section}/{name}"
+            words[key] = (tuple(named), [])
+        elif line:
+            words[key][1].append(line)
+    return words
+
 
 Facts = Callable[[ReportData], Iterable[Finding | str]]
 Derive = Callable[[ReportData], Iterable[Score]]

@@ -12,8 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from layerwise.errors import RunError
-from layerwise.report.claims.coincidence import coincidences
-from layerwise.report.claims.over_models import over_models
+from layerwise.report.claims.over_models import coincidences, over_models
 from layerwise.report.data import ReportData
 from layerwise.report.derived.over_depth import curves, layers
 from layerwise.report.kinds import KINDS

@@ -10,7 +10,7 @@ import pytest
 from layerwise.report import ReportData
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, claim_lines, claims
 from layerwise.report.claims.published import prose_of
-from layerwise.report.writers.claims import claims as chapter_of
+from layerwise.report.writers.claims_page import claims as chapter_of
 from layerwise.results.rows import Score
 from report import diagnosed, synthetic
 from report.diagnosed import row

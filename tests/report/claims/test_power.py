@@ -8,10 +8,10 @@ from math import atanh, ceil
 import pytest
 from scipy.stats import norm
 
+from layerwise.report.claims.claim import EQUIVALENCE, beside_bound, more, needed, seen, stretch, widest
 from layerwise.report.claims.contrasts import Fact, Several
 from layerwise.report.claims.elc_bert import NORMAL
 from layerwise.report.claims.heterogeneity import LAYERS_NEEDED, SEEN
-from layerwise.report.claims.power import EQUIVALENCE, beside_bound, more, needed, seen, stretch, widest
 from layerwise.results.rows import Score
 from report.claims.bars import planted
 from report.claims.truths import claim_of

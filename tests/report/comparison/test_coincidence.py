@@ -14,7 +14,7 @@ from layerwise.measure.stats.effects import effects
 from layerwise.plan import Plan
 from layerwise.report import ReportData
 from layerwise.report.claims.claim import Span
-from layerwise.report.claims.coincidence import LEAST_LOST, MARGIN, Pair, coincidences, differences
+from layerwise.report.claims.over_models import LEAST_LOST, MARGIN, Pair, coincidences, differences
 from layerwise.report.derived.over_depth import curves as curve_rows
 from layerwise.report.kinds.comparison import COMPARISON
 from layerwise.report.writers import terminal_lines

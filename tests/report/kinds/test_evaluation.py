@@ -14,7 +14,7 @@ from layerwise.plan.families import leave_one_out
 from layerwise.report import ReportData, markdown, render
 from layerwise.report.kinds import evaluation as page
 from layerwise.report.kinds.evaluation import PLANS, Taught
-from layerwise.report.page.groups import written
+from layerwise.report.page.render import written
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CHANCE, NORMALISED

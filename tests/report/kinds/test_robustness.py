@@ -29,7 +29,7 @@ from layerwise.report.derived.robustness import (
     summary,
     survival,
 )  # fmt: skip
-from layerwise.report.figures.strip_plot import REACH, swarmed
+from layerwise.report.marks.dots import REACH, swarmed
 from layerwise.results.rows import Note, Score
 from report import robust
 from report.page.test_render import read

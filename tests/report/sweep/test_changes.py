@@ -7,7 +7,7 @@ import pytest
 from layerwise.plan import Plan
 from layerwise.plan.families import repeat_blocks
 from layerwise.report.data import ReportData
-from layerwise.report.derived.changes import DROPPED, REPEATED, SWAPPED, changed, changes, single
+from layerwise.report.derived.curves import DROPPED, REPEATED, SWAPPED, changed, changes, single
 from layerwise.results.rows import PlanRecord
 from report import synthetic
 

@@ -8,8 +8,8 @@ import random
 import pytest
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.contrast import by_document, contrast, independent
 from layerwise.report.derived.curves import curve_families, curves, half_depth
+from layerwise.report.kinds.sweep_findings import by_document, contrast, independent
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.selection import Rows
 from report import synthetic

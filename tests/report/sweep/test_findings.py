@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from layerwise.report import ReportData, findings
-from layerwise.report.derived.changes import single
+from layerwise.report.derived.curves import single
 from layerwise.report.kinds.sweep_findings import BARE
 from layerwise.results.rows import Loss
 from report import synthetic

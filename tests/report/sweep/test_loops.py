@@ -8,8 +8,8 @@ import pytest
 
 from layerwise.report import ReportData, findings
 from layerwise.report.derived.curves import half_window
-from layerwise.report.derived.loops import FITTED, best, line, numbered
-from layerwise.report.page.groups import written
+from layerwise.report.derived.swept import FITTED, best, line, numbered
+from layerwise.report.page.render import written
 from layerwise.results.selection import Rows
 from report import synthetic
 

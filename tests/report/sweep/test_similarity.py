@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.similarity import Matrix, Runs, Zone, matrix
+from layerwise.report.derived.zones import Matrix, Runs, Zone, matrix
 from layerwise.results.rows import Score
 from report import synthetic
 

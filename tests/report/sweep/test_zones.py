@@ -11,7 +11,7 @@ from layerwise.report.claims import CLAIMS
 from layerwise.report.derived.zones import plan_zones
 from layerwise.report.finding import Finding
 from layerwise.report.kinds.sweep import zone_table
-from layerwise.report.page.groups import written
+from layerwise.report.page.render import written
 from layerwise.results.rows import Score
 from report import synthetic
 

@@ -10,14 +10,20 @@ The contrast is measured with an interval, and beforehand a *margin* is stated, 
 
 `within` goes first: a contrast known to be smaller than what counts is none, however surely it is not zero. Absence of
 significance is never `within`; it is `open`, and the claim says how much text would close it.
+
+An interval shrinks with the root of what it is taken over, and has to fit inside the margin to show that nothing is
+there. From that follow the contrast that most runs would find, and how much more text would decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal
 
-from layerwise.report.text.number_format import between
+from layerwise.report.text.number_format import between, fixed, tidy
+from layerwise.report.text.wording import counted
 from layerwise.results.rows import Score
 
 Verdict = Literal["supported", "explained by the null", "contradicted", "not resolvable", "not measured"]
@@ -100,3 +106,92 @@ def span(score: Score | None) -> Span | None:
     if score is None or score.low is None or score.high is None:
         return None
     return Span(score.value, score.low, score.high, score.mde)
+
+
+EQUIVALENCE = 1.16
+"""How much finer an interval must be to show that nothing is there than to find what is at the margin.
+
+(z[.975] + z[.9]) / (z[.975] + z[.8]): both ends of the interval must lie inside the margin, in 80 of 100 runs.
+"""
+
+BEYOND_REASON = 1_000
+"""From how many times the present text on the amount needed is no useful answer."""
+
+
+def seen(score: Score, margin: float, unit: str, scale: float = 1.0) -> str:
+    """What could have been seen: the contrast that 80 of 100 such runs find, and no less than counts at all.
+
+    >>> seen(Score("contrast", "core", "all", "excess", 0.1, mde=0.2), 0.05, "nats")
+    'Of 100 such runs 80 would see 0.200 nats.'
+    >>> seen(Score("contrast", "pruning", "all", "spared", 0.1, mde=0.2), 0.1, "%", scale=100)
+    'Of 100 such runs 80 would see 20 %.'
+    """
+    if score.mde is None:
+        return ""
+    return f"Of 100 such runs 80 would see {tidy(round(scale * max(score.mde, margin), 9))} {unit}."
+
+
+def beside_bound(score: Score, bound: float, unit: str) -> str:
+    """What could have been seen beside a bound on a share, in hundredths.
+
+    >>> beside_bound(Score("contrast", "any_order", "all", "cost", 0.1, mde=0.04), 0.25, "points")
+    'Of 100 such runs 80 would distinguish 21.0 or 29.0 from 25 points.'
+    """
+    if score.mde is None:
+        return ""
+    less, more = (fixed(100 * (bound + way * score.mde), 1) for way in (-1, 1))
+    return f"Of 100 such runs 80 would distinguish {less} or {more} from {tidy(100 * bound)} {unit}."
+
+
+def needed(score: Score, margin: float) -> str:
+    """How much text would decide, as the end of a sentence; empty where the row does not say.
+
+    >>> needed(Score("contrast", "core", "all", "excess", 0.0, mde=0.1, tokens=1000), 0.05)
+    '; about 5,400 tokens would decide'
+    """
+    if score.mde is None or score.tokens is None or margin <= 0.0:
+        return ""
+    times = (EQUIVALENCE * score.mde / margin) ** 2
+    if times > BEYOND_REASON:
+        return f"; no text of {BEYOND_REASON:,} times this length would decide"
+    # Two digits: it is an estimate.
+    rounded = float(f"{max(times * score.tokens, score.tokens + 1):.2g}")
+    return f"; about {tidy(rounded)} tokens would decide"
+
+
+def more(score: Score, margin: float, what: str = "the seeds and images") -> str:
+    """How much more would show that nothing is there, as a sentence; empty where more would not help or nobody knows.
+
+    >>> more(Score("contrast", "pruning", "all", "spared", 0.0, mde=0.2), 0.1)
+    ' About 5 times the seeds and images would decide.'
+    """
+    if score.mde is None:
+        return ""
+    times = (EQUIVALENCE * score.mde / margin) ** 2
+    return f" About {tidy(max(2, round(times)))} times {what} would decide." if times > 1.0 else ""
+
+
+def widest(scores: Iterable[Score]) -> Score:
+    """The score that is known least well."""
+    return max(scores, key=lambda score: score.mde or 0.0)
+
+
+def stretch(count: int) -> float:
+    """By how much more than the mde of one contrast `count` contrasts must be to be found together.
+
+    >>> round(stretch(1), 2), round(stretch(2), 2)
+    (1.0, 1.15)
+    """
+    normal = NormalDist()
+    sure = normal.inv_cdf(0.975)
+    return (sure + normal.inv_cdf(0.8 ** (1 / count))) / (sure + normal.inv_cdf(0.8))
+
+
+def on_tokens(scores: Iterable[Score]) -> str:
+    """The tokens behind a figure, as the end of a sentence; empty when the rows do not say.
+
+    >>> on_tokens([Score("ablation", "1", "all", "skip", 0.1, tokens=1200)])
+    ' (1,200 tokens)'
+    """
+    tokens = max((score.tokens for score in scores if score.tokens is not None), default=0)
+    return f" ({counted(tokens, 'token')})" if tokens else ""

@@ -7,8 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from layerwise.report.claims.claim import Position, Span, span
-from layerwise.report.claims.power import beside_bound, more, needed, on_tokens, seen, stretch, widest
+from layerwise.report.claims.claim import (
+    Position,
+    Span,
+    beside_bound,
+    more,
+    needed,
+    on_tokens,
+    seen,
+    span,
+    stretch,
+    widest,
+)
 from layerwise.report.data import ReportData
 from layerwise.report.show import Show
 from layerwise.report.text.number_format import between
@@ -230,9 +240,9 @@ def contrast_tasks(data: ReportData, claim: str, metric: str, **columns: Any) ->
     return {row.task: row for row in data.rows.where(measure=CONTRAST, metric=metric, claim=claim, **columns)}
 
 
-def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], margin: float = ALIKE, **of: object) -> Several:
+def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], **of: object) -> Several:
     """The facts of these metrics together; `of` is what `Several` takes."""
-    return Several({metric: Fact(rows[metric], margin) for metric in metrics}, **of)  # type: ignore[arg-type]
+    return Several({metric: Fact(rows[metric]) for metric in metrics}, **of)  # type: ignore[arg-type]
 
 
 def clipped(score: Score, least: float = -1.0, most: float = 1.0) -> Score:

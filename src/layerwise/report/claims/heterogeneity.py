@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from statistics import NormalDist
 
-from layerwise.report.claims.claim import Span, span
+from layerwise.report.claims.claim import EQUIVALENCE, Span, on_tokens, span
 from layerwise.report.claims.contrasts import (
     Contrasts,
     Fact,
@@ -18,7 +18,6 @@ from layerwise.report.claims.contrasts import (
     contrast_rows,
     is_known,
 )
-from layerwise.report.claims.power import EQUIVALENCE, on_tokens
 from layerwise.report.data import ReportData, concluded, skipped
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import counted, label, listed, null_name

@@ -9,7 +9,7 @@ from math import exp, log
 from statistics import NormalDist
 
 from layerwise.plan.painters import PAINTERS_RANKING
-from layerwise.report.claims.claim import span
+from layerwise.report.claims.claim import on_tokens, span, widest
 from layerwise.report.claims.contrasts import (
     ALIKE,
     BARE,
@@ -21,9 +21,8 @@ from layerwise.report.claims.contrasts import (
     contrast_tasks,
     facts_of,
 )
-from layerwise.report.claims.power import on_tokens, widest
 from layerwise.report.data import ReportData
-from layerwise.report.derived.loops import LOOP_COUNT
+from layerwise.report.derived.swept import LOOP_COUNT
 from layerwise.report.derived.zones import MARGIN as BORDER
 from layerwise.report.derived.zones import PlanZones, trained_zones
 from layerwise.report.text.number_format import tidy

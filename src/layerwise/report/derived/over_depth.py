@@ -15,8 +15,7 @@ from functools import partial
 from itertools import product
 
 from layerwise.report.data import ReportData
-from layerwise.report.derived.changes import DROPPED, SWAPPED, single
-from layerwise.report.derived.curves import PUBLISHED, averaged, curve_families
+from layerwise.report.derived.curves import DROPPED, PUBLISHED, SWAPPED, averaged, curve_families, single
 from layerwise.report.text.wording import label
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows

@@ -2,12 +2,21 @@
 
 State j is what stage j of the plan passes on. Where they were compared the states are cut by a test against walks
 (`layerwise.measure.activations`), of which the rows hold the borders, their contrasts, and the p-value of more zones.
+
+A zone in the Painters' sense is a run of neighbouring hidden states that look like each other and unlike the rest
+(Sun et al. 2024, section 3.1). Its contrast is the mean similarity inside the run minus the mean similarity between the
+run and all other states. The embedding is left out of both: it is unlike every state, so that any run would stand out
+against it, and a run of all other states is no zone.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
+
+import numpy as np
 
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
@@ -15,8 +24,8 @@ from layerwise.report.show import SIGNED
 from layerwise.report.text.number_format import probability
 from layerwise.report.text.wording import listed
 from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import STATES, ZONES
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import SIMILARITY, STATES, ZONES
 
 LEVEL, MARGIN = 0.01, 0.02
 """What one zone more takes: the share of walks that separate as much, and the cosine that its borders are worth."""
@@ -117,3 +126,104 @@ def _of_plan(plan: str, rows: Rows) -> PlanZones:
     return PlanZones(
         plan, states, tuple(borders) if cut else None, tuple(contrasts.values()), rows.value(metric="p")
     )  # fmt: skip
+
+
+Bound = Literal["value", "low", "high"]
+Matrix = tuple[tuple[float | None, ...], ...]
+SMALLEST_ZONE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A run of hidden states first..last (0 is the embedding) and its contrast, in units of the similarity."""
+
+    first: int
+    last: int
+    contrast: float
+
+
+def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
+    """The similarities of pairs of states in both orders; a pair that is listed in both stays as it is."""
+    listed = {(row.metric, row.layer, row.other): row for row in rows}
+    yield from listed.values()
+    for (metric, layer, other), row in listed.items():
+        if (metric, other, layer) not in listed:
+            yield replace(row, layer=other, other=layer)
+
+
+def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
+    """The similarity of every pair of hidden states, or one bound of it, or `None` when it was not measured.
+
+    It is `None` also when there are fewer pairs than states, which is no matrix. A pair that was not listed, or has no
+    interval when a bound is asked for, is `None`. A state is as similar to itself as can be, which needs no interval.
+    """
+    rows = data.rows.where(measure=SIMILARITY, metric=metric, layer=PRESENT, other=PRESENT)
+    values = {
+        (row.layer or 0, row.other or 0): row.value if row.layer == row.other else getattr(row, bound)
+        for row in mirrored(rows)
+    }
+    size = 1 + max((max(pair) for pair in values), default=-1)
+    if not values or len(values) < size:
+        return None
+    return tuple(tuple(values.get((row, column)) for column in range(size)) for row in range(size))
+
+
+class Runs:
+    """Runs of neighbouring states: their mean similarity inside and with all others, the embedding left out.
+
+    Every float is a whole number of the smallest unit among them, so that sums over blocks are differences of sums
+    from the corner that round nothing: n states take n^2 steps for all of their runs.
+    """
+
+    def __init__(self, values: Matrix) -> None:
+        self.size = len(values)
+        known = np.array([[value is not None for value in line] for line in values]) & ~np.eye(self.size, dtype=bool)
+        ratios = [[float(value or 0.0).as_integer_ratio() for value in line] for line in values]
+        self.unit = max((below for line in ratios for _, below in line), default=1)
+        whole = np.array([[above * (self.unit // below) for above, below in line] for line in ratios], dtype=object)
+        self.sums, self.counts = (
+            np.pad(each.astype(object).cumsum(0).cumsum(1), ((1, 0), (1, 0))) for each in (whole * known, known)
+        )
+
+    def means(self, first: int, last: int) -> tuple[float, float] | None:
+        """Inside the run first..last, and with the states outside; `None` where no pair of either is known."""
+
+        def block(sums: np.ndarray, left: int, right: int) -> int:
+            rows = sums[last + 1] - sums[first]
+            return int(rows[right] - rows[left])
+
+        alike, pairs = (block(each, first, last + 1) for each in (self.sums, self.counts))
+        whole, known = (block(each, 1, self.size) for each in (self.sums, self.counts))
+        if not pairs or known == pairs:
+            return None
+        return alike / self.unit / pairs, (whole - alike) / self.unit / (known - pairs)
+
+    def contrast(self, first: int, last: int) -> float:
+        """How much more alike the states of a run are than the run and the others; 0 where there is nothing to compare.
+
+        >>> Runs(((1, 0, 0, 0), (0, 1, 0.9, 0.5), (0, 0.9, 1, 0.5), (0, 0.5, 0.5, 1))).contrast(1, 2)
+        0.4
+        """
+        means = self.means(first, last)
+        return means[0] - means[1] if means else 0.0
+
+    def clearest(self) -> Zone | None:
+        """The run of at least three hidden states with the greatest contrast, of those that leave a state out besides
+        the embedding."""
+        runs = [
+            Zone(first, last, self.contrast(first, last))
+            for first in range(1, self.size)
+            for last in range(first + SMALLEST_ZONE - 1, self.size)
+            if last - first < self.size - 2
+        ]
+        return max(runs, key=lambda zone: zone.contrast, default=None)
+
+    @classmethod
+    def bounds(cls, data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
+        """Bounds of the contrast of a run: the least similarity inside against the greatest outside, and the reverse.
+
+        They hold whatever the errors of two pairs have to do with each other. `None` where no pair has an interval.
+        """
+        lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
+        least, most = (cls(values).means(first, last) if values else None for values in (lows, highs))
+        return (least[0] - most[1], most[0] - least[1]) if least and most else None

@@ -1,18 +1,59 @@
-"""Lines of scores along an axis with their intervals, over the bands of their nulls: the workhorse of a diagnosis."""
+"""Lines of scores along an axis with their intervals, over the bands of their nulls: the workhorse of a diagnosis.
+
+Both are maps from a position on the axis (a layer, a lag, a size, a number of layers dropped) to the score measured
+there, so that one figure function draws every measure that has an axis. A fan has a curve for each layer, coloured by
+depth.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Literal
 
-from layerwise.report.figures.axis import Band, Line, Rows
-from layerwise.report.figures.figure import Figure, Trace, level_line, scatter
-from layerwise.report.figures.frame import LEGEND, REFERENCE, filled, framed, interval, limits, series_style
-from layerwise.report.figures.palette import faded, light
+from layerwise.report.figures.frame import (
+    LEGEND,
+    REFERENCE,
+    Figure,
+    Trace,
+    filled,
+    framed,
+    interval,
+    level_line,
+    limits,
+    scatter,
+    series_style,
+    whiskers,
+)
+from layerwise.report.figures.palette import depth_colour, faded, light
 from layerwise.report.text.number_format import is_resolved, probability, tidy
 from layerwise.results.rows import Score
+
+Rows = Mapping[Any, Score]
+"""Position to score. Positions are numbers, whole for layers and counts, real for sizes: a mapping of either does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Scores along an axis. `slot` is its colour; `hollow` holds the positions drawn as open markers;
+    `draws` are positions and values of single draws, faint dots behind the line."""
+
+    name: str
+    rows: Rows
+    slot: int
+    hollow: frozenset[float] = frozenset()
+    draws: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What a null gives along the same axis: an area where it has an interval, a dashed line where it has none."""
+
+    name: str
+    rows: Rows
+
 
 MOST_TICKS = 24
 MOST_SIZES = 6
@@ -174,3 +215,42 @@ def area(rows: Rows, colour: str, group: str) -> list[Trace]:
         return []
     xs, low, high = zip(*bounded, strict=True)
     return [filled(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
+
+
+def fan(
+    curves: Mapping[int, Rows],
+    bands: Sequence[Band] = (),
+    *,
+    depth: int,
+    describe: Describe,
+    height: int,
+    span: tuple[float, float] | None = None,
+    sizes: bool = False,
+) -> Figure:
+    """A thin curve for each layer with its intervals as fine bars, over the bands of the nulls.
+
+    `sizes` says that positions are sizes of a change, on a logarithmic axis.
+    """
+    axis = size_axis({x for rows in curves.values() for x in rows}, MOST_SIZES) if sizes else {}
+    nulls = [trace for band in bands for trace in area(band.rows, faded(light("muted"), 0.2), band.name)]
+    return framed(
+        height,
+        [*nulls, *(_curve(layer, rows, depth, describe) for layer, rows in curves.items())],
+        x={"showgrid": False, **axis},
+        y={"range": span},
+        margin={"l": 34, "r": 8, "t": 6, "b": 24},
+    )
+
+
+def _curve(layer: int, rows: Rows, depth: int, describe: Describe) -> Trace:
+    colour = depth_colour(layer, depth)
+    return scatter(
+        x=list(rows),
+        y=[score.value for score in rows.values()],
+        error_y=whiskers(rows.values(), faded(colour, 0.35), thickness=1),
+        mode="lines+markers",
+        line={"color": colour, "width": 1.6},
+        marker={"color": colour, "size": 4},
+        text=[describe(f"layer {layer}", x, score) for x, score in rows.items()],
+        name=f"layer {layer}",
+    )

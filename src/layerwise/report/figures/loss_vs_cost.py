@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import escape
 
-from layerwise.report.figures.figure import Figure, Trace, scatter
-from layerwise.report.figures.frame import framed, interval, series_style, whiskers
+from layerwise.report.figures.frame import Figure, Trace, framed, interval, scatter, series_style, whiskers
 from layerwise.report.figures.lines import area
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.text.number_format import large

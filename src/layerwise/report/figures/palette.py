@@ -114,3 +114,6 @@ def series_slots(strategies: Sequence[str]) -> dict[str, int]:
         else:
             slots[strategy] = known
     return slots
+
+
+EMBEDDING = "#8d919c"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from layerwise.report.data import ReportData
 from layerwise.report.kind import Kind
 from layerwise.report.kinds.comparison import COMPARISON
 from layerwise.report.kinds.diagnosis import DIAGNOSIS
@@ -31,3 +32,8 @@ KINDS: tuple[Kind, ...] = (
     COMPARISON,
 )  # fmt: skip
 """In the order of the page."""
+
+
+def present_kinds(data: ReportData) -> tuple[Kind, ...]:
+    """The kinds of run that this one is; a run without any rows is shown as the sweep it may become."""
+    return tuple(kind for kind in KINDS if kind.is_of(data)) or (SWEEP,)

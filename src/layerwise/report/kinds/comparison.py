@@ -8,16 +8,13 @@ from dataclasses import replace
 
 from layerwise.report.claims import CLAIMS, PAPERS
 from layerwise.report.claims.claim import BADGES, NOT_MEASURED, OPEN
-from layerwise.report.claims.coincidence import COINCIDE, DIFFER
-from layerwise.report.claims.over_models import IT_HOLDS, IT_HOLDS_NOT, TOO_FEW, model_of
+from layerwise.report.claims.over_models import COINCIDE, DIFFER, IT_HOLDS, IT_HOLDS_NOT, TOO_FEW, model_of
 from layerwise.report.data import ReportData
 from layerwise.report.derived.over_depth import at_half, drawn_families, quantity_name, strategy_title
-from layerwise.report.derived.similarity import Runs, matrix, mirrored
-from layerwise.report.derived.zones import PlanZones, trained_zones
-from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.derived.zones import PlanZones, Runs, matrix, mirrored, trained_zones
+from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.report.kinds.sweep import MAPS
 from layerwise.report.marks import Bars, Heat, Lines
-from layerwise.report.prose import prose
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
 from layerwise.report.text.table import Table
 from layerwise.report.text.wording import NATS, counted, label, listed

@@ -8,7 +8,7 @@ from typing import Any
 
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
-from layerwise.report.claims.power import needed
+from layerwise.report.claims.claim import needed
 from layerwise.report.data import ReportData, concluded, skipped
 from layerwise.report.derived.curves import curves, distinct
 from layerwise.report.figures.lines import in_perplexity

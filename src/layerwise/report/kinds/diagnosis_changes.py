@@ -9,10 +9,8 @@ from statistics import median
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.axis import Band
-from layerwise.report.figures.curve_fan import fan
-from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.lines import common_span, hover_text
+from layerwise.report.figures.frame import Figure
+from layerwise.report.figures.lines import Band, common_span, fan, hover_text
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
 from layerwise.report.kinds.diagnosis_weights import HALVES, joint_costs, of_halves, written
 from layerwise.report.marks import Heat, Lines, Mark, Scatter

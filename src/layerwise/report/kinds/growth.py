@@ -12,16 +12,14 @@ from layerwise.report.derived import growth
 from layerwise.report.derived import growth_tables as tables
 from layerwise.report.derived.growth_findings import BUDGET_BAR, STEP_BAR, growth_findings, verdict
 from layerwise.report.derived.training_cost import AXES, loss_by_cost
-from layerwise.report.figures.figure import Figure, heatmap
-from layerwise.report.figures.frame import colour_scale, framed, limits
+from layerwise.report.figures.frame import Figure, colour_scale, framed, heatmap, limits
 from layerwise.report.figures.loss_vs_cost import FRONTIER, costed
 from layerwise.report.figures.palette import VIRIDIS
-from layerwise.report.figures.scatter import phase_scatter
 from layerwise.report.finding import Finding, judged
-from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.report.kinds.training import training_stopped
 from layerwise.report.marks import Dots, Lines, Mark
-from layerwise.report.prose import prose
+from layerwise.report.marks.scatter import phase_scatter
 from layerwise.report.show import COUNT, NATS, SIGNED, Show, adjusted_p, detectable, named, p_value, plain
 from layerwise.report.text.number_format import fixed, large
 from layerwise.report.text.wording import arm_tiles, listed

@@ -10,13 +10,12 @@ from typing import Any
 
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.levels import Level, levels
+from layerwise.report.figures.frame import Figure
 from layerwise.report.finding import Finding, settled
-from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening
+from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening, prose
 from layerwise.report.kinds.training import TRAINING_SECTION, training_stopped
 from layerwise.report.marks import Dots, Mark
-from layerwise.report.prose import prose
+from layerwise.report.marks.levels import Level, levels
 from layerwise.report.show import ABSENT, ACCURACY, COUNT, NUMBER, SIGNED, Show, adjusted_p, p_value
 from layerwise.report.text.number_format import fixed, is_resolved, tidy
 from layerwise.report.text.table import Table, Tone

@@ -10,10 +10,10 @@ from functools import partial
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
 from layerwise.report.derived import robustness as outcome
-from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.scatter import layout_scatter
+from layerwise.report.figures.frame import Figure
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section, noted
 from layerwise.report.marks import Dots, Heat, Lines, Mark
+from layerwise.report.marks.scatter import layout_scatter
 from layerwise.report.show import ABSENT, ACCURACY, Show, named, p_value
 from layerwise.report.text.wording import counted
 from layerwise.results import vocabulary as vocab

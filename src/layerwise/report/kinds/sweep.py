@@ -10,9 +10,8 @@ from typing import Any
 from layerwise.report.claims.painters import PER_LAYER
 from layerwise.report.data import ReportData
 from layerwise.report.derived import swept
-from layerwise.report.derived.changes import SWAPPED, changed, single
-from layerwise.report.derived.curves import curve_families, curves
-from layerwise.report.derived.loops import best, numbered, over_windows
+from layerwise.report.derived.curves import SWAPPED, changed, curve_families, curves, single
+from layerwise.report.derived.swept import best, numbered, over_windows
 from layerwise.report.derived.zones import plan_zones
 from layerwise.report.figures.palette import series_slots
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled

@@ -9,8 +9,19 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, Trace, bar, level_line
-from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, limits, row_axis, series_style, whiskers
+from layerwise.report.figures.frame import (
+    LEGEND,
+    REFERENCE,
+    Figure,
+    Trace,
+    bar,
+    framed,
+    level_line,
+    limits,
+    row_axis,
+    series_style,
+    whiskers,
+)
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.number_format import is_resolved, probability, verdict

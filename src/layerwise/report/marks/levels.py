@@ -2,17 +2,126 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.levels import Level, levels
+from layerwise.report.figures.frame import (
+    LEGEND,
+    REFERENCE,
+    Figure,
+    Trace,
+    framed,
+    interval,
+    scatter,
+    series_style,
+    upright_line,
+    whiskers,
+)
+from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.wording import null_name
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
+
+ROW = 30
+NULL_SYMBOLS = ("line-ns-open", "line-ne-open", "line-nw-open", "circle-open")
+HEAD = 84
+NAME = 11  # for each name: on a phone the legend takes several lines
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One kind of mark: its score in every row that has it. A null is grey and its interval broad.
+
+    `slot` picks its colour and mark, for a null its mark alone.
+    """
+
+    name: str
+    rows: Mapping[str, Score]
+    slot: int = 0
+    null: bool = False
+
+
+def levels(
+    measured: Sequence[Level],
+    *,
+    across: str,
+    floor: float | None = None,
+    reference: float | None = None,
+    span: tuple[float, float] | None = None,
+) -> Figure:
+    """A row for each name of any level; `reference` is a dotted vertical line, `span` fixes the axis.
+
+    Values below `floor` are drawn at it, so that one wild value does not flatten the rest; the hover shows the value.
+    """
+    names = list(dict.fromkeys(name for level in measured for name in level.rows))
+    return framed(
+        HEAD + NAME * len(measured) + ROW * len(names),
+        [_joined(measured, names, floor), *(_marks(level, floor) for level in measured)],
+        x={"title": across, "zeroline": True, "range": span},
+        y={
+            "autorange": "reversed",
+            "showgrid": True,
+            "zeroline": False,
+            "type": "category",
+            "categoryorder": "array",
+            "categoryarray": [escape(name) for name in names],
+            "dtick": 1,
+            "tickfont": {"color": light("ink"), "size": 12},
+        },
+        shapes=[] if reference is None else [upright_line(reference, **REFERENCE)],
+        margin={"l": 8, "r": 16, "t": 40, "b": 40},
+        showlegend=True,
+        legend=LEGEND,
+    )
+
+
+def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None) -> Trace:
+    """A thin line in each row from its least measured level to its greatest."""
+    x: list[float | None] = []
+    y: list[str | None] = []
+    for name in names:
+        values = [_lifted(level.rows[name].value, floor) for level in measured if not level.null and name in level.rows]
+        if values:
+            x += [min(values), max(values), None]
+            y += [escape(name), escape(name), None]
+    return scatter(x=x, y=y, mode="lines", line={"color": light("quiet"), "width": 2}, showlegend=False)
+
+
+def _marks(level: Level, floor: float | None) -> Trace:
+    colour, _, symbol = series_style(level.slot)
+    colour = light("zero") if level.null else colour
+    lifted = [_at_least(score, floor) for score in level.rows.values()]
+    bars = faded(light("muted"), 0.28) if level.null else colour
+    return scatter(
+        x=[score.value for score in lifted],
+        y=[escape(name) for name in level.rows],
+        mode="markers",
+        marker={
+            "color": colour,
+            "symbol": NULL_SYMBOLS[level.slot % len(NULL_SYMBOLS)] if level.null else symbol,
+            "size": 13 if level.null else 9,
+            "line": {"width": 2 if level.null else 0, "color": colour},
+        },
+        error_x=whiskers(lifted, bars, thickness=9 if level.null else 2),
+        text=[
+            f"<b>{escape(name)}</b>, {escape(level.name)}<br>{interval(score)}" for name, score in level.rows.items()
+        ],
+        legendgroup=level.name,
+        name=escape(level.name),
+    )
+
+
+def _at_least(score: Score, floor: float | None) -> Score:
+    low, high = (score.value if bound is None else bound for bound in (score.low, score.high))
+    return replace(score, value=_lifted(score.value, floor), low=_lifted(low, floor), high=_lifted(high, floor))
+
+
+def _lifted(value: float, floor: float | None) -> float:
+    return value if floor is None else max(value, floor)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.axis import Band, Line
-from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.lines import common_span, hover_text, lined
+from layerwise.report.figures.frame import Figure
+from layerwise.report.figures.lines import Band, Line, common_span, hover_text, lined
 from layerwise.report.marks.mark import Mark
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from layerwise.report.text.markup import Safe, element, join, measured
-from layerwise.report.text.plain_markdown import escaped
+from layerwise.report.text.markup import Safe, element, escaped, join, measured
 
 WIDEST, LONGEST = 32, 100  # characters of the first cell of a row in the terminal, and of any other
 GAP = "  "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from layerwise.report.figures.figure_slot import Picture
 from layerwise.report.figures.palette import depth_colour
+from layerwise.report.marks.mark import Picture
 from layerwise.report.text.markup import Safe, element
 from layerwise.report.text.wording import label, sentence
 from layerwise.results.rows import Note
@@ -83,20 +83,9 @@ class Missing(Safe):
         return line
 
 
-def cards(pictures: Iterable[Picture] | Mapping[str, Picture], kind: str = "grid") -> Safe:
-    """A grid of pictures, each on a card under its title, or under what it shows where it has no other."""
-    named = pictures if isinstance(pictures, Mapping) else {picture.alternative: picture for picture in pictures}
-    return element("div", *(card(title, picture.html()) for title, picture in named.items()), class_=kind)
-
-
 def folded(summary: str, *children: Safe) -> Safe:
     """What is opened by pressing its summary."""
     return element("details", element("summary", summary), *children)
-
-
-def spaced(*children: Safe) -> Safe:
-    """Children with room above them."""
-    return element("div", *children, class_="spaced")
 
 
 def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Strategies") -> Safe:
@@ -118,14 +107,14 @@ def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Stra
     return element("div", *chips, class_="legend", data_figures=" ".join(figures), role="group", aria_label=noun)
 
 
-def depth_key(depth: int, *more: Safe, noun: str = "layer") -> Safe:
-    """The colours of the layers (or positions) from the first to the last, and what else a picture's colours mean."""
+def depth_key(depth: int, *more: Safe) -> Safe:
+    """The colours of the layers from the first to the last, and what else a picture's colours mean."""
     swatches = [element("i", style=f"background:{depth_colour(layer, depth)}") for layer in range(depth)]
     return element(
         "p",
-        element("span", f"{noun} 0"),
+        element("span", "layer 0"),
         element("span", *swatches, class_="ramp", aria_hidden="true"),
-        element("span", f"{noun} {depth - 1}"),
+        element("span", f"layer {depth - 1}"),
         *more,
         class_="key",
     )

@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure_slot import Picture
-from layerwise.report.finding import Finding
-from layerwise.report.kind import Beside, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
-from layerwise.report.marks.mark import Mark, followed
-from layerwise.report.prose import prose
-from layerwise.report.text.markup import Safe, element
+from layerwise.report.finding import Finding, Number
+from layerwise.report.kind import Beside, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled, prose
+from layerwise.report.marks.mark import Mark, Picture, followed
+from layerwise.report.text.markup import Safe, element, measured
 from layerwise.report.writers import plans
-from layerwise.report.writers.answers import answers
 from layerwise.report.writers.chapter import Chapter, Heading, card, folded, lead, legend, note
+
+INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
+"""A number, its unit, and its interval behind it."""
+BADGES = {"resolved": "resolved", "unresolved": "not resolvable", "described": "no interval"}
+
+
+def answers(findings: Iterable[Finding]) -> Safe:
+    """A list of findings; nothing where there are none."""
+    shown = [answer(finding) for finding in findings]
+    return element("ol", *shown, class_="findings answers") if shown else Safe("")
+
+
+def answer(finding: Finding) -> Safe:
+    """One finding: its question with a badge, and the answer under it."""
+    return element("li", element("h3", finding.question, " ", badge(finding)), element("p", *pieces(finding.answer)))
+
+
+def badge(finding: Finding) -> Safe:
+    """How firm the answer is."""
+    return element("span", BADGES[finding.state], class_=f"badge {finding.state}")
+
+
+def pieces(answer: str | Iterable[str]) -> tuple[str, ...]:
+    """The pieces of an answer, its numbers set apart."""
+    if isinstance(answer, str):
+        return tuple(measured(piece) if at % 2 else piece for at, piece in enumerate(INTERVAL.split(answer)))
+    return tuple(measured(piece) if isinstance(piece, Number) else piece for piece in answer)
 
 
 def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:

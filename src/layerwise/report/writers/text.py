@@ -1,13 +1,20 @@
-"""Sections as Markdown, and as lines of a terminal: findings and tables, without the figures."""
+"""A run as Markdown, for papers and logs, and as lines of a terminal: claims, findings and tables, without figures.
+
+Only text that is safe in a table cell or a sentence is written: what users named is escaped, so that a task called
+`a|b` stays one cell.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from layerwise.report.claims import judged
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.kind import Kind, Part, Pivot, Says, Tabled, in_text
-from layerwise.report.text.plain_markdown import bullets, escaped
+from layerwise.report.kinds import present_kinds
+from layerwise.report.text.markup import bullets, escaped
+from layerwise.report.text.wording import counted
 
 
 def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
@@ -55,3 +62,25 @@ def answered(findings: Iterable[Finding]) -> str:
     return "\n".join(
         f"- **{escaped(finding.question)}** ({finding.state}) {escaped(finding.text)}" for finding in findings
     )
+
+
+def markdown(data: ReportData) -> str:
+    """The claims, and then what each kind of run that this one is has to say, in the order of the page."""
+    kinds = present_kinds(data)
+    written = [text for kind in kinds for text in markdown_parts(kind, data)]
+    sections = (_title(data), _claims(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _title(data: ReportData) -> str:
+    model = escaped(data.title or "unnamed model")
+    corpus = escaped(str(data.manifest.get("corpus") or "an unnamed corpus"))
+    plans = f", {counted(len(data.records), 'plan')}" if data.records else ""
+    size = f"{counted(data.depth, 'layer')}{plans}, measured" if data.depth else "Measured"
+    return f"# {model}\n\n{size} on {corpus}."
+
+
+def _claims(data: ReportData) -> str:
+    claims = [claim for each in judged(data) for claim in each.claims]
+    lines = [f"- **{escaped(claim.name)}** ({claim.verdict}) {escaped(claim.reasons)}" for claim in claims]
+    return "\n".join(["## Claims", "", *lines]) if lines else ""

@@ -10,7 +10,7 @@ import pytest
 
 from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.report.claims.power import stretch
+from layerwise.report.claims.claim import stretch
 from layerwise.results.rows import PlanRecord, Score
 from report.claims.swept import Cost, swept
 from report.claims.truths import (
