@@ -15,8 +15,7 @@ from pathlib import Path
 
 from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.experiments.diagnosis.config import DESCRIPTIVE, Diagnosis
-from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
-from layerwise.experiments.diagnosis.elsewhere import Texts, carry_out
+from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext, Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.diagnosis.works import describe_cost, diagnosis_works
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession

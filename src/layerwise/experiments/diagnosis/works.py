@@ -16,7 +16,7 @@ from itertools import count, groupby
 from statistics import mean
 
 from layerwise.experiments.diagnosis.config import Diagnosis
-from layerwise.experiments.diagnosis.elsewhere import Texts
+from layerwise.experiments.diagnosis.context import Texts
 from layerwise.experiments.engines.work import Work, WorkCost, is_enough
 from layerwise.experiments.sweep.works import is_short_due, priced_work
 from layerwise.measure.interventions import ablation, perturbation_curves

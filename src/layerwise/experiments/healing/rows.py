@@ -30,7 +30,7 @@ import numpy as np
 
 from layerwise.experiments.engines.tuning import chosen_row, tried_rows
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
-from layerwise.experiments.healing.outcomes import ALL, Outcomes
+from layerwise.experiments.healing.benchmarks import ALL, Outcomes
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson

@@ -26,9 +26,8 @@ from layerwise.experiments.healing.arms import (
     arms_of,
     recipe_of,
 )
-from layerwise.experiments.healing.benchmarks import HealingBenchmarks
+from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
 from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.healing.outcomes import FOLDER, Outcomes, outcome_of
 from layerwise.experiments.healing.rows import Trainings, benchmark_rows, healing_rows
 from layerwise.experiments.opening import base_model
 from layerwise.experiments.provenance import described

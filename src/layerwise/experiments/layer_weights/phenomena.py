@@ -3,6 +3,8 @@
 Pairs are scored with the model as it is. For MSGS and mixed signals of our own a copy of the model is fine-tuned on
 each task with its layer weights held, so that the edges are those of the pretraining, and the edges of the fine-tuned
 model are cut. One fine-tuning stands behind the units of a task: their interval says nothing of another one.
+
+What an analysis prints is here as well: the edges with the largest effect, and what a cut costs.
 """
 
 from __future__ import annotations
@@ -29,19 +31,20 @@ from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.layer_weights.config import MSGS, LayerWeightAnalysis
 from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models
-from layerwise.experiments.layer_weights.sentences import phenomena_table
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_phenomena import (
+    LEVEL,
     EdgeMargins,
     MarginEvaluation,
     Phenomenon,
+    confirmed_edges,
     measured,
     phenomenon_rows,
 )
-from layerwise.measure.interventions.edge_pruning import Wired, alpha_rows, cut, wired_as
+from layerwise.measure.interventions.edge_pruning import Ranked, Wired, alpha_rows, cut, wired_as
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.statistics import Numbers
@@ -52,7 +55,7 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS
+from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS, PRUNED, RANDOM, SIZE, edge_name
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
@@ -299,3 +302,84 @@ def _labelled(model: Any, tokenizer: Any, examples: tuple[Labelled, ...], length
             logits[np.arange(len(batch)), labels] = -np.inf
             margins.append(right - logits.max(axis=1))
     return np.concatenate(margins)
+
+
+SHOWN = 8
+"""Edges that are printed, of those with the largest effect."""
+
+
+def edges_table(ranked: Ranked, depth: int) -> str:
+    """The edges with the largest effect: weight, effect of cutting it in nats, interval and p-value."""
+    rows = [("edge", "weight", "effect (nats)", "95 %", "p")]
+    for index in ranked.effect.value.argsort()[::-1][:SHOWN]:
+        low, high = ranked.effect.low[index], ranked.effect.high[index]
+        rows.append(
+            (
+                ranked.edges[index].name(depth), f"{ranked.weights[index]:.3f}", f"{ranked.effect.value[index]:+.4f}",
+                f"{low:+.4f} to {high:+.4f}", f"{ranked.p_adjusted[index]:.2g}",
+            )
+        )  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def agreement_sentence(rows: Sequence[Score]) -> str:
+    """How far the size of an edge says what its effect is."""
+    row = next((row for row in rows if row.metric == "rank_correlation"), None)
+    if row is None:
+        return "there are too few edges to say whether size and effect agree"
+    return f"size and effect: rank correlation {row.value:.2f} ({row.low:.2f} to {row.high:.2f}, p {row.p:.2g})"
+
+
+def cut_sentences(rows: Sequence[Score]) -> str:
+    """What is left after a cut, and what it costs beside as many edges cut by size and at random."""
+    left = Rows(rows).where(condition=PRUNED)
+    pruned = left.where(against=None).along("metric")
+    random, sized = (left.where(metric="difference", against=way)[0] for way in (RANDOM, SIZE))
+    lost = pruned["difference"]
+    return "\n".join(
+        (
+            f"kept {pruned['edges'].value:.0f} edges ({pruned['kept'].value:.0%}), live states "
+            f"{pruned['live_before'].value:.0f} -> {pruned['live_after'].value:.0f}, "
+            f"{pruned['unheard'].value:.0f} layers need not run",
+            f"loss {lost.value:+.4f} nats ({lost.low:+.4f} to {lost.high:+.4f}) on examples that did not choose",
+            f"as many cut by size {sized.value:+.4f}, at random {random.value:+.4f} ({random.low:+.4f} to "
+            f"{random.high:+.4f}, p {random.p:.2g})",
+        )
+    )
+
+
+def phenomena_table(suite: str, own: Rows) -> str:
+    """The edges that are confirmed to carry a phenomenon of a suite, of whose rows these are, and what was asked."""
+    tested = own.where(metric="effect")
+    confirmed = confirmed_edges(own)
+    phenomena = len({(row.task, row.arm, row.seed) for row in tested})
+    edges = len({edge_name(row) for row in tested})
+    detectable = np.median([row.mde for row in tested if row.mde is not None]) if tested else 0.0
+    lines = [
+        f"{suite}: {len(confirmed)} of {edges} edges x {phenomena} phenomena have an effect that fresh units confirm "
+        f"(Holm {LEVEL:g}; effects of {detectable:.2f} nats would be chosen with 80 % power)"
+    ]
+    for row in confirmed[:SHOWN]:
+        lines.append(
+            f"  {edge_name(row):8} {_named(row):32} {row.value:+.3f} nats ({row.low:+.3f} to "
+            f"{row.high:+.3f}), p {row.p_adjusted:.2g}"
+        )
+    contrast = [row for row in own.where(metric="contrast") if (row.p_adjusted or 1) < LEVEL]
+    for row in sorted(contrast, key=lambda row: -abs(row.value))[:SHOWN]:
+        side = "linguistic" if row.value > 0 else "surface"
+        lines.append(
+            f"  {edge_name(row):8} serves {side} features more: {row.value:+.3f} ({row.low:+.3f} to {row.high:+.3f})"
+        )
+    for row in own.where(metric="rank_correlation"):
+        lines.append(
+            f"  depth of the reader and linguistic - surface: rank correlation {row.value:+.2f} ({row.low:+.2f} to "
+            f"{row.high:+.2f}, p {row.p:.2g})"
+        )
+    return "\n".join(lines)
+
+
+def _named(row: Score) -> str:
+    """The phenomenon, and the model where there are several."""
+    return row.task if row.arm is None else f"{row.task} of {row.arm}/{row.seed}"

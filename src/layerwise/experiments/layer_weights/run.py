@@ -19,8 +19,7 @@ from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
 from layerwise.experiments.layer_weights.examples import EdgeExamples, examples_of
 from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models, write_sparse
-from layerwise.experiments.layer_weights.phenomena import edge_phenomena
-from layerwise.experiments.layer_weights.sentences import agreement_sentence, cut_sentences, edges_table
+from layerwise.experiments.layer_weights.phenomena import agreement_sentence, cut_sentences, edge_phenomena, edges_table
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.training_runs import TrainedModel, manifest_of
