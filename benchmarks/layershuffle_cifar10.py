@@ -26,8 +26,7 @@ from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.experiments.robustness.assessment import assess
 from layerwise.experiments.summary import report_data, summary
 from layerwise.experiments.terminal import Terminal
-from layerwise.experiments.training_runs import training_rows
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.training_runs import finished_models, training_rows
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord

@@ -21,7 +21,7 @@ import torch
 from layerwise.experiments.options.data import DataOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.splits import read_splits
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.training_runs import finished_models
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan

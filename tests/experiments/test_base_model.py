@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from layerwise.errors import TrainError
-from layerwise.experiments.base_model import base_model
+from layerwise.experiments.opening import base_model
 from layerwise.experiments.options.model import LoadingOptions
 from layerwise.stack import load, weight_hash
 

@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 
 from cli.command import layerwise, refused
 from conftest import tiny_llama
-from layerwise.experiments.interchange import publishing
 from layerwise.plan.dialects import write_mergekit
 
 
@@ -89,8 +88,12 @@ def test_one_revision_is_opened(home: Path, tmp_path: Path) -> None:
 
 def test_a_card_is_written_and_pushed(home: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[tuple[str, bool]] = []
-    monkeypatch.setattr(publishing, "check_push", lambda name, *, overwrite: checked.append((name, overwrite)))
-    monkeypatch.setattr(publishing, "push", lambda folder, name, **options: f"https://huggingface.co/{name} {options}")
+    monkeypatch.setattr(
+        "layerwise.checkpoint.push.check_push", lambda name, *, overwrite: checked.append((name, overwrite))
+    )
+    monkeypatch.setattr(
+        "layerwise.checkpoint.push.push", lambda folder, name, **options: f"https://huggingface.co/{name} {options}"
+    )
     ended = layerwise("save", "--from", file, "--output", tmp_path / "m", "--push", "org/it", "--private")
     assert ended.code == 0, ended.err
     assert checked == [("org/it", False)]

@@ -12,8 +12,7 @@ from cli.command import refused
 from cli.picture_models import save_vit
 from layerwise.errors import CheckpointError
 from layerwise.experiments.engines.steps import Outline
-from layerwise.experiments.interchange.trained_card import write_trained_card
-from layerwise.experiments.interchange.trained_models import TrainedModels
+from layerwise.experiments.interchange.trained_models import TrainedModels, write_trained_card
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform

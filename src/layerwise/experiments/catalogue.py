@@ -40,14 +40,14 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "train elc-study": "layer_weights_study.config:LayerWeightsStudy",
         "train growth": "growth.config:GrowthTraining",
         "train growth-study": "growth_study.config:GrowthStudy",
-        "train schedule": "diagnosis.schedule:ImportanceSchedule",
+        "train schedule": "growth.schedule_source:ImportanceSchedule",
     },
     "Serving": {
-        "serve": "serving.config:Serving",
-        "serve status": "serving.status:SwarmStatus",
+        "serve": "serving:Serving",
+        "serve status": "serving:SwarmStatus",
     },
     "Results": {
-        "compare": "comparison.config:Comparison",
+        "compare": "comparison:Comparison",
     },
 }
 """From the heading of a group to its verbs, each with the module and the class of its configuration."""

@@ -229,15 +229,7 @@ def read_experiment(path: str | Path) -> Experiment:
     Raises `OptionError` for a file that cannot be read or has stages, for an unknown verb, and for options that the
     experiment does not have.
     """
-    return _experiment(ExperimentFile.read(path))
-
-
-def experiment_of(content: Mapping[str, Any], where: str) -> Experiment:
-    """The experiment of plain values; `where` is named in refusals."""
-    return _experiment(ExperimentFile(where, {"": content}))
-
-
-def _experiment(file: ExperimentFile) -> Experiment:
+    file = ExperimentFile.read(path)
     stages = file.configurations()
     if len(stages) > 1 or not isinstance(stages[0].config, Experiment):
         raise OptionError(f"{file.name} is no single experiment; write layerwise run {file.name}")

@@ -1,4 +1,7 @@
-"""The result of an experiment: a run folder, read when it is first used."""
+"""The result of an experiment: a run folder, read when it is first used.
+
+A search, a routing and a comparison have results of their own.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerwise.errors import MeasureError, near_matches
+from layerwise.experiments.chosen_plan import chosen_plan
+from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import Loss, Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import (
+    ABOVE_CHOSEN,
+    AGAIN,
+    BETTER,
+    CHOSEN,
+    CLAIM,
+    COINCIDENCE,
+    DELTA,
+    FRONT,
+    GAP,
+    PRICE,
+    REPORT,
+    ROUTE_VERDICT,
+    ROUTER,
+    SEARCH,
+)
+from layerwise.search.front import FrontPoint
 
 if TYPE_CHECKING:
     import pandas
 
     from layerwise.report import ReportData
+    from layerwise.search.routing.router import PlanRouter
 
 
 def _all_first(rows: list[Score]) -> list[Score]:
@@ -178,3 +202,101 @@ class Result(Reported):
         """The summed loss of every plan on every window of the text, in nats, for experiments that measure plans."""
         with Run.open(self.folder) as run:
             return list(run.store.text_losses())
+
+
+ROUTER_FILE = "router.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingResult(Result):
+    """What a routing computed, in the run folder `folder`."""
+
+    @property
+    def router(self) -> PlanRouter:
+        """The router, fitted to all questions of all task sets."""
+        from layerwise.search.routing.router import PlanRouter
+
+        return PlanRouter.load(self.folder / ROUTER_FILE)
+
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """The decision of each task set, and of each `A to B` (fitted to A, asked B): one of `RoutingDecision`."""
+        decided = Rows(self.rows).where(measure=ROUTE_VERDICT, arm=ROUTER)
+        return {row.task if row.condition is None else f"{row.condition} to {row.task}": row.metric for row in decided}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult(Result):
+    """What a search computed, in the run folder `folder`."""
+
+    @property
+    def best(self) -> Plan:
+        """The plan that was chosen, on text that neither searched for it nor reports on it."""
+        return chosen_plan(str(self.folder))
+
+    @property
+    def front(self) -> list[FrontPoint]:
+        """The front in the unit of the budget, the cheapest plan first; losses are those on the report text.
+
+        A loss is a difference to the model as trained, in nats per token, which itself has 0.
+        """
+        rows = Rows(self.rows).where(measure=SEARCH)
+        of_unit = rows.where(condition=rows.where(metric=CHOSEN).axis("condition"))
+        prices = of_unit.where(metric=PRICE).along("plan")
+        fresh = rows.where(metric=DELTA, task=REPORT).along("plan")
+        points = [
+            FrontPoint(Plan.parse(plan), prices[plan].value, fresh[plan].value if plan in fresh else 0.0)
+            for plan in of_unit.where(metric=FRONT).axis("plan")
+        ]
+        return sorted(points, key=lambda point: point.price)
+
+    @property
+    def confirmed(self) -> pandas.DataFrame:
+        """The rows of the chosen plan and of the arms beside it on every text, with the columns of `Score`."""
+        best = str(self.best)
+        table = self.table(SEARCH)
+        own = (table.plan == best) & table.metric.isin([DELTA, AGAIN, GAP])
+        return table[own | table.metric.isin([ABOVE_CHOSEN, BETTER])].reset_index(drop=True)
+
+
+COMPARISON_PAGE = Path("compare.html")
+"""Where the page of a comparison is written, in the working folder: it belongs to no run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResult(Reported):
+    """Several models side by side, read from the run folders `folders` each time that something is asked of it."""
+
+    folders: tuple[str, ...]
+
+    @property
+    def data(self) -> ReportData:
+        """The runs with their rows. Raises `RunError` where they cannot stand side by side."""
+        from layerwise.experiments.summary import report_data
+        from layerwise.report import side_by_side
+
+        read = []
+        for folder in self.folders:
+            with Run.open(folder) as run:
+                read.append((folder, report_data(run)))
+        return side_by_side(read)
+
+    @property
+    def name(self) -> str:
+        """The runs, as they were named."""
+        return ", ".join(self.folders)
+
+    @property
+    def page(self) -> Path:
+        """Where the page is written unless it is named."""
+        return COMPARISON_PAGE
+
+    @property
+    def claims(self) -> list[Score]:
+        """Every claim that some run has measured: its verdict in each model, in every model and in any model."""
+        return list(self.data.rows.where(measure=CLAIM))
+
+    @property
+    def coincidences(self) -> list[Score]:
+        """Every strategy whose curves have a scale from as trained to chance: whether those of the models coincide."""
+        return list(self.data.rows.where(measure=COINCIDENCE))

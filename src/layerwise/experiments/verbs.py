@@ -23,14 +23,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from layerwise.errors import DataError, ModelError, OptionError
 from layerwise.experiments.catalogue import configuration, experiment
-from layerwise.experiments.comparison.result import ComparisonResult
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.files import ExperimentFile
 from layerwise.experiments.option import configured, options_of, own_first, split_commas
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.result import Result
-from layerwise.experiments.routing.result import RoutingResult
-from layerwise.experiments.search.result import SearchResult
+from layerwise.experiments.result import ComparisonResult, Result, RoutingResult, SearchResult
 from layerwise.experiments.spelling import in_python, refusals
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from layerwise.experiments.evaluation.aggregate import aggregate_lines
+from layerwise.experiments.evaluation.run import aggregate_lines
 from layerwise.measure.language.babylm import BABYLM
 from layerwise.results.rows import Score
 

@@ -10,7 +10,7 @@ import pytest
 from cli.command import layerwise, refused
 from experiments.growth.tiny_inputs import DEPTH, SHORT, record
 from layerwise.experiments.files import read_experiment, to_yaml
-from layerwise.experiments.growth_study import importance
+from layerwise.experiments.growth_study import run as study_run
 from layerwise.experiments.growth_study.arms import ARMS, FIRST_SWEEP_SEED
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.reporter import Silent
@@ -109,7 +109,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layer 2 matters most, layer 0 not at all; few held-out windows."""
     effects = (0.0, 0.1, 0.4, 0.2)
     found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in effects)
-    monkeypatch.setattr(importance, "measured_importance", lambda *args, **options: found)
+    monkeypatch.setattr(study_run, "measured_importance", lambda *args, **options: found)
 
 
 STUDY = ("train", "growth-study", "--batch-size", "4", "--max-length", "16", "--set", "evals=1",
@@ -204,7 +204,7 @@ def test_importance_is_measured_again_where_another_rate_is_the_best(
 ) -> None:
     found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2))
     asked: list[object] = []
-    monkeypatch.setattr(importance, "measured_importance", lambda *args, **options: asked.append(args) or found)
+    monkeypatch.setattr(study_run, "measured_importance", lambda *args, **options: asked.append(args) or found)
     folder = tmp_path / "study"
     once = ("train", "growth-study", "--model", config, "--text", texts, "--run", folder, "--steps", "16",
             "--batch-size", "4", "--max-length", "16", "--set", "evals=1", "--device", "cpu", "--seeds", "1",

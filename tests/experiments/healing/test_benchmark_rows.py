@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from layerwise.experiments.healing.arms import HealingArm
-from layerwise.experiments.healing.benchmark_rows import benchmark_rows
-from layerwise.experiments.healing.rows import Trainings
+from layerwise.experiments.healing.rows import Trainings, benchmark_rows
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.statistics import paired_proportions, wilson

@@ -9,9 +9,7 @@ import pytest
 from conftest import tiny_llama
 from layerwise.checkpoint import save
 from layerwise.errors import RunError
-from layerwise.experiments.interchange import publishing
-from layerwise.experiments.interchange.evidence import CHOSEN_THERE
-from layerwise.experiments.interchange.publishing import Publication, evidence_of
+from layerwise.experiments.interchange.publishing import CHOSEN_THERE, Publication, evidence_of
 from layerwise.experiments.terminal import Terminal
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
@@ -106,7 +104,7 @@ def test_a_saved_model_is_pushed_with_its_card(
         pushed.append((folder, name, private, (folder / "README.md").read_text()))
         return f"https://huggingface.co/{name}"
 
-    monkeypatch.setattr(publishing, "push", push)
+    monkeypatch.setattr("layerwise.checkpoint.push.push", push)
     with Terminal() as reporter:
         Publication(tables, "org/it", private=True).publish(tmp_path / "m", reporter)
     ((folder, name, private, card),) = pushed

@@ -19,8 +19,8 @@ from layerwise.data.vision.digits import digits
 from layerwise.errors import PlanError
 from layerwise.experiments.files import read_experiment
 from layerwise.experiments.layer_weights import phenomena
-from layerwise.experiments.layer_weights.picture import weight_map
-from layerwise.experiments.layer_weights.sparse import EDGES
+from layerwise.experiments.layer_weights.models import EDGES
+from layerwise.experiments.layer_weights.run import weight_map
 from layerwise.experiments.reporter import Silent
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.models.elc.wiring import ElcWiring

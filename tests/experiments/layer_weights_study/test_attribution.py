@@ -11,8 +11,8 @@ import pytest
 from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
 from layerwise.experiments import finetuned_tasks
 from layerwise.experiments.finetuned_tasks import FineTunedModel
-from layerwise.experiments.layer_weights_study import attribution
-from layerwise.experiments.layer_weights_study.attribution import attribution_rows, marked, shuffled, with_arms
+from layerwise.experiments.layer_weights_study import tunings
+from layerwise.experiments.layer_weights_study.tunings import ATTRIBUTION, attribution_rows, marked, shuffled, with_arms
 from layerwise.measure.gradients.attribution import FeatureShares
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
@@ -34,7 +34,7 @@ def tuned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return FineTuningResult(labels, labels, 0.5, 1e-3, 1, 0.1)
 
     monkeypatch.setattr(finetuned_tasks, "fine_tune", taught)
-    monkeypatch.setattr(attribution, "feature_shares", lambda *_: SHARES)
+    monkeypatch.setattr(tunings, "feature_shares", lambda *_: SHARES)
     return found
 
 
@@ -47,7 +47,7 @@ def test_rows_of_models_and_arms_and_nothing_is_taught_twice(tmp_path: Path, tun
         tuned.clear()
         assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu")) == rows
         assert tuned == []
-        for kept in (run.folder / attribution.ATTRIBUTION).rglob("*.json"):
+        for kept in (run.folder / ATTRIBUTION).rglob("*.json"):
             kept.unlink()
         assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu")) == rows
     values = {(row.arm, row.seed, row.metric, row.against): row.value for row in rows}

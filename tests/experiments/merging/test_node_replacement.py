@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.experiments.merging.node_replacement import NODES, node_replacement, replacements
+from layerwise.experiments.merging.comparison import NODES, node_replacement, replacements
 from layerwise.plan import Plan, Visit
 from layerwise.stack import Stack
 from measure.planted_classifiers import Idle, Reader, classifier, splits

@@ -9,8 +9,7 @@ import pytest
 
 from layerwise.errors import OptionError, SwarmError
 from layerwise.experiments.rehearsal.config import Rehearsal, levels
-from layerwise.experiments.rehearsal.rows import rows
-from layerwise.experiments.rehearsal.trial import DeadNodes
+from layerwise.experiments.rehearsal.trial import DeadNodes, rows
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
 from layerwise.results.selection import Rows

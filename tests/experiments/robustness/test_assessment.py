@@ -16,8 +16,7 @@ from layerwise.data.splits import Splits
 from layerwise.data.vision.digits import digits
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.assessment import assess, discard_surveys
-from layerwise.experiments.training_runs import training_rows
-from layerwise.experiments.trainings import TrainedModel
+from layerwise.experiments.training_runs import TrainedModel, training_rows
 from layerwise.measure.activations import attention_by_position, embedding
 from layerwise.measure.interventions import worth_by_position
 from layerwise.measure.interventions.accuracy import evaluate

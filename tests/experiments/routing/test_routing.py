@@ -12,9 +12,9 @@ import layerwise
 from conftest import tiny_llama
 from layerwise.errors import DataError, LayerwiseError, OptionError
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.result import RoutingResult
 from layerwise.experiments.routing import run as module
 from layerwise.experiments.routing.config import Routing
-from layerwise.experiments.routing.result import RoutingResult
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.selection import Rows

@@ -18,8 +18,8 @@ from layerwise.errors import DataError, OptionError
 from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.result import SearchResult
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.search.result import SearchResult
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
 from layerwise.results import Run

@@ -13,9 +13,8 @@ from cli.command import layerwise as layerwise_command
 from layerwise.errors import MeasureError, OptionError, PlanError, UnsupportedModel
 from layerwise.experiments.speculation import run, trial
 from layerwise.experiments.speculation.config import SpeculativeDecoding
-from layerwise.experiments.speculation.rows import prompt_rows, speculation_rows, stored_trials
-from layerwise.experiments.speculation.trial import PromptTrial
-from layerwise.experiments.speculation.twin import twin
+from layerwise.experiments.speculation.run import prompt_rows, speculation_rows, stored_trials
+from layerwise.experiments.speculation.trial import PromptTrial, twin
 from layerwise.plan import Plan
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load

@@ -14,7 +14,7 @@ import torch
 
 from conftest import tiny_llama
 from layerwise.experiments.provenance import described
-from layerwise.experiments.sweep.harness_files import folder_name, write_harness_results
+from layerwise.experiments.sweep.benchmarks import folder_name, write_harness_results
 from layerwise.measure.interventions.sweep import sweep_into
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
 from layerwise.measure.language.benchmarks import find_benchmarks

@@ -21,7 +21,7 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
 from layerwise.data.text.wordpiece import train_wordpiece
 from layerwise.errors import ModelError, TrainError
-from layerwise.experiments.pretraining.rows import arm_means, pretrained_rows
+from layerwise.experiments.pretraining.evaluation import arm_means, pretrained_rows
 from layerwise.experiments.training_runs import training_rows
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord

@@ -10,6 +10,8 @@ Where a process ends, torchrun ends all of them, and the run is gone on with by 
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +20,6 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from layerwise.experiments.cluster.plain_text import read, written
 from layerwise.experiments.cluster.shared import check_same_here
 from layerwise.experiments.engines.steps import Outline
 from layerwise.measure.workers import Emit, OnPartial, PieceFunction, Plain, Spread
@@ -202,3 +203,43 @@ def _pieces(work: int) -> str:
 
 def _sent(work: int, process: int, number: int) -> str:
     return f"{work}/{process}/{number}"
+
+
+_KIND = "kind"
+
+
+def written(value: Plain) -> bytes:
+    """A plain value as text that travels between processes, to the bit.
+
+    It is JSON, with tuples, dicts and bytes named as such.
+
+    >>> read(written({"loss": [0.1, (2, None)], "row": b"ab"}))
+    {'loss': [0.1, (2, None)], 'row': b'ab'}
+    """
+    return json.dumps(_named(value)).encode()
+
+
+def read(text: bytes) -> Plain:
+    """The value that `written` made this text of."""
+    return _value(json.loads(text))
+
+
+def _named(value: Plain) -> Any:
+    if isinstance(value, dict):
+        return {_KIND: "dict", "of": {name: _named(each) for name, each in value.items()}}
+    if isinstance(value, tuple):
+        return {_KIND: "tuple", "of": [_named(each) for each in value]}
+    if isinstance(value, bytes):
+        return {_KIND: "bytes", "of": base64.b64encode(value).decode()}
+    return [_named(each) for each in value] if isinstance(value, list) else value
+
+
+def _value(named: Any) -> Plain:
+    if isinstance(named, list):
+        return [_value(each) for each in named]
+    if not isinstance(named, dict):
+        return named
+    content = named["of"]
+    if named[_KIND] == "dict":
+        return {name: _value(each) for name, each in content.items()}
+    return base64.b64decode(content) if named[_KIND] == "bytes" else tuple(_value(each) for each in content)

@@ -12,8 +12,7 @@ from functools import partial
 
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
-from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext
-from layerwise.experiments.diagnosis.elsewhere import measured_elsewhere
+from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import accumulation, importance_range, joint_collapse, redundant_sets, scaling

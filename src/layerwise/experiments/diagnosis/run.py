@@ -15,16 +15,14 @@ from pathlib import Path
 
 from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.experiments.diagnosis.config import DESCRIPTIVE, Diagnosis
-from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
-from layerwise.experiments.diagnosis.cost import describe_cost
-from layerwise.experiments.diagnosis.elsewhere import Texts, carry_out
+from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext, Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
-from layerwise.experiments.diagnosis.works import diagnosis_works
+from layerwise.experiments.diagnosis.works import describe_cost, diagnosis_works
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named, tokenized
-from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.experiments.options.data import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model, describe_readings

@@ -4,6 +4,8 @@ Ablation and manipulation are priced by some of their own interventions, since w
 layers do in a small model. All other variants are priced by a layer and a head, and run all layers. A fine-tuning runs
 forward and backward, thrice a pass, from the layer on that was damaged. Parts that compare weights alone are not
 counted: they take seconds, but for models of billions of weights.
+
+The counts are those of a model that allows everything; what a model does not allow is left out, and costs nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +16,23 @@ from itertools import count, groupby
 from statistics import mean
 
 from layerwise.experiments.diagnosis.config import Diagnosis
-from layerwise.experiments.diagnosis.cost import fine_tunings, variants
-from layerwise.experiments.diagnosis.elsewhere import Texts
+from layerwise.experiments.diagnosis.context import Texts
 from layerwise.experiments.engines.work import Work, WorkCost, is_enough
 from layerwise.experiments.sweep.works import is_short_due, priced_work
 from layerwise.measure.interventions import ablation, perturbation_curves
 from layerwise.measure.interventions.intervention import Intervention, intervention_losses
 from layerwise.measure.interventions.order import members as reordered
+from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
+from layerwise.measure.interventions.perturbations import STRATEGIES
+from layerwise.measure.interventions.pruning import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
 from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
+from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.plan import Plan
+from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 from layerwise.stack import Stack
 from layerwise.train.trial_steps import spread
 
@@ -133,3 +140,49 @@ def _share_left(
     unfinished = sum(count for part, count in rows.items() if part not in finished)
     begun = max(0.0, stored - (sum(rows.values()) - unfinished))
     return max(0.0, 1 - begun / unfinished) if unfinished else 0.0
+
+
+INTERVENTIONS = 4
+"""On a whole layer that may be any: skipped, its mean, a neighbour's copy, random weights."""
+
+RECOVERY_SEEDS = 3
+
+
+def describe_cost(config: Diagnosis, depth: int, tokens: int) -> str:
+    """The cost in a sentence, for a model of `depth` layers and a text of `tokens` scored tokens."""
+    counts = variants(config, depth, tokens)
+    clauses = [f"{part} {count:,} on {scored:,} tokens" for part, (count, scored) in counts.items()]
+    if "recovery" in config.parts:
+        clauses.append(f"recovery {fine_tunings(config, depth):,} fine-tunings of {config.recovery_steps:,} steps")
+    total = sum(count for count, _ in counts.values())
+    return f"cost: about {total:,} variants of the model" + (f" ({'; '.join(clauses)})" if clauses else "")
+
+
+def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int, int]]:
+    """By part, how many variants of the model it runs, and on how many scored tokens each.
+
+    >>> variants(Diagnosis(model="demo", parts=("ablation", "manipulation")), 6, 5_000)
+    {'ablation': (52, 5000), 'manipulation': (300, 1000)}
+    """
+    ablated = min(tokens, config.budget or tokens)
+    short = min(tokens, config.curve_tokens)
+    counts = {
+        "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbour_sets(depth))), short),
+        "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, ablated),
+        "racing": (depth if "ablation" not in config.parts else 0, ablated),
+        "order": (len(reordered(depth)), tokens),
+        "manipulation": (
+            depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
+            short,
+        ),
+        "pruning": (depth // 2 * RANDOM_SETS, short),
+    }
+    return {part: count for part, count in counts.items() if part in config.parts and count[0]}
+
+
+def fine_tunings(config: Diagnosis, depth: int) -> int:
+    """How many models the recovery trains for a few steps: damaged ones, and an undamaged twin for each of a kind."""
+    layers = depth if config.all_layers else len(set(config.recovery_layers)) or min(depth, DEFAULT_LAYERS)
+    treatments = TREATMENTS if config.all_layers else DEFAULT_TREATMENTS
+    scopes = {treatment.partition("/")[2] for treatment in treatments}
+    return RECOVERY_SEEDS * layers * (len(treatments) + len(scopes))

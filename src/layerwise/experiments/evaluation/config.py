@@ -10,9 +10,9 @@ from layerwise.bounded import kind_of, named
 from layerwise.errors import DataError, RunError, near_matches
 from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.fine_tuning import FineTuningOptions
 from layerwise.experiments.options.model import ModelOptions
 from layerwise.experiments.options.plans import PlanOptions
+from layerwise.experiments.options.training import FineTuningOptions
 from layerwise.results.run import is_run
 
 # Those of `layerwise.data.suites`, which is too heavy for a help text; a test compares them.

@@ -12,14 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from layerwise.data.model_location import location_of
+from layerwise.data.suites.blimp import PHENOMENA
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
 from layerwise.errors import DataError, ModelError, RunError, TrainError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.evaluation.aggregate import SUITES as AGGREGATED
-from layerwise.experiments.evaluation.aggregate import aggregate_lines, store_aggregate
 from layerwise.experiments.evaluation.config import Evaluation
-from layerwise.experiments.evaluation.pairs_table import pairs_table
 from layerwise.experiments.evaluation.plans import (
     check_one_depth,
     planned,
@@ -27,19 +25,28 @@ from layerwise.experiments.evaluation.plans import (
     store_summary,
 )
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
-from layerwise.experiments.evaluation.tasks_table import tasks_table
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, run_benchmarks
-from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, discard, evaluate_models
+from layerwise.experiments.minimal_pairs import (
+    EvaluatedModel,
+    Opened,
+    ScoringOptions,
+    discard,
+    evaluate_models,
+    pairs_table,
+)
 from layerwise.experiments.opening import open_named, quiet_transformers
 from layerwise.experiments.provenance import described, in_words
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.training_runs import finished_models
+from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.report import ReportData
 from layerwise.report.kinds.evaluation import PLANS, Taught, plan_table
 from layerwise.results import Manifest, Run
 from layerwise.results.run import is_run
+from layerwise.results.selection import Rows
 from layerwise.results.training_record import FILE, TrainingRecord
+from layerwise.results.vocabulary import BABYLM, CHANCE
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
@@ -241,3 +248,59 @@ def _plan_tables(run: Run) -> Iterator[str]:
         lines = (f"  {line}" for line in plan_table(data, own.suite, own.arm).lines())
         head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}:"
         yield "\n".join([head, *lines])
+
+
+def tasks_table(run: Run, suite: str, tasks: Sequence[Task]) -> str:
+    """The metric that the field reports of every arm as trained on the tasks of a suite, with its interval.
+
+    Beside it stands what always giving the commonest answer gives.
+    """
+    lines = [f"{suite} (fine-tuned; beside each score what always giving the commonest answer gives):"]
+    width = max(len(task.name) for task in tasks)
+    for task in tasks:
+        name, metric = task.name, task.metric
+        rows = Rows(run.store.scores(suite, task=name, metric=metric)).where(seed=None, plan=None, condition=None)
+        chance = rows.where(against=CHANCE).along("arm")
+        for arm, row in rows.where(against=None).along("arm").items():
+            if row.low is not None and row.high is not None:
+                shown = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   commonest {chance[arm].value:.3f}"
+                lines.append(f"  {name:{width}} {arm:16} {metric:8} {shown}")
+    return "\n".join(lines)
+
+
+AGGREGATED = ("blimp", "supplement", "glue", "msgs")
+"""The suites that the aggregate is made of."""
+
+
+def store_aggregate(run: Run) -> None:
+    """Store the aggregate of every model and arm as trained, and its parts, of the rows that are in the run."""
+    phenomena = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
+    rows = [row for suite in AGGREGATED for row in run.store.scores(suite)]
+    trained = [row for row in rows if row.plan is None]
+    run.store.replace_scores(BABYLM, babylm_rows(trained, phenomena))
+
+
+def aggregate_lines(run: Run) -> str:
+    """The aggregate of every arm with its parts, each with its examples and, where it is not whole, its files."""
+    rows = Rows(run.store.scores(BABYLM)).where(seed=None)
+    weights = " + ".join(f"{weight:g} {part}" for part, weight in WEIGHTS.items())
+    lines = [f"BabyLM's aggregate of 2023, {weights}, in points:"]
+    for arm, of in rows.by("arm").items():
+        parts, file_counts = [], {part: of.value(task=part, metric="files") for part in FILES}
+        for part, count in FILES.items():
+            own = of.one(task=part, metric="part")
+            files = 0 if own is None else round(file_counts[part] or 0.0)
+            value = "none" if own is None else f"{own.value:.1f}"
+            counted = [] if files == count else [f"{files} of {count} files"]
+            counted += [] if own is None or own.documents is None else [f"{own.documents:,} examples"]
+            parts.append(f"{value} ({', '.join(counted)})" if counted else value)
+        total = of.one(metric="aggregate")
+        if total is None:
+            shown = "none, for want of a part"
+        else:
+            bounds = "" if total.low is None else f" [{total.low:.1f}, {total.high:.1f}]"
+            whole = all(round(file_counts[part] or 0.0) == count for part, count in FILES.items())
+            shown = f"{total.value:.1f}{bounds}{'' if whole else ', partial'}"
+        listed = ", ".join(f"{part} {value}" for part, value in zip(FILES, parts, strict=True))
+        lines.append(f"  {arm:24} {shown}: {listed}")
+    return "\n".join(lines) if len(lines) > 1 else ""

@@ -2,12 +2,23 @@
 
 The choice is a function of losses; the draft, which depends on times too, is stored when it is chosen. So a run that
 was killed goes on with the same plans.
+
+The rows that are no verdicts are arms, losses, and the draft.
+
+Measure `frontier`, of what was timed (`plan`):
+
+    size        of its `arm`, and of its kind there (`part`): how many layers the plan leaves out, joins or repeats
+    delta_nll   task `report`: nats per token above the model as trained on fresh text, paired by document; interval, p,
+                Holm's p over all. Drafts lose nothing, for they change no text
+    delta_nll   task `choose`: the same on the text that chose the plans, without an interval
+
+Measure `frontier_draft`: of the draft (`plan`), task `choose`: how often it `agreement` has the model's own arg-max.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,9 +29,8 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.frontier.healed import HEALED, documents_of, given_models, healed_here, opened, plans_to_heal
-from layerwise.experiments.frontier.rows import ArmPoint, point_rows
 from layerwise.experiments.opening import divided_sentence, first_windows, open_named, tokenized
-from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.experiments.options.data import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model
@@ -29,9 +39,10 @@ from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, rows_of_rounds
 from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.differences import ArmLosses, differences
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
-from layerwise.results.vocabulary import CHOOSE, FRONTIER, FRONTIER_DRAFT, IDENTITY, PARALLEL, REPORT
+from layerwise.results.vocabulary import CHOOSE, DELTA, FRONTIER, FRONTIER_DRAFT, FUSED, IDENTITY, PARALLEL, REPORT
 from layerwise.search.drafts import best_first, draft_times, leaving_out
 from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets, skip_sizes
 from layerwise.search.rungs import mean_losses
@@ -269,3 +280,42 @@ def _drafted_times(
         return {(draft_name(draft), decode): times[str(TimedPlan(contenders.whole, fused=True)), decode] * ratio}
 
     return also
+
+
+@dataclass(frozen=True, slots=True)
+class ArmPoint:
+    """A point with its kind within the arm, its size in layers, and whether groups of layers run as one."""
+
+    point: LatencyPoint
+    kind: str
+    size: int
+    fused: bool = False
+
+    @property
+    def arm(self) -> str:
+        """The arm that it is shown as: parallel layers are two, by how they run."""
+        return FUSED if self.fused and self.point.arm == PARALLEL else self.point.arm
+
+
+def point_rows(
+    points: Sequence[ArmPoint], losses: Iterable[Loss], chosen_on: Mapping[str, float], whole: str, *, seed: int
+) -> list[Score]:
+    """The rows of every point; `losses` are those on fresh text, of the model as trained too."""
+    rows = list(losses)
+    keys = dict.fromkeys(each.point.losses for each in points if each.point.losses != whole)
+    arms = [ArmLosses(key, DELTA, {"plan": key}) for key in keys]
+    compared = differences(FRONTIER, rows, whole, arms, seed=seed, by_task=False)
+    measured = (row for row in compared if row.against is None)
+    deltas: dict[str | None, Score] = {row.plan: replace(row, plan=None, task=REPORT) for row in measured}
+    tokens = sum(row.tokens for row in rows if row.plan == whole)
+    deltas[whole] = Score(FRONTIER, DELTA, 0.0, 0.0, 0.0, task=REPORT, tokens=tokens)
+    made = []
+    for each in points:
+        name, losses_of = each.point.name, each.point.losses
+        above = chosen_on[losses_of] - chosen_on[whole]
+        made += [
+            Score(FRONTIER, "size", float(each.size), plan=name, arm=each.arm, part=each.kind),
+            replace(deltas[losses_of], plan=name),
+            Score(FRONTIER, DELTA, above, task=CHOOSE, plan=name),
+        ]
+    return made

@@ -20,11 +20,10 @@ from layerwise.experiments.growth.arms import (
     recorded_steps,
 )
 from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
-from layerwise.experiments.growth.headline import headline_rows
-from layerwise.experiments.growth.rows import finished_arms, training_scores
+from layerwise.experiments.growth.rows import finished_arms, headline_rows, training_scores
 from layerwise.experiments.growth.task import GrowthTask, open_task
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import discard_trainings
+from layerwise.experiments.training_runs import discard_trainings
 from layerwise.measure.cost.frontier import equal_rows
 from layerwise.results.training_record import MODEL
 from layerwise.schedule import GrowthSchedule, chart, explain, preset

@@ -20,17 +20,14 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError, TrainError
-from layerwise.experiments.base_model import base_model
-from layerwise.experiments.documents import divided_documents
-from layerwise.experiments.engines.evaluations import evaluation_work
-from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
+from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit, evaluation_work
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth.config import GrowthExperiment
-from layerwise.experiments.opening import quiet_transformers
+from layerwise.experiments.opening import base_model, quiet_transformers
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.splits import TEXT_LENGTH
+from layerwise.experiments.splits import TEXT_LENGTH, divided_documents
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.results import Manifest

@@ -23,22 +23,26 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit,
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth.arms import GrowthArm, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.headline import headline_rows
-from layerwise.experiments.growth.rows import finished_arms, training_scores
-from layerwise.experiments.growth.task import FAMILY, open_task
+from layerwise.experiments.growth.rows import finished_arms, headline_rows, training_scores
+from layerwise.experiments.growth.task import FAMILY, GrowthTask, open_task
 from layerwise.experiments.growth_study import arms as study
+from layerwise.experiments.growth_study.arms import IMPORTANCE
 from layerwise.experiments.growth_study.config import GrowthStudy
-from layerwise.experiments.growth_study.design import StudyDesign
-from layerwise.experiments.growth_study.importance import SCHEDULE, schedule_by_importance
-from layerwise.experiments.growth_study.sweep import PILOT, LearningRateSweep
+from layerwise.experiments.growth_study.design import PILOT, LearningRateSweep, StudyDesign
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import discard_trainings
+from layerwise.experiments.training_runs import discard_trainings
 from layerwise.measure.cost.frontier import Points, difference_rows, frontier_rows
+from layerwise.measure.interventions.importance import measured_importance
+from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
+from layerwise.measure.stats.verdict_criterion import VerdictCriterion
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import FLOPS, GROWTH
 from layerwise.schedule import GrowthSchedule
+from layerwise.schedule.allocation import MIN_EFFECT, Importance, allocation
+from layerwise.schedule.yaml import read_schedule, write_schedule
+from layerwise.stack import load
 from layerwise.train.processes import is_alone
 
 FEW = 3
@@ -218,3 +222,45 @@ def control_rows(arms: Mapping[str, Points]) -> list[Score]:
             losses = [{seed: each.loss for seed, each in of.items()} for of in (own, other)]
             rows += difference_rows({study.IMPORTANCE: seed_difference(*losses)}, control, FLOPS)
     return rows
+
+
+SCHEDULE = "importance.yaml"
+
+AT = "learning_rate"
+"""The metric of the row that says which model of the sweep the importance was measured on."""
+
+IMPORTANCE_TOKENS = 50_000
+"""Tokens of the validation documents that importance is measured on, at most, spread over them."""
+
+
+def schedule_by_importance(
+    session: UnitSession, task: GrowthTask, model: Path, rate: float, seed: int
+) -> GrowthSchedule:  # fmt: skip
+    """The schedule by the importance of the layers of `model`, which was trained with the learning rate `rate`.
+
+    It is read where it was made of that model already. Raises `PlanError` where no layer has an effect.
+    """
+    path = session.folder / SCHEDULE
+    known = {row.value for row in session.store.scores(IMPORTANCE, metric=AT)}
+    if not path.is_file() or known != {rate}:  # resumed with other rates, another model may be the best
+        stack = load(model, device=str(task.stack.device))
+        text = tokenize(stack, task.validation_corpus, length=task.length, tokens=IMPORTANCE_TOKENS, seed=seed)
+        session.reporter.log(f"measuring the importance of {stack.depth} layers on {text.tokens:,} tokens")
+        importance = measured_importance(stack, text, seed=seed, rule=VerdictCriterion(margin=MIN_EFFECT))
+        schedule = allocation(importance, min_effect=MIN_EFFECT).schedule(IMPORTANCE)
+        path.unlink(missing_ok=True)
+        session.store.replace_scores(IMPORTANCE, importance_rows(importance, rate))
+        write_schedule(schedule, path)
+    return read_schedule(path)
+
+
+def importance_rows(importance: Sequence[Importance], rate: float) -> list[Score]:
+    """What skipping each layer costs, in nats per token, with the interval that holds for all of them together; and the
+    learning `rate` of the model that it was measured on."""
+    return [
+        Score(IMPORTANCE, AT, rate),
+        *(
+            Score(IMPORTANCE, "skip", each.value, each.low, each.high, layer=layer)
+            for layer, each in enumerate(importance)
+        ),
+    ]

@@ -13,11 +13,8 @@ from layerwise.checkpoint import save
 from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
-from layerwise.experiments.base_model import base_model
-from layerwise.experiments.documents import divided_documents
-from layerwise.experiments.engines.evaluations import EvaluationsUnit, evaluation_work
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
-from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
+from layerwise.experiments.engines.trainings import EvaluationsUnit, RecipeTraining, TrainingsUnit, evaluation_work
 from layerwise.experiments.engines.tuning import PILOT, trial
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth_study.arms import FIRST_SWEEP_SEED
@@ -29,17 +26,15 @@ from layerwise.experiments.healing.arms import (
     arms_of,
     recipe_of,
 )
-from layerwise.experiments.healing.benchmark_rows import benchmark_rows
-from layerwise.experiments.healing.benchmarks import HealingBenchmarks
+from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
 from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.healing.outcomes import FOLDER, Outcomes, outcome_of
-from layerwise.experiments.healing.rows import Trainings, healing_rows
+from layerwise.experiments.healing.rows import Trainings, benchmark_rows, healing_rows
+from layerwise.experiments.opening import base_model
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import TEXT_LENGTH, read_splits
-from layerwise.experiments.training_runs import check_enough, describe_splits, split_notes
-from layerwise.experiments.trainings import discard_trainings
+from layerwise.experiments.splits import TEXT_LENGTH, divided_documents, read_splits
+from layerwise.experiments.training_runs import check_enough, describe_splits, discard_trainings, split_notes
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL

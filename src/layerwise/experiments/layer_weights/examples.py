@@ -17,12 +17,11 @@ from layerwise.data.text.encoding import encode
 from layerwise.data.text.segments import cut, digest_of
 from layerwise.data.text.span_masking import ALGORITHM, FixedMasks, Padding, SpanMasking
 from layerwise.errors import DataError, RunError
-from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
 from layerwise.experiments.layer_weights.models import WeightedModel
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.splits import DIGITS, read_splits
+from layerwise.experiments.splits import DIGITS, divided_documents, read_splits
 from layerwise.measure.interventions.edge_pruning import LossEvaluation
 from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.results import Manifest

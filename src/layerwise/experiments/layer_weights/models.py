@@ -6,15 +6,18 @@ own architecture (ELC-BERT); both are opened alike.
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from layerwise.errors import ModelError, RunError
 from layerwise.experiments.opening import quiet_transformers
-from layerwise.experiments.trainings import TrainedModel, finished_models
-from layerwise.measure.interventions.edge_pruning import Wired
+from layerwise.experiments.training_runs import TrainedModel, finished_models
+from layerwise.measure.interventions.edge_pruning import Wired, wired_as
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
+from layerwise.plan import LayerWeights
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack, load
 from layerwise.stack.checks.checkpoint_files import CONFIG, read_config
@@ -76,3 +79,28 @@ def open_weighted(folder: Path, *, device: str, dtype: str) -> WeightedModel:
 
 def _is_elc(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and read_config(folder).get("model_type") == "layerwise-elc"
+
+
+EDGES = "edges.json"
+"""The edges that are left, beside the weights of a model that was cut."""
+
+
+def write_sparse(model: WeightedModel, edges: LayerWeights, output: Path) -> str:
+    """Write the edges to a `.json` file, or the model with these edges alone to a folder; returns what was written.
+
+    The folder is opened again and compared. Raises `ModelError` where it holds other edges.
+    """
+    if output.suffix == ".json":
+        output.write_text(edges.to_json())
+        return f"{output}: {len(edges)} edges"
+    module: Any = model.stack.model
+    ignored = shutil.ignore_patterns("*.safetensors*", "survey-*")
+    shutil.copytree(model.folder, output, dirs_exist_ok=True, ignore=ignored)
+    with wired_as(model.wired, edges):
+        module.save_pretrained(output)
+    (output / EDGES).write_text(edges.to_json())
+    dtype = str(model.stack.dtype).removeprefix("torch.")
+    again = open_weighted(output, device=model.stack.device.type, dtype=dtype)
+    if set(again.wired.edges()) != set(edges):
+        raise ModelError(f"{output} does not hold the edges that were written to it; write them elsewhere")
+    return f"{output}: {len(edges)} edges, {edges.live_states()} live states; opened again and compared"

@@ -3,6 +3,8 @@
 Pairs are scored with the model as it is. For MSGS and mixed signals of our own a copy of the model is fine-tuned on
 each task with its layer weights held, so that the edges are those of the pretraining, and the edges of the fine-tuned
 model are cut. One fine-tuning stands behind the units of a task: their interval says nothing of another one.
+
+What an analysis prints is here as well: the edges with the largest effect, and what a cut costs.
 """
 
 from __future__ import annotations
@@ -13,24 +15,39 @@ from dataclasses import replace
 from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import Any
 
-from layerwise.data.suites.classification import Task
-from layerwise.data.suites.minimal_pairs import PairSet
+import numpy as np
+import torch
+
+from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.generated_msgs import LINGUISTIC, SURFACE
+from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
+from layerwise.data.text.passages import Passage
 from layerwise.errors import DataError, ModelError
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
 from layerwise.experiments.layer_weights.config import MSGS, LayerWeightAnalysis
-from layerwise.experiments.layer_weights.margins import label_margins, pair_margins
 from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models
-from layerwise.experiments.layer_weights.sentences import phenomena_table
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import TrainedModel, manifest_of
-from layerwise.measure.interventions.edge_phenomena import EdgeMargins, measured, phenomenon_rows
-from layerwise.measure.interventions.edge_pruning import Wired, alpha_rows, cut, wired_as
+from layerwise.experiments.training_runs import TrainedModel, manifest_of
+from layerwise.measure.interventions.edge_phenomena import (
+    LEVEL,
+    EdgeMargins,
+    MarginEvaluation,
+    Phenomenon,
+    confirmed_edges,
+    measured,
+    phenomenon_rows,
+)
+from layerwise.measure.interventions.edge_pruning import Ranked, Wired, alpha_rows, cut, wired_as
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import Edge
@@ -38,8 +55,9 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS
-from layerwise.stack import weight_hash
+from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS, PRUNED, RANDOM, SIZE, edge_name
+from layerwise.stack import Stack, weight_hash
+from layerwise.stack.inputs import evaluating
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
 
 FAMILY = "layer-weights"
@@ -218,3 +236,150 @@ def _without(wired: Wired, removal: str, edge: Edge) -> AbstractContextManager[N
 
 def _progress(reporter: Reporter, label: str) -> Callable[[int, int], None]:
     return lambda done, total: reporter.progress(label, done / total)
+
+
+FEATURES = {
+    **dict.fromkeys((*LINGUISTIC, "irregular_form", "morphology"), True),
+    **dict.fromkeys((*SURFACE, "title_case", "absolute_token_position", "relative_token_position"), False),
+}
+"""The features of MSGS and of mixed signals of our own: whether each is linguistic."""
+
+CONTROL = "control "
+_BATCH = 64
+_ROUNDING = 3 * float(np.finfo(np.float32).eps)
+
+
+def pair_margins(stack: Stack, pairs: PairSet) -> list[tuple[Phenomenon, MarginEvaluation]]:
+    """The pairs of a suite by phenomenon: the log-likelihood of the better text less that of the other, in nats."""
+    if stack.tokenizer is None:
+        raise DataError(f"{stack.source.name} has no tokenizer beside it, so it cannot read pairs")
+    scorer = SentenceScorer.of(stack.model, stack.tokenizer)
+    by_phenomenon: dict[str, list[MinimalPair]] = {}
+    for pair in pairs.pairs:
+        by_phenomenon.setdefault(pair.phenomenon, []).append(pair)
+    return [
+        (Phenomenon(name, tuple(pair.paradigm for pair in members)), partial(_preferred, scorer, members))
+        for name, members in by_phenomenon.items()
+    ]
+
+
+def _preferred(scorer: SentenceScorer, pairs: list[MinimalPair]) -> Numbers:
+    passages = [
+        passage
+        for pair in pairs
+        for passage in (Passage(pair.good, pair.good_start), Passage(pair.bad, pair.bad_start))
+    ]
+    values = log_likelihoods(scorer, passages).values
+    good, bad = values[0::2], values[1::2]
+    # What is within rounding is no preference, as where pairs are counted.
+    rounding = _ROUNDING * np.maximum(np.abs(good), np.abs(bad))
+    return np.where(np.abs(good - bad) > rounding, good - bad, 0.0)
+
+
+def label_margins(model: Any, tokenizer: Any, task: Task, length: int) -> tuple[Phenomenon, MarginEvaluation]:
+    """The test sentences of a task: the logit of the right label less the highest of the others, in nats.
+
+    A control task is called by its feature, which is linguistic or surface. The right label of an ambiguous task is the
+    linguistic one, so there a margin above 0 is a preference for structure.
+    """
+    name = task.name.removeprefix(CONTROL)
+    kind = FEATURES.get(name) if task.name.startswith(CONTROL) else None
+    phenomenon = Phenomenon(name if kind is not None else task.name, (task.name,) * len(task.test), kind)
+    return phenomenon, partial(_labelled, model, tokenizer, task.test, length)
+
+
+def _labelled(model: Any, tokenizer: Any, examples: tuple[Labelled, ...], length: int) -> Numbers:
+    margins = []
+    with evaluating(model), torch.inference_mode():
+        for start in range(0, len(examples), _BATCH):
+            batch = examples[start : start + _BATCH]
+            texts = [each.text for each in batch]
+            inputs = tokenizer(texts, truncation=True, max_length=length, padding=True, return_tensors="pt")
+            inputs = {key: tensor.to(model.device) for key, tensor in inputs.items() if key != "token_type_ids"}
+            logits = exact_on_cpu(model(**inputs).logits).numpy()
+            labels = np.array([each.label for each in batch])
+            right = logits[np.arange(len(batch)), labels]
+            logits[np.arange(len(batch)), labels] = -np.inf
+            margins.append(right - logits.max(axis=1))
+    return np.concatenate(margins)
+
+
+SHOWN = 8
+"""Edges that are printed, of those with the largest effect."""
+
+
+def edges_table(ranked: Ranked, depth: int) -> str:
+    """The edges with the largest effect: weight, effect of cutting it in nats, interval and p-value."""
+    rows = [("edge", "weight", "effect (nats)", "95 %", "p")]
+    for index in ranked.effect.value.argsort()[::-1][:SHOWN]:
+        low, high = ranked.effect.low[index], ranked.effect.high[index]
+        rows.append(
+            (
+                ranked.edges[index].name(depth), f"{ranked.weights[index]:.3f}", f"{ranked.effect.value[index]:+.4f}",
+                f"{low:+.4f} to {high:+.4f}", f"{ranked.p_adjusted[index]:.2g}",
+            )
+        )  # fmt: skip
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def agreement_sentence(rows: Sequence[Score]) -> str:
+    """How far the size of an edge says what its effect is."""
+    row = next((row for row in rows if row.metric == "rank_correlation"), None)
+    if row is None:
+        return "there are too few edges to say whether size and effect agree"
+    return f"size and effect: rank correlation {row.value:.2f} ({row.low:.2f} to {row.high:.2f}, p {row.p:.2g})"
+
+
+def cut_sentences(rows: Sequence[Score]) -> str:
+    """What is left after a cut, and what it costs beside as many edges cut by size and at random."""
+    left = Rows(rows).where(condition=PRUNED)
+    pruned = left.where(against=None).along("metric")
+    random, sized = (left.where(metric="difference", against=way)[0] for way in (RANDOM, SIZE))
+    lost = pruned["difference"]
+    return "\n".join(
+        (
+            f"kept {pruned['edges'].value:.0f} edges ({pruned['kept'].value:.0%}), live states "
+            f"{pruned['live_before'].value:.0f} -> {pruned['live_after'].value:.0f}, "
+            f"{pruned['unheard'].value:.0f} layers need not run",
+            f"loss {lost.value:+.4f} nats ({lost.low:+.4f} to {lost.high:+.4f}) on examples that did not choose",
+            f"as many cut by size {sized.value:+.4f}, at random {random.value:+.4f} ({random.low:+.4f} to "
+            f"{random.high:+.4f}, p {random.p:.2g})",
+        )
+    )
+
+
+def phenomena_table(suite: str, own: Rows) -> str:
+    """The edges that are confirmed to carry a phenomenon of a suite, of whose rows these are, and what was asked."""
+    tested = own.where(metric="effect")
+    confirmed = confirmed_edges(own)
+    phenomena = len({(row.task, row.arm, row.seed) for row in tested})
+    edges = len({edge_name(row) for row in tested})
+    detectable = np.median([row.mde for row in tested if row.mde is not None]) if tested else 0.0
+    lines = [
+        f"{suite}: {len(confirmed)} of {edges} edges x {phenomena} phenomena have an effect that fresh units confirm "
+        f"(Holm {LEVEL:g}; effects of {detectable:.2f} nats would be chosen with 80 % power)"
+    ]
+    for row in confirmed[:SHOWN]:
+        lines.append(
+            f"  {edge_name(row):8} {_named(row):32} {row.value:+.3f} nats ({row.low:+.3f} to "
+            f"{row.high:+.3f}), p {row.p_adjusted:.2g}"
+        )
+    contrast = [row for row in own.where(metric="contrast") if (row.p_adjusted or 1) < LEVEL]
+    for row in sorted(contrast, key=lambda row: -abs(row.value))[:SHOWN]:
+        side = "linguistic" if row.value > 0 else "surface"
+        lines.append(
+            f"  {edge_name(row):8} serves {side} features more: {row.value:+.3f} ({row.low:+.3f} to {row.high:+.3f})"
+        )
+    for row in own.where(metric="rank_correlation"):
+        lines.append(
+            f"  depth of the reader and linguistic - surface: rank correlation {row.value:+.2f} ({row.low:+.2f} to "
+            f"{row.high:+.2f}, p {row.p:.2g})"
+        )
+    return "\n".join(lines)
+
+
+def _named(row: Score) -> str:
+    """The phenomenon, and the model where there are several."""
+    return row.task if row.arm is None else f"{row.task} of {row.arm}/{row.seed}"

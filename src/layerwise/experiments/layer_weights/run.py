@@ -10,20 +10,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from rich.text import Text
+
 from layerwise.errors import ModelError, RunError
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
 from layerwise.experiments.layer_weights.examples import EdgeExamples, examples_of
-from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models
-from layerwise.experiments.layer_weights.phenomena import edge_phenomena
-from layerwise.experiments.layer_weights.picture import weight_map
-from layerwise.experiments.layer_weights.sentences import agreement_sentence, cut_sentences, edges_table
-from layerwise.experiments.layer_weights.sparse import write_sparse
+from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models, write_sparse
+from layerwise.experiments.layer_weights.phenomena import agreement_sentence, cut_sentences, edge_phenomena, edges_table
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.trainings import TrainedModel, manifest_of
+from layerwise.experiments.training_runs import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_pruning import (
     DRAWS,
     Ranked,
@@ -33,6 +32,7 @@ from layerwise.measure.interventions.edge_pruning import (
     rank,
     ranking_rows,
 )
+from layerwise.plan import LayerWeights
 from layerwise.results.rows import Score
 from layerwise.results.run import is_run
 
@@ -142,3 +142,56 @@ def _cut(
 
 def _progress(reporter: Reporter, label: str) -> Callable[[int, int], None]:
     return lambda done, total: reporter.progress(label, done / total)
+
+
+_DIGITS_UNTIL = 16
+"""Sources for which there is room to write each weight as hundredths."""
+
+_SHADES = ((0.5, "█"), (0.2, "▓"), (0.05, "▒"), (0.0, "░"))
+_RAMP = (234, 236, 238, 240, 242, 245, 248, 251, 254)
+"""Greys of a terminal's 256 colours, from nothing to one."""
+
+
+def weight_map(edges: LayerWeights) -> Text:
+    """The weights as shaded cells, read from top to bottom; a cut edge is a dot, a negative weight has a minus.
+
+    >>> print(weight_map(LayerWeights.of([[1, 0], [0.25, 0.75], [0, -0.5, 0.5]], depth=2)))
+          emb    0    1
+      0    1.
+      1   .25  .75
+    out     · -.50  .50
+    """
+    wide = edges.depth + 1 > _DIGITS_UNTIL
+    drawn = Text(no_wrap=True)
+    names = ["emb", *map(str, range(edges.depth))][: max(map(len, edges.matrix()))]
+    last = max(edge.source for edge in edges)
+    if not wide:
+        drawn.append("    " + "".join(f" {name:>4}" for name in names[: last + 1]) + "\n", "dim")
+    for reader, row in enumerate(edges.matrix()):
+        drawn.append(f"{edges.reader_name(reader):>3} ")
+        for weight in row[: reader + 1]:
+            drawn.append(*_cell(weight, wide))
+        drawn.append("\n")
+    drawn.right_crop(1)
+    return drawn
+
+
+def _cell(weight: float, wide: bool) -> tuple[str, str]:
+    if weight == 0:
+        return ("·" if wide else "    ·"), "dim"
+    if wide:
+        return next(shade for least, shade in _SHADES if abs(weight) >= least), "red" if weight < 0 else ""
+    step = min(len(_RAMP) - 1, int(abs(weight) * len(_RAMP)))
+    front = "black" if step >= len(_RAMP) // 2 else "white"
+    return f" {_hundredths(weight):>4}", f"{front} on color({_RAMP[step]})" if weight > 0 else "red"
+
+
+def _hundredths(weight: float) -> str:
+    """A weight in four characters, if it has a size below a hundred.
+
+    >>> _hundredths(0.254), _hundredths(1.0), _hundredths(-0.5), _hundredths(0.001)
+    ('.25', '1.', '-.50', '.00')
+    """
+    if abs(weight) >= 0.995:
+        return f"{weight:.1f}".removesuffix("0")
+    return f"{weight:.2f}".replace("0.", ".", 1)

@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from layerwise.errors import TrainError
 from layerwise.experiments.option import option
-from layerwise.experiments.options.fine_tuning import GlueOptions
-from layerwise.experiments.options.training import seeds_option
+from layerwise.experiments.options.training import GlueOptions, seeds_option
 from layerwise.experiments.pretraining.config import PretrainingExperiment
 
 

@@ -14,7 +14,6 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.documents import divided_documents
 from layerwise.experiments.engines.call import CallUnit, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.engines.work import Work, WorkCost
@@ -32,11 +31,11 @@ from layerwise.experiments.layer_weights_study.rows import (
 from layerwise.experiments.layer_weights_study.tunings import PART, REWIRED, StudyTuning, tune, tuning_sets
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
-from layerwise.experiments.pretraining.run import PretrainingsUnit
+from layerwise.experiments.pretraining.run import PretrainingsUnit, pretraining_works
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
-from layerwise.experiments.pretraining.works import pretraining_works
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.trainings import discard_trainings
+from layerwise.experiments.splits import divided_documents
+from layerwise.experiments.training_runs import discard_trainings
 from layerwise.measure.cost.overhead import overhead
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results.rows import Score

@@ -14,9 +14,8 @@ from layerwise.errors import ModelError
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.merging.comparison import compare
+from layerwise.experiments.merging.comparison import ORDERS, compare
 from layerwise.experiments.merging.config import Merging
-from layerwise.experiments.merging.node_replacement import ORDERS
 from layerwise.experiments.merging.sources import Arms, SourceModel, arms_of
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.options.model import LoadingOptions

@@ -1,37 +1,60 @@
-"""The evaluation of pretrained models: held-out loss, layer weights, agreement of seeds, minimal pairs."""
+"""The evaluation of pretrained models: held-out loss, layer weights, agreement of seeds, minimal pairs.
+
+Rows:
+
+masked_lm    nll: nats per masked token on documents that no model has seen, always under the same masks; the
+             interval of one model is over documents, that of an arm over its seeds
+alpha        the weight of every edge: what each reader, `layer`, takes of each source, `other`
+training     latency_seconds: one text of 128 tokens through the model, the median of several passes
+training     weight_bytes, state_bytes, activation_bytes: what is alive at inference (`MEMORY`), counted over a pass of
+             the encoder over 8 texts of 128 tokens in float32; allocated_bytes: an accelerator's own peak of it
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+from layerwise.data.batches import IGNORED
 from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.text.encoding import Encoded
+from layerwise.data.text.segments import cut
+from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
 from layerwise.experiments.pretraining.config import BACKBONE
-from layerwise.experiments.pretraining.rows import (
-    LATENCY,
-    MEMORY,
-    arm_means,
-    pretrained_rows,
-)
 from layerwise.experiments.pretraining.trainings import Pretrainings
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.training_runs import training_rows
-from layerwise.experiments.trainings import TrainedModel, finished_models
+from layerwise.experiments.training_runs import TrainedModel, finished_models, training_rows
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.mixture import CLAIMS, pattern
+from layerwise.measure.cost.inference_memory import inference_memory
+from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.recovery.stability import stability_rows
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.statistics import Numbers, paired_bootstrap
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores, weights_by_seed
 from layerwise.measure.weights.uniformity import uniformity_rows
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.variants import find_variant
+from layerwise.plan import Edge
 from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
-from layerwise.results.vocabulary import ALPHA, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
+from layerwise.results.vocabulary import ALPHA, FEWEST_UNITS, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.placement import device_of
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 
 
@@ -115,3 +138,111 @@ def _initial_weights(pretrainings: Pretrainings, *, held: bool = False) -> Itera
 
 def _open(folder: Path, pretrainings: Pretrainings) -> Opened:
     return ElcForMaskedLM.from_pretrained(folder).to(pretrainings.device), pretrainings.tokenizer
+
+
+LATENCY = "latency_seconds"
+MEMORY = ("weight_bytes", "state_bytes", "activation_bytes", "allocated_bytes")
+"""Bytes at inference (`layerwise.measure.cost.inference_memory`)."""
+
+_BATCH = 32
+_LENGTH = 128
+_PASSES = 15
+_TEXTS = 8
+
+
+def pretrained_rows(
+    arm: str,
+    seed: int,
+    folder: Path,
+    test: Encoded,
+    recipe: PretrainingRecipe,
+    *,
+    limit: int | None = None,
+    device: str = "cpu",
+) -> list[Score]:
+    """Every row of the model in `folder`, that of a seed of an arm, on `test` in the short segments of `recipe`, of
+    which at most `limit` are taken."""
+    model = ElcForMaskedLM.from_pretrained(folder).to(device)
+    tokenizer = load_tokenizer(folder)
+    masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
+    examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
+    with evaluating(model), torch.inference_mode():
+        loss = masked_loss(model, examples, Padding(int(tokenizer.pad_token_id)))
+        seconds = _latency(model)
+        memory = _memory(model)
+        alpha = model.layer_weights()
+    rows = [] if alpha is None else alpha_rows(alpha.float().cpu(), model.config.num_hidden_layers)
+    return [replace(row, arm=arm, seed=seed) for row in (loss, *rows, Score(TRAINING, LATENCY, seconds), *memory)]
+
+
+def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Padding) -> Score:
+    """The nats per masked token; their interval is over documents, and there is none for a single document.
+
+    `documents` and `tokens` count those that were scored.
+    """
+    device = device_of(model)
+    documents = len(examples.segments.text.names)
+    nats, wanted = np.zeros(documents), np.zeros(documents)
+    loader = DataLoader(examples, batch_size=_BATCH, collate_fn=collate)
+    for number, batch in enumerate(loader):
+        labels = batch.pop("labels").to(device)
+        states = model.encoder(**{name: tensor.to(device) for name, tensor in batch.items()}).last_hidden_state
+        row, column = (labels != IGNORED).nonzero(as_tuple=True)
+        logits = model.head(states[row, column])  # of the masked tokens alone: all others have no use for them
+        losses = functional.cross_entropy(logits.float(), labels[row, column], reduction="none")
+        owners = examples.owners[number * _BATCH :][row.cpu().numpy()]
+        np.add.at(nats, owners, exact_on_cpu(losses).numpy())
+        np.add.at(wanted, owners, 1)
+    seen = wanted > 0
+    value, low, high = float(nats.sum() / wanted.sum()), None, None
+    if seen.sum() >= FEWEST_UNITS:
+        interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
+        low, high = float(interval.low[0]), float(interval.high[0])
+    return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
+
+
+def alpha_rows(alpha: torch.Tensor, layers: int) -> list[Score]:
+    """The weights that readers can have, of `alpha` (readers, layers + 1): reader n reads the sources 0 to n."""
+    return [
+        Score(ALPHA, "weight", float(alpha[reader, source]), **edge_columns(Edge(reader, source), layers))
+        for reader in range(len(alpha))
+        for source in range(min(reader, layers) + 1)
+    ]
+
+
+def arm_means(rows: Sequence[Score]) -> list[Score]:
+    """Held-out losses of arms: means over their seeds, with Student's interval; that of the one model for one seed."""
+    arms: dict[str, list[Score]] = {}
+    for row in rows:
+        if row.measure == MASKED_LM and row.seed is not None:
+            arms.setdefault(str(row.arm), []).append(row)
+    results = []
+    for arm, own in arms.items():
+        values = [row.value for row in own]
+        low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
+        mean = float(np.mean(values))
+        results.append(Score(MASKED_LM, "nll", mean, low, high, arm=arm, documents=own[0].documents))
+    return results
+
+
+def _memory(model: ElcForMaskedLM) -> list[Score]:
+    device = device_of(model)
+    ids = torch.arange(_LENGTH, device=device).repeat(_TEXTS, 1) % model.config.vocab_size
+    memory = inference_memory(model, list(model.encoder.layers), lambda: model.encoder(input_ids=ids), device)
+    counted = (memory.weights, memory.states, memory.activations, memory.allocated)
+    return [
+        Score(TRAINING, metric, float(count))
+        for metric, count in zip(MEMORY, counted, strict=True)
+        if count is not None
+    ]
+
+
+def _latency(model: ElcForMaskedLM) -> float:
+    device = device_of(model)
+    ids = torch.arange(_LENGTH, device=device)[None] % model.config.vocab_size
+    taken = []
+    for _ in range(_PASSES):
+        begun = time.perf_counter()
+        model(input_ids=ids).logits.sum().item()
+        taken.append(time.perf_counter() - begun)
+    return median(taken)

@@ -21,13 +21,13 @@ from layerwise.data.text.token_cache.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
-from layerwise.experiments.documents import text_source
 from layerwise.experiments.opening import quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment
 from layerwise.experiments.provenance import hardware, numerics
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
-from layerwise.experiments.trainings import training_progress
+from layerwise.experiments.splits import text_source
+from layerwise.experiments.training_runs import training_progress
 from layerwise.measure.workers import Plain, Spread
 from layerwise.results import Manifest
 from layerwise.results.training_record import FILE, MODEL

@@ -23,14 +23,30 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.rehearsal.config import Rehearsal, levels
-from layerwise.experiments.rehearsal.rows import Level, Values, columns_of, rows
-from layerwise.experiments.rehearsal.trial import DeadNodes, Outcome, Stage, Times, answers, measured_times, passes
+from layerwise.experiments.rehearsal.trial import (
+    DeadNodes,
+    Level,
+    Outcome,
+    Stage,
+    Times,
+    Values,
+    answers,
+    columns_of,
+    measured_times,
+    passes,
+    rows,
+)
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.config import is_run
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import read_splits
-from layerwise.experiments.training_runs import as_trained, describe_splits, manifest_of_trainings, training_manifest
-from layerwise.experiments.trainings import finished_models
+from layerwise.experiments.training_runs import (
+    as_trained,
+    describe_splits,
+    finished_models,
+    manifest_of_trainings,
+    training_manifest,
+)
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
 from layerwise.results.rows import Score

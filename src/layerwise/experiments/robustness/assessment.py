@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,22 +21,41 @@ from torch.utils.data import DataLoader
 from layerwise.data.splits import Splits
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.robustness.rows import arm_means, position_rows, store_surveys
-from layerwise.experiments.trainings import TrainedModel
+from layerwise.experiments.training_runs import TrainedModel
 from layerwise.measure.activations.attention_by_position import attention_by_position
 from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import NO_UMAP, EmbeddingOptions, embedding, umap_installed
 from layerwise.measure.activations.position_probe import STREAM, probed
-from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.positions import CLAIMS as OF_POSITIONS
+from layerwise.measure.contrasts.positions import positions
+from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, shuffled
+from layerwise.measure.contrasts.switching_off import CLAIMS as OF_SWITCHING
+from layerwise.measure.contrasts.switching_off import position_worth, switching_off
+from layerwise.measure.interventions import robustness as rows
+from layerwise.measure.interventions.node_loss import node_loss
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
 from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.measure.workers import Plain, Spread
 from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Run
 from layerwise.results.rows import Note, Score
 from layerwise.results.training_record import RETRAINED, refined_at
-from layerwise.results.vocabulary import ATTENTION, BRANCHES, OUTPUT_LAYOUT, POSITION
+from layerwise.results.vocabulary import (
+    ATTENTION,
+    BRANCHES,
+    CHANCE,
+    CONTRIBUTION,
+    IDENTITY,
+    NODES,
+    ORDERS,
+    OUTPUT_LAYOUT,
+    POSITION,
+    ROBUSTNESS,
+    WORTH,
+)
 from layerwise.stack.inputs import evaluating
 from layerwise.train.load_trained import Trained, open_trained
 
@@ -254,3 +274,52 @@ def _look_inside(
     for measure in (OUTPUT_LAYOUT, ATTENTION, BRANCHES):
         run.store.replace_notes(measure, dict.fromkeys(note.text for note in notes[measure]))
         run.store.replace_scores(measure, rows[measure])
+
+
+def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, grid: EvaluationGrid) -> None:
+    """Compute and store the rows that follow from the surveys of every arm and seed."""
+    text = not splits.classes
+    chance = 0.0 if text else splits.chance
+    run.store.replace_scores(
+        ROBUSTNESS,
+        rows.robustness(surveys, chance=chance, classes=len(splits.classes), leads="nll" if text else "accuracy"),
+    )
+    run.store.replace_scores(ORDERS, rows.orders(surveys))
+    run.store.replace_scores(IDENTITY, rows.identity(surveys))
+    whole = {arm: result for arm, result in surveys.items() if arm != RETRAINED}
+    run.store.replace_scores(CONTRIBUTION, rows.contribution(whole))
+    run.store.replace_scores(NODES, node_loss(whole, grid.batch_size(len(splits.test))))
+    run.store.replace_scores(WORTH, position_worth(whole))
+    decisive = [*positions(whole), *switching_off(whole)]
+    if not text:  # what is published is accuracy of classification
+        decisive += shuffled(whole, chance=chance, batch=grid.batch_size(len(splits.test)))
+    stored = run.store.scores(CONTRAST)
+    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_POSITIONS, *OF_SWITCHING)))
+
+
+def position_rows(arm: str, seed: int, answers: Mapping[int, Numbers]) -> list[Score]:
+    """Rows of measure `position` of one model, `other` being the position; none of one that predicts nothing."""
+    if not answers:
+        return []
+    counts = {position: (int(right.sum()), int(wanted.sum())) for position, (right, wanted) in answers.items()}
+    right, wanted = (sum(of) for of in zip(*counts.values(), strict=True))
+    results = []
+    for position, (hits, count) in [*counts.items(), (None, (right, wanted))]:
+        share = wilson(hits, count)
+        bounds = float(share.value), float(share.low), float(share.high)
+        results.append(Score(POSITION, "accuracy", *bounds, arm=arm, seed=seed, other=position, documents=count))
+    return results
+
+
+def arm_means(placed: Sequence[Score]) -> list[Score]:
+    """The rows of arms: means over seeds, and what guessing would give."""
+    results, positions = [], dict.fromkeys(row.other for row in placed)
+    for arm in dict.fromkeys(row.arm for row in placed):
+        for position in positions:
+            own = [row for row in placed if (row.arm, row.other) == (arm, position)]
+            values = [row.value for row in own]
+            bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in own])
+            of: dict[str, Any] = {"arm": arm, "other": position}
+            results.append(Score(POSITION, "accuracy", float(np.mean(values)), *bounds, **of))
+            results.append(Score(POSITION, "accuracy", 1 / (len(positions) - 1), **of, against=CHANCE))
+    return results

@@ -15,17 +15,15 @@ from typing import Any
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
-from layerwise.experiments.base_model import base_model
 from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.engines.evaluations import evaluation_work
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
+from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit, evaluation_work
 from layerwise.experiments.engines.tuning import PILOT
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.run import compare_arms
 from layerwise.experiments.merging.sources import SourceModel, by_arm
-from layerwise.experiments.opening import open_model, quiet_transformers
+from layerwise.experiments.opening import base_model, open_model, quiet_transformers
 from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
@@ -36,16 +34,18 @@ from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import (
     UNFINISHED,
+    TrainedModel,
     as_trained,
     check_enough,
     describe_splits,
+    discard_trainings,
+    finished_models,
     manifest_of_trainings,
     refuse_other_splits,
     split_notes,
     training_manifest,
     training_rows,
 )
-from layerwise.experiments.trainings import TrainedModel, discard_trainings, finished_models
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions

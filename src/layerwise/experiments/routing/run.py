@@ -20,12 +20,12 @@ from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.experiments.options.data import BATCH_TOKENS
 from layerwise.experiments.provenance import described, size_row, task_digest
 from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.result import ROUTER_FILE
 from layerwise.experiments.routing import rows as made
 from layerwise.experiments.routing.config import OBJECTIVES, Objective, Routing
-from layerwise.experiments.routing.result import FILE
 from layerwise.experiments.sentences import describe_model
 from layerwise.measure.interventions.sweep import cost_estimate
 from layerwise.measure.language.evaluation_data import shuffled
@@ -138,7 +138,8 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
             if (fitted, objective) in tables and (tested, objective) in tables:
                 both = tables[fitted, objective], tables[tested, objective]
                 rows += _out_of_domain((fitted, tested), objective, *both, limit, layers, config.seed)
-    _router(config, [tables[name, config.objective] for name in names], limit - layers).save(session.folder / FILE)
+    router = _router(config, [tables[name, config.objective] for name in names], limit - layers)
+    router.save(session.folder / ROUTER_FILE)
     of_arms = [row for row in rows if row.measure == ROUTE]
     verdicts = made.verdict_rows(
         of_arms, [[(None, name) for name in names], [*pairs]], config.objective, RoutingCriterion(config.margin), limit

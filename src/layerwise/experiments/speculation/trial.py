@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from layerwise.errors import LayerwiseError
-from layerwise.experiments.speculation.twin import twin
+from layerwise.checkpoint.write import assembled
+from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.measure.cost.pass_time import PassClock
+from layerwise.plan import Plan
 from layerwise.results.vocabulary import DRAFTED, PLAIN
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
@@ -96,3 +97,29 @@ def verdict(stack: Stack, ids: Tensor, plain: Tensor, drafted: Tensor) -> str:
         torch.finfo(stack.dtype).eps if stack.dtype in HALF else rounding(stack.text_config.hidden_size, stack.depth)
     )
     return "tie" if float(gap) <= allowed else "other"
+
+
+def twin(stack: Stack, plan: Plan) -> Any:
+    """A model of the plan beside that of `stack`, for `generate(assistant_model=...)`; no weight is copied.
+
+    Raises `UnsupportedModel` for plans that no model of its own can hold: groups, halves, and layers that repeat.
+    """
+    steps = plan.steps()
+    if len({step.layer for step in steps}) < len(steps) or any(step.sublayer or step.opens for step in steps):
+        raise UnsupportedModel(f"an assistant is a model of its own, and {plan} is more than a row of distinct layers")
+    made: Any = assembled(stack, plan)
+    made.generation_config = type(made.generation_config).from_dict(made.generation_config.to_dict())
+    own = dict(stack.model.named_buffers())
+    prefix = f"{stack.path}."
+    for name, buffer in list(made.named_buffers()):
+        if buffer.device.type != "meta":
+            continue
+        source = name
+        if name.startswith(prefix):
+            slot, _, rest = name.removeprefix(prefix).partition(".")
+            source = f"{prefix}{steps[int(slot)].layer}.{rest}"
+        module, _, last = name.rpartition(".")
+        made.get_submodule(module)._buffers[last] = own[source]
+    if any(tensor.device == torch.device("meta") for tensor in (*made.parameters(), *made.buffers())):
+        raise UnsupportedModel(f"{type(made).__name__} has tensors that its state dictionary does not name")
+    return made

@@ -3,20 +3,31 @@
 What is asked by likelihood goes through the graph of the sweep, batch by batch, and every row is stored as it is
 computed; what is to be written is generated in place, plan after plan, and stored by the plan. Both resume where a
 killed run stopped. A model that is scored on masked tokens, which reads what stands behind, has no such requests.
+
+The results are written in lm-eval's own JSON too: one file a plan, for the tools that read lm-eval's.
+
+    RUN/lm_eval/0-13 18-31-0c27d91e/results_2026-07-01T12-00-00.000000.json
+
+A folder is named after its plan, and by a digest of it where the name must leave something out.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 from layerwise.errors import MeasureError
-from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.experiments.options.data import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.experiments.sweep.harness_files import write_harness_results
 from layerwise.measure.contrasts.benchmark_scores import Answers
 from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts, normalised_rows, unscaled
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
@@ -24,10 +35,12 @@ from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
 from layerwise.measure.language.benchmark_scale import normalised
 from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.harness_results import SOURCE
 from layerwise.measure.workers import Spread
 from layerwise.plan import Member, Plan
-from layerwise.results import Run
+from layerwise.results import Manifest, Run
 from layerwise.results.rows import BENCHMARK_TASK, Score, main_metric
+from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
 from layerwise.stack import Stack
 
@@ -177,3 +190,62 @@ class SweptBenchmarks:
         store.replace_notes(BENCHMARK, unscaled(answers, full, seed=self.config.seed))
         # Last, because these rows say that the comparison was made.
         store.replace_scores(BENCHMARK, [*raw, *scaled, *paired])
+
+
+FOLDER = "lm_eval"
+"""Where the files lie in the folder of a run."""
+
+_LONGEST = 60
+"""Characters of a plan in the name of its folder."""
+
+
+def write_harness_results(
+    folder: Path, plan: Plan, results: Mapping[str, Any], manifest: Manifest, began: datetime, seconds: float
+) -> Path:
+    """Write `results` (see `harness_results`) into the run `folder`, in the place of earlier ones of the plan.
+
+    `seconds` are those of the judging alone: likelihoods are computed for all plans together.
+    """
+    from lm_eval.loggers.evaluation_tracker import GeneralConfigTracker
+    from lm_eval.loggers.utils import get_git_commit_hash
+    from lm_eval.utils import handle_non_serializable
+
+    tracker = GeneralConfigTracker()
+    tracker.model_source = SOURCE
+    tracker.model_name = f"{manifest.model} under {plan}"
+    tracker.model_name_sanitized = folder_name(plan)
+    tracker.start_time, tracker.end_time = 0.0, seconds
+    tracker.total_evaluation_time_seconds = str(seconds)
+    content = {
+        **results,
+        "git_hash": get_git_commit_hash(),
+        "date": began.timestamp(),
+        "pretty_env_info": "\n".join(
+            f"{name}: {value}" for name, value in {**manifest.versions, **manifest.hardware}.items()
+        ),
+        "transformers_version": version("transformers"),
+        "lm_eval_version": version("lm_eval"),
+        "upper_git_hash": None,
+        **asdict(tracker),
+    }
+    text = json.dumps(content, indent=2, default=handle_non_serializable, ensure_ascii=False)
+    own_folder = folder / FOLDER / folder_name(plan)
+    own_folder.mkdir(parents=True, exist_ok=True)
+    file = own_folder / f"results_{began.isoformat().replace(':', '-')}.json"
+    write_whole(file, text.encode())
+    for earlier in own_folder.glob("results_*.json"):
+        if earlier != file:
+            earlier.unlink()
+    return file
+
+
+def folder_name(plan: Plan) -> str:
+    """A name for the results of a plan that any file system takes.
+
+    >>> folder_name(Plan.parse("0-13 (14|15)*3 18-31"))
+    '0-13 (14__15)__3 18-31-bfce828a'
+    """
+    from lm_eval.utils import sanitize_model_name
+
+    text = str(plan)
+    return f"{sanitize_model_name(text)[:_LONGEST]}-{sha256(text.encode()).hexdigest()[:8]}"

@@ -21,7 +21,7 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit,
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.text import BATCH_TOKENS
+from layerwise.experiments.options.data import BATCH_TOKENS
 from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.experiments.sentences import (

@@ -2,7 +2,7 @@
 
 `lm_eval.simple_evaluate` and lm-eval's `EvaluationTracker` add to the results what was evaluated and how. Both would
 ask the network for the model and the system for its libraries, once a plan; what they say is said here by what
-layerwise knows. `layerwise.experiments.sweep.harness_files` adds when and where that was.
+layerwise knows. `layerwise.experiments.sweep.benchmarks` adds when and where that was.
 """
 
 from __future__ import annotations

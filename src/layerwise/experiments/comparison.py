@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from layerwise.errors import RunError
-from layerwise.experiments.comparison.result import PAGE, ComparisonResult
 from layerwise.experiments.experiment import Action
 from layerwise.experiments.option import option
 from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.result import COMPARISON_PAGE, ComparisonResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Comparison(Action):
     runs: tuple[str, ...] = option(
         help="Run folders of sweeps, or of diagnoses.", metavar="RUN", positional=True, repeated=True, is_location=True
     )
-    output: Path = option(PAGE, metavar="FILE")
+    output: Path = option(COMPARISON_PAGE, metavar="FILE")
 
     def check(self) -> None:
         """Raise `RunError` for a run that is named twice."""

@@ -1,1 +1,0 @@
-"""Several models side by side, from the rows of their runs."""

@@ -1,1 +1,0 @@
-"""Serving a model from a swarm, and asking how it does."""
