@@ -37,7 +37,7 @@ CHANGES = {DROPPED: ("leave_one_out", "skip", 0.0), SWAPPED: ("swap_adjacent", "
 def quantity_name(row: Score) -> str:
     """What a curve shows: the loss, the loss on a task, or a score of a benchmark.
 
-    >>> quantity_name(Score(CURVE, DELTA, 0.1)), quantity_name(Score(SCORE_CURVE, "mean", 0.9))
+    >>> quantity_name(Score(vocab.CURVE, vocab.DELTA, 0.1)), quantity_name(Score(vocab.SCORE_CURVE, "mean", 0.9))
     ('loss', 'mean of the benchmarks')
     """
     if row.measure == vocab.SCORE_CURVE:
@@ -53,7 +53,7 @@ def quantity_name(row: Score) -> str:
 def strategy_title(row: Score) -> str:
     """The strategy of a row as it is headed: with its family, unless it is one of the Painters.
 
-    >>> strategy_title(Score(CURVE, DELTA, 0.1, part="every_window", condition="skip"))
+    >>> strategy_title(Score(vocab.CURVE, vocab.DELTA, 0.1, part="every_window", condition="skip"))
     'skip (every window)'
     """
     own = label(str(row.condition))
