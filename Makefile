@@ -25,7 +25,7 @@ demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the
 	@echo 'layerwise sweep demo: what happens when its layers are moved; about a minute'
 	@$(BIN)/layerwise sweep demo --run runs/demo
 
-test: $(TESTED)  ## the tests that take seconds: two to five minutes in all
+test: $(TESTED)  ## the tests that take seconds: two to six minutes in all
 	$(TESTS) -m "$(MARKED)"
 
 test-nightly: $(TESTED) docs  ## hours: every model type, many draws, other kernels, whole clusters, the site, the mutants

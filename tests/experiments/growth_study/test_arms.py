@@ -18,6 +18,7 @@ from layerwise.experiments.growth.arms import (
     steps_within,
 )
 from layerwise.experiments.growth.config import UNIFORM
+from layerwise.experiments.engines.tuning import beyond
 from layerwise.experiments.growth_study.arms import (
     ARMS,
     CONTROLS,
@@ -28,7 +29,6 @@ from layerwise.experiments.growth_study.arms import (
     REVERSED,
     STACKING,
     TOLERANCE,
-    beyond,
     exchanged,
     known,
     lengths,

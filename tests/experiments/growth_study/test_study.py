@@ -9,9 +9,10 @@ import pytest
 
 from cli.command import layerwise, refused
 from experiments.growth.tiny_inputs import DEPTH, SHORT, record
+from layerwise.experiments.engines.tuning import FIRST_SWEEP_SEED
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.growth_study import run as study_run
-from layerwise.experiments.growth_study.arms import ARMS, FIRST_SWEEP_SEED
+from layerwise.experiments.growth_study.arms import ARMS
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_growth_study
@@ -151,8 +152,7 @@ def _check_rows(rows: list[Score]) -> None:
     lengths = {row.amount for row in rows if (row.measure, row.arm) == ("held_out", "uniform")} - {None}
     assert any(0.8 <= share < 0.9 for share in lengths if share is not None)
     assert {row.arm for row in rows if row.measure == "schedule"} == set(ARMS)
-    skipped = [row for row in rows if (row.measure, row.metric) == ("importance", "skip")]
-    assert {row.layer for row in skipped} == set(range(DEPTH))
+    assert {row.layer for row in rows if (row.measure, row.metric) == ("importance", "skip")} == set(range(DEPTH))
     assert not [row for row in rows if row.seed == FIRST_SWEEP_SEED], "the pilot is no arm"
 
 

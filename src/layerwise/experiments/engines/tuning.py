@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from layerwise.experiments.engines.trainings import RecipeTraining
-from layerwise.experiments.growth_study.arms import BEYOND, FIRST_SWEEP_SEED, beyond
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.train.phases.metrics import best_rate
@@ -23,7 +22,27 @@ from layerwise.train.recipe import Recipe
 PILOT = "pilot"
 """The folder of the trials in that of the run."""
 
+FIRST_SWEEP_SEED = 1_000
+"""The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""
+BEYOND = 4
+"""Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
+
 K = TypeVar("K", bound=Hashable)
+
+
+def beyond(losses: Mapping[float, float]) -> float | None:
+    """The learning rate to try next, where the best of several is the least or the greatest: as far from it as its
+    neighbour is, as a ratio; `None` where the best lies between others, or where one rate was meant.
+
+    >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
+    (0.008, None, None)
+    """
+    rates = sorted(losses)
+    best = min(rates, key=losses.__getitem__)
+    if len(rates) < 2 or rates[0] < best < rates[-1]:
+        return None
+    neighbour = rates[1] if best == rates[0] else rates[-2]
+    return float(f"{best * best / neighbour:.6g}")
 
 
 class RateSweep(Generic[K]):

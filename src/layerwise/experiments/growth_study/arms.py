@@ -46,8 +46,6 @@ CONTROLS = (PERMUTED, REVERSED, RANDOM)
 PHASED = (IMPORTANCE, PUBLISHED)
 """The phased arms with a sweep of their own, the one whose rate the others take first."""
 
-FIRST_SWEEP_SEED = 1_000
-"""The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""
 
 FACTORS = (0.5, 1.0, 2.0)
 """The rates that a sweep begins with, as shares of the setting."""
@@ -64,8 +62,6 @@ SHORTEST = 0.8
 DRAWS = 200
 """Orders of the layers among which the control with permuted roles is chosen."""
 
-BEYOND = 4
-"""Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
 
 _GRAIN = 0.05
 
@@ -166,21 +162,6 @@ def rate_of(arm: str, chosen: Mapping[str, float]) -> float:
     own = arm.partition("@")[0]
     side = [UNIFORM] if own == UNIFORM else [*PHASED, *(each for each in chosen if each != UNIFORM)]
     return next(chosen[each] for each in (own, *side) if each in chosen)
-
-
-def beyond(losses: Mapping[float, float]) -> float | None:
-    """The learning rate to try next, where the best of several is the least or the greatest: as far from it as its
-    neighbour is, as a ratio; `None` where the best lies between others, or where one rate was meant.
-
-    >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
-    (0.008, None, None)
-    """
-    rates = sorted(losses)
-    best = min(rates, key=losses.__getitem__)
-    if len(rates) < 2 or rates[0] < best < rates[-1]:
-        return None
-    neighbour = rates[1] if best == rates[0] else rates[-2]
-    return float(f"{best * best / neighbour:.6g}")
 
 
 def ordered_arms(names: Sequence[str]) -> tuple[str, ...]:

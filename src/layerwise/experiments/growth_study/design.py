@@ -15,12 +15,13 @@ from typing import Any
 
 from layerwise.experiments.engines.steps import Unit
 from layerwise.experiments.engines.trainings import RecipeTraining, recipe_works
+from layerwise.experiments.engines.tuning import BEYOND, FIRST_SWEEP_SEED, beyond
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.growth.arms import GrowthArm, at_length, check_arms, check_epochs
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.task import GrowthTask
 from layerwise.experiments.growth_study import arms as study
-from layerwise.experiments.growth_study.arms import BEYOND, FIRST_SWEEP_SEED, beyond, rate_of
+from layerwise.experiments.growth_study.arms import rate_of
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.results.rows import Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord

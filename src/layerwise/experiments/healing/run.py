@@ -15,9 +15,8 @@ from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.engines.trainings import EvaluationsUnit, RecipeTraining, TrainingsUnit, evaluation_work
-from layerwise.experiments.engines.tuning import PILOT, trial
+from layerwise.experiments.engines.tuning import FIRST_SWEEP_SEED, PILOT, trial
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.growth_study.arms import FIRST_SWEEP_SEED
 from layerwise.experiments.healing.arms import (
     DEMO_EPOCHS,
     SETTINGS,
