@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from layerwise.errors import PlanError, TrainError
 from layerwise.experiments.engines.trainings import grown_from_json
+from layerwise.experiments.engines.tuning import beyond
 from layerwise.experiments.growth.arms import (
     check_epochs,
     check_initial_weights,
@@ -18,7 +19,6 @@ from layerwise.experiments.growth.arms import (
     steps_within,
 )
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.engines.tuning import beyond
 from layerwise.experiments.growth_study.arms import (
     ARMS,
     CONTROLS,
