@@ -71,7 +71,7 @@ PLANTED: Mapping[str, Any] = {
     "search.timing:measured": _layer_times,
     "train.monitoring.pace:Pace.notes": lambda self, args, state: {"step_seconds": 1.0, "peak_bytes": 1.0},
     "measure.cost.overhead:_timed": lambda work: 1.0,
-    "experiments.growth_study.importance:measured_importance": lambda *_, **__: [
+    "experiments.growth_study.run:measured_importance": lambda *_, **__: [
         Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2)
     ],
     "experiments.layer_weights_study.run:FINE_TUNING": FineTuningConfig(epochs=1, batch_size=16, length=16),

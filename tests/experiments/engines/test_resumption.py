@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from apart import Watch, apart
-from experiments.kinds import KINDS, carry_out, rows
+from experiments.kinds import KINDS, carry_out, plant, rows
 from layerwise.experiments.catalogue import CATALOGUE, configuration
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.runner import COMPLETE
@@ -41,7 +41,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(verb: str, folders: Path) -> tuple[list[object], tuple[str, ...]]:
     """The rows of a run that nothing disturbed, and what it wrote."""
     run = folders / verb / "run"
-    run.parent.mkdir()
+    run.parent.mkdir(exist_ok=True)
     ended = apart(carry_out, verb, run, watch=Watch(run))
     assert ended.code == 0, ended.err
     return rows(run), ended.writes
@@ -65,6 +65,10 @@ LOSSES = "SELECT document, window, plan, session FROM losses"
 def test_every_experiment_is_tried() -> None:
     verbs = [verb for group in CATALOGUE.values() for verb in group]
     assert {verb for verb in verbs if issubclass(configuration(verb), Experiment)} == set(KINDS)
+
+
+def test_every_clock_that_is_planted_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch.setattr)
 
 
 @pytest.mark.slow
