@@ -48,9 +48,14 @@ def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
 
 def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
     """How often each verdict is given over `runs` runs of a truth; over `ENOUGH` where these end alike."""
+    return counted(lambda run: claim_of(rule, truth(run), depth).verdict, runs)
+
+
+def counted(verdict: Callable[[int], Verdict], runs: int) -> Counter[Verdict]:
+    """How often each verdict is given, from the number of a run; over `ENOUGH` runs where these end alike."""
     counts: Counter[Verdict] = Counter()
     for run in range(runs):
-        counts[claim_of(rule, truth(run), depth).verdict] += 1
+        counts[verdict(run)] += 1
         if run + 1 == ENOUGH and len(counts) == 1:
             break
     return counts
