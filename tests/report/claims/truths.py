@@ -117,6 +117,20 @@ def simulated(
     )  # fmt: skip
 
 
+def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
+    """The test that one run of every world ends in the verdict that it is beside, with figures, why and its power."""
+
+    def check(rule: str, truth: Truth, right: str) -> None:
+        claim = claim_of(rule, truth(0), depth)
+        assert claim.verdict == right, claim.line
+        assert claim.figures.endswith(".")
+        assert "[" in claim.figures
+        assert claim.why.endswith(".")
+        assert claim.power.startswith("Of 100 such runs 80 would see ")
+
+    return _test(table, check, nightly)
+
+
 def seldom(table: Table, *, depth: int = 12, nightly: bool = True) -> Test:
     """The test that no world of a table ends in the verdicts that it is beside, each of them or, by a comma, all."""
     return _test(table, lambda rule, truth, wrong: ends(rule, truth, depth, None, wrong.split("; ")), nightly)

@@ -62,7 +62,6 @@ WORLDS = {
         orders(smooth(1, 1.5), smooth(1, 0.5)),
     ),
 }
-CASES = [(kind, cost) for kind, costs in WORLDS.items() for cost in costs]
 
 
 def truth(cost: Cost, **settings: float) -> Truth:
@@ -101,24 +100,16 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "cost"), CASES)
-def test_a_planted_curve_is_found(kind: str, cost: Cost) -> None:
-    claim = truths.claim_of("graceful", truth(cost, **MUCH)(0), DEEP)
-    assert claim.verdict == kind, claim.line
-    assert claim.figures.endswith("tokens).")
-    assert claim.power.startswith("Of 100 such runs 80 would see ")
-
-
-@pytest.mark.parametrize(("kind", "world"), [(kind, world) for kind, worlds in SPACES.items() for world in worlds])
-def test_planted_cosines_are_found(kind: str, world: tuple[Numbers, ...]) -> None:
-    claim = truths.claim_of("same_space", cosines(*world, documents=200, spread=0.02)(0), STATED)
-    assert claim.verdict == kind, claim.line
-    assert "tokens)" in claim.figures
-    assert claim.power.startswith("Of 100 such runs 80 would see ")
-
-
+CURVES = {"graceful": {kind: [truth(cost, **MUCH) for cost in costs] for kind, costs in WORLDS.items()}}
+CLEAR = {
+    "same_space": {
+        kind: [cosines(*world, documents=200, spread=0.02) for world in worlds] for kind, worlds in SPACES.items()
+    }
+}
+test_a_planted_curve_is_found = truths.found(CURVES, depth=DEEP)
+test_planted_cosines_are_found = truths.found(CLEAR, depth=STATED)
 test_what_was_planted_is_found_in_95_of_100 = truths.simulated(
-    {"graceful": {kind: [truth(cost, **MUCH) for cost in costs] for kind, costs in WORLDS.items()}},
+    CURVES,
     depth=DEEP, least=0.95, runs=by_tier(fast=2, full=100),
 )  # fmt: skip
 test_a_space_is_told = truths.simulated(
