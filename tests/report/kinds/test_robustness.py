@@ -196,5 +196,5 @@ def test_what_had_to_be_left_out_stands_in_its_section() -> None:
 def test_known_arms_keep_their_colours_whoever_else_is_there(arms: list[str]) -> None:
     slots = arm_slots(in_reading_order(arms))
     assert set(slots) == set(arms)
-    assert all(slots[arm] == ARMS[arm].slot for arm in arms if arm in ARMS)
-    assert not {slots[arm] for arm in slots if arm not in ARMS} & {arm.slot for arm in ARMS.values()}
+    assert all(slots[arm] == ARMS[arm] for arm in arms if arm in ARMS)
+    assert not {slots[arm] for arm in slots if arm not in ARMS} & set(ARMS.values())
