@@ -9,7 +9,7 @@ from layerwise.report import ReportData, side_by_side
 from layerwise.results.rows import Score
 from report import planted, synthetic
 
-DEPTHS = {"small": 8, "medium": 12, "large": 20}
+DEPTHS = {"small": 8, "medium": 10, "large": 12}
 CONTRASTS = (
     Score("contrast", "middle_repeat:skip", 0.5, 0.4, 0.6, claim="same_function"),
     Score("contrast", "middle_repeat", 1.0, 0.9, 1.1, claim="same_function"),

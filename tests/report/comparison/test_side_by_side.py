@@ -93,7 +93,7 @@ def test_the_page_of_sweeps_has_every_model_in_every_figure_and_maps_of_one_scal
         if not name.startswith("similarity"):
             assert {trace["legendgroup"] for trace in variants["0"]["data"]} == {"small", "medium", "large"}
     maps = [variants["0"] for name, variants in figures.items() if name.startswith("similarity")]
-    assert [len(each["data"][0]["z"]) for each in maps] == [9, 13, 21]
+    assert [len(each["data"][0]["z"]) for each in maps] == [9, 11, 13]
     assert len({(each["layout"]["height"], each["data"][0]["zmin"], each["data"][0]["zmax"]) for each in maps}) == 1
     assert all(each["layout"]["shapes"] for each in maps)
 

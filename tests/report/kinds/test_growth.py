@@ -17,7 +17,7 @@ from layerwise.experiments.summary import summary
 from layerwise.report import ReportData
 from layerwise.report.derived import growth, training_cost
 from layerwise.report.derived.growth import Bounds, Training, Tuning
-from layerwise.report.derived.growth_findings import budget_shares, growth_findings, step_errors, verdict
+from layerwise.report.derived.growth_findings import budget_shares, growth_findings, verdict
 from layerwise.report.derived.training_cost import FRONTIER
 from layerwise.report.kinds.growth import GROWTH_KIND
 from layerwise.results.rows import Score
@@ -29,7 +29,7 @@ NOT_SHOWN = "the gain is not shown to come from which layers train when"
 NOTHING = "nothing shows that it matters which layers train when"
 WRONG_ROLES = "the roles that it gives the layers are not the right ones"
 LEARNED, TUNED = "Did uniform training learn what needs layers?", "Was the learning rate tuned?"
-COSTS, OTHERS = "Do the costs add up?", "And the other schedules, at equal FLOPs?"
+COSTS = "Do the costs add up?"
 Two = tuple[float, float]
 
 
@@ -64,84 +64,64 @@ def planned_study(uniform: Two, *, swept: bool = True, **controls: Two) -> Repor
     return of(*rows, difference(arm, "uniform", *uniform))
 
 
-def concluded(data: ReportData) -> tuple[str, str]:
-    finding = verdict(data)
-    assert finding is not None
-    return finding.text, finding.state
-
-
 def answers(data: ReportData) -> dict[str, str]:
     return {finding.question: finding.text for finding in growth_findings(data)}
 
 
-# ---- the verdict
+def bare(*others: str) -> list[Score]:
+    return [replace(difference("importance", other, -0.5, 0.1), low=None, high=None, p=None, p_adjusted=None)
+            for other in others]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("numbers", "words", "state"),
-    [
-        (BETTER, "the importance schedule is better than uniform training: −0.0500", "resolved"),
-        (WORSE, "the importance schedule is worse than uniform training: +0.0500", "resolved"),
-        (OPEN, "schedule and uniform training is resolvable above 0.0250 nats:", "unresolved"),
-    ],
-)
-def test_less_loss_is_better_more_is_worse_and_the_rest_is_not_resolvable(numbers: Two, words: str, state: str) -> None:
-    text, found = concluded(planned_study(numbers))
-    assert words in text
-    assert found == state
+CORRECTED = replace(difference("importance", "uniform", *BETTER), p=0.03, p_adjusted=0.2)
+NOT_LEARNED = [replace(row, value=4.0) if row.measure == "null" else row for row in GROWTH.scores]
+BOTH = ("permuted", "reversed")
+VERDICTS: list[tuple[ReportData, str, str]] = [
+    # less loss is better, more is worse, the rest not resolvable
+    (planned_study(BETTER), "the importance schedule is better than uniform training: −0.0500", "resolved"),
+    (planned_study(WORSE), "the importance schedule is worse than uniform training: +0.0500", "resolved"),
+    (planned_study(OPEN), "schedule and uniform training is resolvable above 0.0250 nats:", "unresolved"),
+    # layer roles matter only where every control is beaten
+    *(
+        (planned_study(uniform, **dict(zip((*BOTH, "random"), controls, strict=False))), f"so {words}.", state)
+        for uniform, state, controls, words in (
+            (BETTER, "resolved", (BETTER, BETTER), MATTERS), (BETTER, "resolved", (OPEN, BETTER), NOT_SHOWN),
+            (BETTER, "resolved", (BETTER, OPEN), NOT_SHOWN), (BETTER, "resolved", (BETTER, BETTER, OPEN), NOT_SHOWN),
+            (BETTER, "resolved", (WORSE, BETTER), WRONG_ROLES), (OPEN, "unresolved", (OPEN, OPEN), NOTHING),
+            (WORSE, "resolved", (OPEN, BETTER), NOTHING), (OPEN, "unresolved", (WORSE, WORSE), WRONG_ROLES),
+            (OPEN, "unresolved", (BETTER, BETTER),
+             f"{MATTERS}, though that does not make it better than uniform training"),
+        )
+    ),
+    (
+        planned_study(BETTER, reversed=BETTER), f"so {MATTERS}, as far as reversed can decide without permuted.",
+        "resolved",
+    ),
+    (planned_study(BETTER), "no permuted or reversed control, so nothing is known of layer roles.", "resolved"),
+    # what was not tuned, and what has not learned
+    (
+        planned_study(BETTER, swept=False), "; no learning rate was tuned, and another might turn this round.",
+        "resolved",
+    ),
+    (of(*NOT_LEARNED), "to beat a table of token pairs, so this says nothing of layers.", "resolved"),
+    # a difference without an interval is no verdict; the corrected p decides and not the interval
+    (
+        of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
+        "differs from uniform training by −0.500 nats per token, without an interval, over 1 seed; the schedule is not"
+        " distinguished, for want of an interval, from itself", "described",
+    ),
+    (of(CORRECTED), "is resolvable among so many arms (adjusted p 0.20): −0.0500 [", "unresolved"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("uniform", "controls", "ending"),
-    [
-        (BETTER, {"permuted": BETTER, "reversed": BETTER}, f"so {MATTERS}."),
-        (BETTER, {"permuted": OPEN, "reversed": BETTER}, f"so {NOT_SHOWN}."),
-        (BETTER, {"permuted": BETTER, "reversed": OPEN}, f"so {NOT_SHOWN}."),
-        (BETTER, {"permuted": BETTER, "reversed": BETTER, "random": OPEN}, f"so {NOT_SHOWN}."),
-        (BETTER, {"permuted": WORSE, "reversed": BETTER}, f"so {WRONG_ROLES}."),
-        (OPEN, {"permuted": OPEN, "reversed": OPEN}, f"so {NOTHING}."),
-        (WORSE, {"permuted": OPEN, "reversed": BETTER}, f"so {NOTHING}."),
-        (OPEN, {"permuted": WORSE, "reversed": WORSE}, f"so {WRONG_ROLES}."),
-        (
-            OPEN,
-            {"permuted": BETTER, "reversed": BETTER},
-            f"so {MATTERS}, though that does not make it better than uniform training.",
-        ),
-        (BETTER, {"reversed": BETTER}, f"so {MATTERS}, as far as reversed can decide without permuted."),
-        (BETTER, {}, "no permuted or reversed control, so nothing is known of layer roles."),
-    ],
-)
-def test_layer_roles_matter_only_where_every_control_is_beaten(
-    uniform: Two, controls: dict[str, Two], ending: str
-) -> None:
-    assert concluded(planned_study(uniform, **controls))[0].endswith(ending)
-
-
-def test_what_was_not_tuned_and_what_has_not_learned_is_part_of_the_verdict() -> None:
-    untuned = concluded(planned_study(BETTER, swept=False))[0]
-    assert untuned.endswith("; no learning rate was tuned, and another might turn this round.")
-    assert "tuned" not in concluded(planned_study(BETTER))[0]
-    low = [replace(row, value=4.0) if row.measure == "null" else row for row in GROWTH.scores]
-    assert concluded(of(*low))[0].endswith("to beat a table of token pairs, so this says nothing of layers.")
-
-
-def test_a_difference_without_an_interval_is_no_verdict() -> None:
-    bare = [
-        replace(difference("importance", other, -0.5, 0.1), low=None, high=None, p=None, p_adjusted=None)
-        for other in ("uniform", "permuted")
-    ]
-    text, state = concluded(of(held_out("importance"), held_out("uniform"), *bare))
-    assert state == "described"
-    assert "differs from uniform training by −0.500 nats per token, without an interval, over 1 seed" in text
-    assert "not distinguished, for want of an interval, from itself" in text
-    assert "better" not in text
-
-
-def test_the_corrected_p_decides_and_not_the_interval() -> None:
-    data = of(replace(difference("importance", "uniform", *BETTER), p=0.03, p_adjusted=0.2))
-    text, state = concluded(data)
-    assert state == "unresolved"
-    assert "is resolvable among so many arms (adjusted p 0.20): −0.0500 [" in text
+@pytest.mark.parametrize(("data", "words", "state"), VERDICTS)
+def test_the_verdict_claims_no_more_than_its_rows(data: ReportData, words: str, state: str) -> None:
+    finding = verdict(data)
+    assert finding is not None
+    assert words in finding.text
+    assert finding.text.endswith(words) or not words.endswith(".")
+    assert finding.state == state
+    assert ("tuned" in finding.text) == (not growth.tunings(data))
 
 
 @pytest.mark.parametrize(
@@ -162,41 +142,62 @@ def test_the_arm_with_controls_is_the_one_that_is_judged(rows: list[Score], arm:
 def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
     terms = {"seconds": BETTER, "tokens": WORSE}
     data = of(*(difference("importance", "uniform", *numbers, terms=each) for each, numbers in terms.items()))
-    assert concluded(data)[0].startswith("At equal tokens, the importance schedule is worse")
+    assert str(verdict(data)).count("At equal tokens, the importance schedule is worse") == 1
     assert answers(data)["Is importance better than uniform?"].endswith("not compared at equal FLOPs.")
 
 
 # ---- what stands under it
 
 
-@pytest.mark.parametrize(
-    ("half", "null", "words"),
-    [
-        (0.1, 4.2, "Yes. It ends at 4.00 [3.90, 4.10] nats per token, a table of token pairs"),
-        (0.3, 4.2, "Not beyond its seeds. It ends at 4.00"),
-        (0.1, 3.8, "No. It ends at 4.00"),
-    ],
-)
-def test_a_baseline_has_to_beat_a_table_of_pairs(half: float, null: float, words: str) -> None:
-    own = held_out("uniform", half=half, seed=None)
-    pairs = Score("null", "nll", null, null - 0.02, null + 0.02, arm="token pairs")
-    assert answers(of(own, pairs))[LEARNED].startswith(words)
-    assert LEARNED not in answers(of(own))
-
-
-def test_a_sweep_is_held_against_what_came_of_it() -> None:
-    tried = [rate("a", 0.1, value=3.68), rate("a", 0.1, "chosen"), held_out("a")]
-    after = [
-        Score("training", "validation_loss", loss, arm="a", seed=seed, amount=9.0)
-        for seed, loss in ((0, 3.97), (1, 3.81))
+def ended(half: float, null: float) -> list[Score]:
+    """Where uniform ends, at 4, and a table of token pairs."""
+    return [
+        held_out("uniform", half=half, seed=None),
+        Score("null", "nll", null, null - 0.02, null + 0.02, arm="token pairs"),
     ]
-    assert "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)" in answers(of(*tried, *after))[TUNED]
-    wide = [replace(row, low=3.5, high=3.9) if row.metric == "nll" else row for row in tried]
-    assert "Several seeds chose." in answers(of(*wide))[TUNED]
-    losses = [rate("a", each, value=loss) for each, loss in ((0.1, 5.0), (0.2, 4.5), (0.3, 4.0))]
-    chosen = [*losses, rate("a", 0.2, "chosen"), rate("a", 0.3, "chosen", 0.0)]
-    assert answers(of(*chosen))[TUNED].startswith("a took 0.2 of 0.1, 0.2 and 0.3, which had not the least loss.")
-    assert "none is marked as chosen" in answers(of(*losses))[TUNED]
+
+
+def phased(measured: float) -> list[Score]:
+    """What a step of two phases takes: the first is 10 % quicker than predicted."""
+    steps = {("early", 5.0): (0.5, 0.45), ("late", 9.0): (0.8, measured)}
+    return [
+        Score("accounting", metric, share, arm="a", condition=name, amount=end)
+        for (name, end), shares in steps.items()
+        for metric, share in zip(("predicted", "measured"), shares, strict=True)
+    ]
+
+
+TRIED = [rate("a", 0.1, value=3.68), rate("a", 0.1, "chosen"), held_out("a")]
+AFTER = [
+    Score("training", "validation_loss", loss, arm="a", seed=seed, amount=9.0) for seed, loss in ((0, 3.97), (1, 3.81))
+]
+WIDE = [replace(row, low=3.5, high=3.9) if row.metric == "nll" else row for row in TRIED]
+LOSSES = [rate("a", each, value=loss) for each, loss in ((0.1, 5.0), (0.2, 4.5), (0.3, 4.0))]
+DEAR = [
+    replace(row, value=1.031 * row.value) if (row.arm, row.seed, row.metric) == ("ramp", 1, "flops") else row
+    for row in GROWTH.scores
+]
+ANSWERS: list[tuple[list[Score], str, str]] = [
+    (ended(0.1, 4.2), LEARNED, "Yes. It ends at 4.00 [3.90, 4.10] nats per token, a table of token pairs"),
+    (ended(0.3, 4.2), LEARNED, "Not beyond its seeds. It ends at 4.00"),
+    (ended(0.1, 3.8), LEARNED, "No. It ends at 4.00"),
+    ([*TRIED, *AFTER], TUNED, "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)"),
+    (WIDE, TUNED, "Several seeds chose."),
+    (
+        [*LOSSES, rate("a", 0.2, "chosen"), rate("a", 0.3, "chosen", 0.0)], TUNED,
+        "a took 0.2 of 0.1, 0.2 and 0.3, which had not the least loss.",
+    ),
+    (LOSSES, TUNED, "none is marked as chosen"),
+    (DEAR, COSTS, "The FLOPs of ramp are up to 3."),
+    (DEAR, COSTS, "beyond the 1 % allowed: not all arms have had one budget."),
+    (phased(0.96), COSTS, "+20.0 % at most (a, late), 1 of 2 phases beyond 15"),
+    (phased(0.92), COSTS, "+15.0 % at most (a, late), all 2 phases"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "question", "words"), ANSWERS)
+def test_what_tells_whether_it_was_a_fair_test(rows: list[Score], question: str, words: str) -> None:
+    assert words in answers(of(*rows))[question]
 
 
 @pytest.mark.parametrize(("chosen", "at_end"), [(1.0, True), (2.0, False), (3.0, True)])
@@ -206,36 +207,11 @@ def test_an_end_is_the_least_or_the_greatest_of_several(chosen: float, at_end: b
     assert not Tuning("a", {1.0: losses[1.0]}, 1.0).at_end
 
 
-def test_budgets_are_held_against_uniform_with_the_same_seed() -> None:
+def test_budgets_are_held_against_uniform_with_the_same_seed_and_without_rows_nothing_is_concluded() -> None:
     assert len(budget_shares(GROWTH)) == 7 * 3
-    dear = [
-        replace(row, value=1.031 * row.value) if (row.arm, row.seed, row.metric) == ("ramp", 1, "flops") else row
-        for row in GROWTH.scores
-    ]
-    text = answers(of(*dear))[COSTS]
-    assert text.startswith("The FLOPs of ramp are up to 3.")
-    assert "beyond the 1 % allowed: not all arms have had one budget." in text
     others = (row for row in GROWTH.scores if (row.measure, row.condition) != ("growth", "flops"))
     assert "FLOPs" not in answers(of(*others))[COSTS], "what had another budget is not held to this one"
-
-
-@pytest.mark.parametrize(
-    ("measured", "words"),
-    [(0.96, "+20.0 % at most (a, late), 1 of 2 phases beyond 15"), (0.92, "+15.0 % at most (a, late), all 2 phases")],
-)
-def test_the_worst_phase_is_named_with_its_sign(measured: float, words: str) -> None:
-    steps = {("early", 5.0): (0.5, 0.45), ("late", 9.0): (0.8, measured)}
-    data = of(*(
-        Score("accounting", metric, share, arm="a", condition=name, amount=end)
-        for (name, end), of in steps.items()
-        for metric, share in zip(("predicted", "measured"), of, strict=True)
-    ))  # fmt: skip
-    assert step_errors(data)["a", "early"] == pytest.approx(-0.1)
-    assert words in answers(data)[COSTS]
-
-
-def test_without_rows_nothing_is_concluded() -> None:
-    assert answers(of(held_out("a"))) == {}
+    assert answers(of(held_out("uniform"))) == {}
 
 
 # ---- what was trained

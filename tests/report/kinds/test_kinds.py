@@ -15,7 +15,9 @@ from layerwise.report.kind import Kind, Says
 from layerwise.report.writers import markdown_parts
 from layerwise.report.writers.chapter import Missing
 from layerwise.report.writers.html import chapters
+from layerwise.results.rows import Score
 from report.page.test_render import read
+from report.planted import of
 from tools.golden import outputs
 from tools.golden.outputs import stored
 
@@ -109,7 +111,8 @@ def test_values_that_are_not_finite_leave_the_page_whole(name: str) -> None:
 def test_every_kind_has_a_stored_run_and_one_without_rows_is_none() -> None:
     """What is said and drawn of them is frozen in tests/golden.
 
-    Comparisons have no rows of their own; probes have `test_probing.py`, and trainings alone `test_robustness.py`.
+    Comparisons have no rows of their own, and trainings alone have `test_robustness.py`.
     """
-    assert {kind.name for kind in KINDS if not OF_KIND[kind.name]} == {"probing", "comparison", "training"}
+    assert {kind.name for kind in KINDS if not OF_KIND[kind.name]} == {"comparison", "training"}
+    assert [kind.name for kind in KINDS if kind.is_of(of(Score("latency", "ms", 0.1, plan="0-2")))] == ["search"]
     assert not [kind.name for kind in KINDS if kind.is_of(ReportData({}, (), ()))]

@@ -12,6 +12,7 @@ from layerwise.report.kinds import layer_weights_study as page
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import CONVERGENCE, DATA_SHARE, STUDY, TOKENS, TUNING_CONVERGENCE
 from report import planted
+from report.planted import of
 from report.tables import table
 
 PAIR = {"arm": "elc", "against": "ltg"}
@@ -20,10 +21,6 @@ PAIR = {"arm": "elc", "against": "ltg"}
 @pytest.fixture(scope="module")
 def data() -> ReportData:
     return planted.PRETRAINING
-
-
-def of(*rows: Score) -> ReportData:
-    return ReportData({}, (), rows)
 
 
 def compared(task: str, value: float, low: float, high: float, p: float, **more: float) -> Score:

@@ -17,19 +17,15 @@ from layerwise.report.kinds.pretraining import weight_table
 from layerwise.report.trained import by_arm
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ALPHA, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
+from layerwise.results.vocabulary import ALPHA, MASKED_LM, STABILITY, TRAINING, UNIFORMITY
 from report import planted, synthetic
-from report.page.test_render import read
+from report.planted import of
 from report.tables import table
 
 
 @pytest.fixture(scope="module")
 def data() -> ReportData:
     return planted.PRETRAINING
-
-
-def of(*rows: Score) -> ReportData:
-    return ReportData({}, (), rows)
 
 
 def answers(findings: Iterable[Finding]) -> dict[str, tuple[str, str]]:
@@ -121,23 +117,6 @@ def test_costs_are_multiples_of_the_backbone_where_there_is_one(data: ReportData
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
     cut = [row for row in data.scores if (row.measure, row.metric, row.arm, row.seed) != (TRAINING, "steps", "elc", 1)]
     assert "1 training (elc/1) is not complete" in render(replace(data, scores=tuple(cut)))
-
-
-@pytest.mark.parametrize(
-    ("measures", "expected"),
-    [
-        ((ALPHA, MASKED_LM), [MASKED_LM, ALPHA]),
-        (("blimp",), ["pairs"]),
-        (("study",), ["study"]),
-        ((ALPHA, "edges"), ["edges", ALPHA]),
-    ],
-)
-def test_each_kind_of_run_has_its_own_sections_each_once(
-    data: ReportData, measures: tuple[str, ...], expected: list[str]
-) -> None:
-    names = (MASKED_LM, ALPHA, SEED_AGREEMENT, "study", "costs", "pairs", "glue", "edges")
-    written = [name for name in read(render(planted.only(data, *measures))).ids if name in names]
-    assert written == expected
 
 
 def test_the_terminal_ends_with_what_to_do_next() -> None:

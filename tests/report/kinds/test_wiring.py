@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from layerwise.report import ReportData, render
+from layerwise.report import render
 from layerwise.report.kinds import wiring as page
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import EDGE_PHENOMENA, EDGES, PRUNED
 from report import planted
+from report.planted import of
 
 QUESTION = "What does the sparse wiring lose?"
-
-
-def of(*rows: Score) -> ReportData:
-    return ReportData({}, (), rows)
 
 
 def test_cuts_that_are_not_told_apart_are_called_so() -> None:
