@@ -30,9 +30,16 @@ def by_tier(*, fast: int, full: int, nightly: int | None = None) -> int:
     return full if TIER == "full" or nightly is None else nightly
 
 
-def first_fast(cases: Iterable[Any], count: int = 1) -> list[Any]:
-    """The cases of a parametrised test: the first `count` are fast, and the others slow."""
-    return [case if number < count else pytest.param(case, marks=pytest.mark.slow) for number, case in enumerate(cases)]
+def first_fast(cases: Iterable[Any], count: int = 1, slow: int | None = None) -> list[Any]:
+    """The cases of a parametrised test: the first `count` are fast, and the others slow, or the next `slow` of them.
+
+    What is left then is nightly.
+    """
+    marked = []
+    for number, case in enumerate(cases):
+        mark = pytest.mark.slow if slow is None or number < count + slow else pytest.mark.nightly
+        marked.append(case if number < count else pytest.param(case, marks=mark))
+    return marked
 
 
 def load_profile() -> None:

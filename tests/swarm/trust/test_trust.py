@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.trust.norm_bounds import ENOUGH, NormBounds, Norms
 from layerwise.swarm.trust.trust import ROUTER, STRIKES, Judgement, SpotCheck, Trust, judge, judge_paths, tolerance
-from tier import by_tier
+from tier import by_tier, first_fast
 
 State = NDArray[np.float64]
 WIDTH, DEPTH, SPAN, PASSES, REQUESTS, EPS = 32, 12, 3, 16, 20, 2.0**-23
@@ -119,7 +119,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("since", [0, 25])
+@pytest.mark.parametrize("since", first_fast([25, 0]))
 @pytest.mark.parametrize(("name", "replicas", "router"), CASES)
 def test_a_faulty_node_is_quarantined_within_twenty_requests(
     name: str, replicas: int, router: bool, since: int
@@ -153,6 +153,7 @@ def test_a_node_without_replicas_is_quarantined_by_its_norms_alone() -> None:
         )
 
 
+@settings(max_examples=by_tier(fast=3, full=8, nightly=200))
 @given(st.sampled_from([0.01, 0.03, 0.2, 0.34, 0.6, 0.99, 1.0]), st.integers(0, 99), st.text(max_size=3))
 def test_spot_checks_are_at_least_their_share_and_always_the_same(share: float, seed: int, node: str) -> None:
     check = SpotCheck(share, seed)
