@@ -87,11 +87,15 @@ def test_what_some_run_lacks_is_listed() -> None:
 def test_every_output_has_the_models_the_claims_and_the_numbers() -> None:
     data = side_by_side([(FOLDER, COUNTED), LARGE])
     lines = summary(data).splitlines()
-    assert " ".join(lines[1].split()) == "small small standard library, held-out modules 8 1,234,567 240 45,000"
+    assert "small small standard library, held-out modules 8 1,234,567 240 45,000" in [
+        " ".join(each.split()) for each in lines
+    ]
     (line,) = [line for line in lines if line.startswith("Middle layers differ in")]
     assert line.split()[-4:] == ["supported", "supported", "holds", "holds"]
     assert any(line.startswith("skip ") for line in lines)
-    assert lines[-1].startswith("Of 1 claim measured in two models or more 1 holds in every one of them, and 1 in at")
+    assert lines[-1].startswith(
+        "The one claim that was measured in two models or more is shown to hold in every one of"
+    )
     assert "| Middle layers differ in function | supported | supported | holds | holds |" in markdown(data)
 
 

@@ -290,5 +290,5 @@ def test_the_terminal_gets_a_table_of_at_most_100_columns_and_the_answer(languag
 def test_known_arms_keep_their_colours_whoever_else_is_there(arms: list[str]) -> None:
     slots = arm_slots(in_reading_order(arms))
     assert set(slots) == set(arms)
-    assert all(slots[arm] == ARMS[arm].slot for arm in arms if arm in ARMS)
-    assert not {slots[arm] for arm in slots if arm not in ARMS} & {arm.slot for arm in ARMS.values()}
+    assert all(slots[arm] == ARMS[arm] for arm in arms if arm in ARMS)
+    assert not {slots[arm] for arm in slots if arm not in ARMS} & set(ARMS.values())
