@@ -19,7 +19,7 @@ TIERS = ("fast", "full", "nightly")
 TIER = os.environ.get("LAYERWISE_TEST_TIER", "fast")
 assert TIER in TIERS, f"LAYERWISE_TEST_TIER is {TIER!r}; it is one of {', '.join(TIERS)}"
 
-EXAMPLES = {"fast": 10, "full": 60, "nightly": 200}
+EXAMPLES = {"fast": 8, "full": 25, "nightly": 200}
 """The examples that Hypothesis draws for a test that names no number of its own; another one names it by tier too."""
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from functools import cache
 
 from layerwise.plan import Plan
@@ -43,51 +42,6 @@ def run(
         Score("run", "wall time (seconds)", 83.4, part="sweep"),
     ]
     return ReportData(_manifest(depth, families, tasks), records, tuple(scores))
-
-
-def looped_run(depth: int = 8, seed: int = 0) -> ReportData:
-    """A sweep of loops and gains with the contrasts of the claim that it decides.
-
-    The best of M layers are M - 1 loops, the best gain is (M + 1) / 2 and costs 0.2 nats more, on all but one window.
-    """
-    plain = run(depth, ("looped", "gain_sweep"), seed, ("text", "sorting"))
-    records = {record.plan: record for record in plain.plans[::-1]}
-    costs = {plan: _looped_cost(record) for plan, record in records.items()}
-    scores = [
-        replace(
-            score, value=costs[str(score.plan)], low=costs[str(score.plan)] - 0.02, high=costs[str(score.plan)] + 0.02
-        )
-        if score.metric == "delta_nll"
-        else score
-        for score in plain.scores
-    ]
-    widths = sorted({record.affected for record in plain.plans})
-
-    def row(metric: str, value: float, reach: float, width: float | None = None) -> Score:
-        return Score(
-            "contrast",
-            metric,
-            value,
-            value - reach,
-            value + reach,
-            claim="loop_count",
-            mde=reach,
-            tokens=9000,
-            amount=width,
-        )
-
-    scores += [row("slope", 1.0, 0.2), row("at_end", 0.0, 0.0), row("gain:loops", 0.3, 0.1)]
-    scores += [row("gain-loops", 0.2, 0.1)]
-    for width in widths:
-        scores += [row("best_loops", width - 1, 1, width), row("best_gain", (width + 1) // 2, 1, width)]
-        scores += [row("gain-loops", 0.1 if width == widths[0] else 0.25, 0.15, width)]
-    return replace(plain, scores=tuple(scores))
-
-
-def _looped_cost(record: PlanRecord) -> float:
-    kind, _, number = record.strategy.partition("=")
-    best = record.affected - 1 if kind == "loops" else (record.affected + 1) // 2
-    return (0.3 if kind == "loops" else 0.5) + 0.05 * (int(number) - best) ** 2 if number else 0.0
 
 
 @cache

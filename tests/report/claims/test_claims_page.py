@@ -9,7 +9,7 @@ import pytest
 from layerwise.report import ReportData, claims_page
 from layerwise.report.claims import PAPERS, claims
 from layerwise.results.rows import Score
-from report import diagnosed, robust, synthetic
+from report import planted, synthetic
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def swept() -> ReportData:
 
 @pytest.fixture(scope="module")
 def page(swept: ReportData) -> str:
-    return claims_page([swept, diagnosed.diagnosis(12), robust.run()])
+    return claims_page([swept, planted.DIAGNOSIS, planted.ROBUSTNESS])
 
 
 def section(page: str, title: str) -> str:

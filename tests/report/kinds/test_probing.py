@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from layerwise.report import ReportData, render
+from layerwise.experiments.summary import summary
+from layerwise.report import ReportData, markdown, render
 from layerwise.report.kinds.probing import PROBING_KIND, by_state, findings
 from layerwise.report.marks import Lines
 from layerwise.results.rows import Score
@@ -73,3 +74,5 @@ def test_the_lines_have_their_nulls_and_the_page_is_whole() -> None:
     for figure in picture.variants.values():
         assert {"shuffled labels", "untrained twin"} <= {trace.get("name") for trace in figure.traces}
     assert "What is read from the hidden states" in render(made)
+    for text in (markdown(made), summary(made)):
+        assert "part of speech: read best at state 2" in text

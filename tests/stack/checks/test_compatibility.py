@@ -121,7 +121,7 @@ def test_a_plan_over_sources_is_the_model_put_together_from_their_layers(kind: s
 
 @pytest.mark.parametrize("kind", MAKERS)
 @given(plan=plans(DEPTH, sources=(None, *NAMES)))
-@settings(max_examples=by_tier(fast=5, full=15), suppress_health_check=list(HealthCheck))
+@settings(max_examples=by_tier(fast=3, full=6, nightly=30), suppress_health_check=list(HealthCheck))
 def test_in_place_equals_step_by_step_equals_the_graph(kind: str, plan: Plan) -> None:
     assume(kind != "bert" or not plan.has_sublayers())
     stack, inputs = merged_stack(kind), MAKERS[kind][1]

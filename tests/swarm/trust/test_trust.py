@@ -124,7 +124,7 @@ CASES = [
 def test_a_faulty_node_is_quarantined_within_twenty_requests(
     name: str, replicas: int, router: bool, since: int
 ) -> None:
-    for seed in range(by_tier(fast=1, full=5)):
+    for seed in range(by_tier(fast=1, full=1, nightly=5)):
         swarm = Swarm(seed, replicas, FAULTS[name], since, router)
         swarm.run()
         assert set(swarm.trust.quarantined) == {swarm.bad}
@@ -133,7 +133,7 @@ def test_a_faulty_node_is_quarantined_within_twenty_requests(
 @pytest.mark.simulated
 def test_an_honest_swarm_is_never_accused() -> None:
     compared = []
-    for seed in range(by_tier(fast=5, full=100)):
+    for seed in range(by_tier(fast=2, full=16, nightly=100)):
         swarm = Swarm(seed, 2 + seed % 2)
         swarm.run()
         assert swarm.trust.quarantined == {}

@@ -21,6 +21,7 @@ from layerwise.stack import Stack, load
 from layerwise.stack.executors.fused.execution import TOKENS
 from layerwise.stack.rounding import EPS, gap
 from stack.test_single_pass import bert, vit
+from tier import by_tier
 
 DEPTH = 6
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
@@ -74,7 +75,7 @@ def grouped(sources: tuple[str | None, ...] = (None,)) -> st.SearchStrategy[Plan
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=by_tier(fast=3, full=6, nightly=30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=grouped())
 def test_random_groups_are_what_they_are_step_by_step(kind: str, plan: Plan) -> None:
     stack, inputs = stack_of(kind), MAKERS[kind][1]
@@ -88,7 +89,7 @@ def test_random_groups_are_what_they_are_step_by_step(kind: str, plan: Plan) -> 
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=by_tier(fast=2, full=4, nightly=15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=grouped())
 def test_random_groups_decode_with_a_cache_what_they_recompute(kind: str, plan: Plan) -> None:
     stack = stack_of(kind)
