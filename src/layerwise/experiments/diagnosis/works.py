@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import count, groupby
+from itertools import groupby
 from statistics import mean
 
 from layerwise.experiments.diagnosis.config import Diagnosis
 from layerwise.experiments.diagnosis.context import Texts
-from layerwise.experiments.engines.work import Work, WorkCost, is_enough
+from layerwise.experiments.engines.work import Work, sampled
 from layerwise.experiments.sweep.works import is_short_due, priced_work
 from layerwise.measure.interventions import ablation, perturbation_curves
 from layerwise.measure.interventions.intervention import Intervention, intervention_losses
@@ -104,23 +104,21 @@ def _interventions_work(name: str, stack: Stack, of_layer: _OfLayer, data: EvalD
         intervention_losses(stack, chosen, data)
         return time.perf_counter() - begun
 
-    def measure(seconds: float) -> WorkCost:
-        begun = time.perf_counter()
-        clean = taken([])  # the first one warms up
-        clean = min(clean, taken([]))
-        spent = measured = 0.0
-        for turn in count(1):
-            layer = spread(turn, stack.depth)
-            kinds = _by_kind(of_layer(layer))
-            chosen = kinds[turn % len(kinds)]
-            spent += max(0.0, taken(chosen) - clean)
-            measured += len(chosen) * price[layer]
-            estimate = clean + number * mean(price) * spent / measured
-            if is_enough(begun, seconds, estimate):
-                return WorkCost(estimate, measured_on=f"{turn} x interventions of a kind on a layer")
-        raise AssertionError("some measurement is enough")
+    clean: list[float] = []
+    spent: list[tuple[float, float]] = []
 
-    return Work(name, measure)
+    def once(turn: int) -> float:
+        if not turn:
+            clean[:] = [min(taken([]), taken([]))]  # the first one warms up
+            return 0.0
+        layer = spread(turn, stack.depth)
+        kinds = _by_kind(of_layer(layer))
+        chosen = kinds[turn % len(kinds)]
+        spent.append((max(0.0, taken(chosen) - clean[0]), len(chosen) * price[layer]))
+        seconds, measured = map(sum, zip(*spent, strict=True))
+        return clean[0] + number * mean(price) * seconds / measured
+
+    return Work(name, sampled(once, "x interventions of a kind on a layer"))
 
 
 def _by_kind(interventions: Sequence[Intervention]) -> list[list[Intervention]]:

@@ -20,6 +20,8 @@ SHORT = 30.0
 CALL = 0.01
 """Seconds that a pass of a small model takes, however small it is."""
 
+FEW = 8
+"""Examples that are computed first; a batch follows where there is time."""
 
 SHARE = 0.1
 """Of what work will take, what measuring it may take."""
@@ -56,25 +58,64 @@ class Work:
     slow: float = math.inf
 
 
-def repeated(once: Callable[[], float], pieces: str) -> Callable[[float], WorkCost]:
-    """A measurement that is repeated while there is time, and at least once.
+def sampled(once: Callable[[int], float], pieces: str, disk_bytes: int = 0) -> Callable[[float], WorkCost]:
+    """A measurement by samples of the work, as many as there is time for, and at least one.
 
-    `once()` does a piece and returns how many of them there are. Before all others it warms up, and does not count.
-    `pieces` says what it is repeated on: "of 148 batches", where the number of those that counted stands before it.
+    `once(number)` does a sample and returns the seconds of the whole work as far as the samples so far tell; number 0
+    comes before all others, warms up, and tells nothing. `pieces` says what is sampled: "of 148 batches", where the
+    number of those that counted stands before it.
     """
 
     def measure(seconds: float) -> WorkCost:
         first = time.perf_counter()
-        once()
-        totals: list[float] = []
+        once(0)
+        number = 0
         while True:
+            number += 1
             begun = time.perf_counter()
-            count = once()
+            estimate = once(number)
             taken = time.perf_counter() - begun
-            totals.append(taken * count)
-            estimate = mean(totals)
             if is_enough(first, seconds - taken, estimate):
-                return WorkCost(estimate, measured_on=f"{len(totals)} {pieces}")
+                return WorkCost(estimate, disk_bytes, measured_on=f"{number} {pieces}")
+
+    return measure
+
+
+def repeated(once: Callable[[], float], pieces: str) -> Callable[[float], WorkCost]:
+    """A measurement by pieces that are alike: `once()` does one and returns how many of them there are."""
+    totals: list[float] = []
+
+    def timed(number: int) -> float:
+        begun = time.perf_counter()
+        count = once()
+        totals.append((time.perf_counter() - begun) * count)
+        return mean(totals[1:] or totals)
+
+    return sampled(timed, pieces)
+
+
+def by_examples(
+    once: Callable[[int, int], object], examples: int, batch: int, what: str, times: float = 1.0
+) -> Callable[[float], WorkCost]:
+    """A measurement by some of the `examples`, each of which is computed so many `times`.
+
+    `once(number, count)` computes so many of them, others for each `number`: few, which warm up, and as many again;
+    then up to a `batch`, where there is time for more, since those of a whole batch take less each.
+    """
+    few = min(examples, FEW)
+
+    def timed(number: int, count: int) -> float:
+        begun = time.perf_counter()
+        once(number, count)
+        return (time.perf_counter() - begun) / count
+
+    def measure(seconds: float) -> WorkCost:
+        end = time.perf_counter() + seconds
+        timed(0, few)
+        each = timed(1, few)
+        more = min(examples, batch, int((end - time.perf_counter()) / each))
+        each = timed(2, more) if more > few else each
+        return WorkCost(times * examples * each, measured_on=f"{max(more, few)} of {examples:,} {what}")
 
     return measure
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.experiments.engines.steps import Unit
-from layerwise.experiments.engines.trainings import RecipeTraining, recipe_works
+from layerwise.experiments.engines.trainings import RecipeTraining
 from layerwise.experiments.engines.tuning import BEYOND, FIRST_SWEEP_SEED, beyond
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.growth.arms import GrowthArm, at_length, check_arms, check_epochs
@@ -150,8 +150,7 @@ class StudyDesign:
         left = max(1, round(length - spent / self._uniform_flops()))
         task, uniform = self.task, self.arm(UNIFORM, self.schedules[UNIFORM], self.task.settings)
         yield from task.held_out_works(max(1, round(left * self._measured() / count)))
-        recipes = {f"trainings like {UNIFORM}": (uniform.recipe(task, 0), [0] * left)}
-        yield from recipe_works(task.base, task.stack, task.splits, recipes, task.arguments)
+        yield task.unit().work(f"trainings like {UNIFORM}", uniform.recipe(task, 0), [0] * left)
 
     def _most_steps(self, steps: Iterable[int]) -> int:
         """The most of `steps`, and of what the schedule by importance may take."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.engines.call import CallUnit, MeasureUnit
+from layerwise.experiments.engines.call import CallUnit, ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.engines.work import Work, WorkCost
 from layerwise.experiments.experiment import Inputs
@@ -31,7 +31,7 @@ from layerwise.experiments.layer_weights_study.rows import (
 from layerwise.experiments.layer_weights_study.tunings import PART, REWIRED, StudyTuning, tune, tuning_sets
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
-from layerwise.experiments.pretraining.run import PretrainingsUnit, pretraining_works
+from layerwise.experiments.pretraining.run import evaluation_works
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.splits import divided_documents
@@ -78,14 +78,19 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     shared = tuple(_of_shares(config, own, reporter, inputs.corpus))
     glue, on_glue = _glue_tasks(config), FineTuningConfig(**config.glue_changes())
     taught = [(study.tasks(config.seed), replace(FINE_TUNING, evals=config.tuning_evals)), (glue, on_glue)]
-    pretrainings = PretrainingsUnit((own, *shared), lambda folder: _works((own, *shared), folder))
+    on_texts = (own, *shared)
 
     def pieces(piece: Plain, emit: Emit) -> None:
         if piece.get("part") == PART:
             tuning = StudyTuning.of(piece, [task for tasks, _ in taught for task in tasks])
             tuning.carry_out(Path(piece["folder"]), own.device, Telling(emit))
         else:
-            pretrainings.carry_out_piece(piece, emit)
+            mine = (each for each in on_texts if any(of.folder == piece["training"] for of in each.trainings))
+            next(mine, own).carry_out_piece(piece, Telling(emit))
+
+    def refuse(folder: Path) -> None:
+        for each in on_texts:
+            each.refuse(folder)
 
     def says() -> Iterator[str]:
         yield from own.describe()
@@ -108,10 +113,12 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
             )
 
     session = yield Outline(
-        own.manifest(config.seed, (FAMILY, "layer-weights")), says, recipe=own.shared_recipe(), ahead=(pretrainings,),
-        refuse=pretrainings.refuse, discard=discard_study, pieces=pieces,
+        own.manifest(config.seed, (FAMILY, "layer-weights")), says, recipe=own.shared_recipe(),
+        ahead=(*on_texts, ExpectedWork(lambda folder: _works(on_texts, folder))), refuse=refuse, discard=discard_study,
+        pieces=pieces,
     )  # fmt: skip
-    yield from pretrainings
+    for each in on_texts:
+        yield from each
     costs = yield from CallUnit(
         STUDY,
         lambda: _costs(own, study.bias_arms(config.bias)),
@@ -120,7 +127,7 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     )
     slower = Rows(costs).where(arm=LAYER_WEIGHTS, task="training step")[0].value
     timed = next(recipe for recipe in recipes if recipe.arm == LAYER_WEIGHTS)
-    yield from PretrainingsUnit((replace(own, recipes=(study.at_equal_seconds(timed, slower),)),))
+    yield from own.of([study.at_equal_seconds(timed, slower)])
     yield from MeasureUnit(
         lambda session: evaluate_pretrained(
             own, session.run, session.reporter, pairs=study.PAIRS_EACH, segments=study.SEGMENTS
@@ -158,7 +165,7 @@ def _of_shares(
         text = study.shared_text(own.text, division.parts, own.tokenizer, share, config.seed)
         recipes = study.share_recipes(own.recipes, share)
         recipes[0].phases([len(cut(text.train, length)) for length in recipes[0].lengths])
-        yield replace(own, recipes=recipes, text=text)
+        yield own.of(recipes, text)
 
 
 def _glue_tasks(config: LayerWeightsStudy) -> tuple[Task, ...]:
@@ -168,17 +175,13 @@ def _glue_tasks(config: LayerWeightsStudy) -> tuple[Task, ...]:
     return tuple(find_tasks(config.glue, names or None, seed=config.seed))
 
 
-def _works(pretrainings: tuple[Pretrainings, ...], folder: Path) -> Iterator[Work]:
-    """The pretrainings that are left and what their models are evaluated on; fine-tunings are named and not measured,
-    since there is no model to be taught yet."""
-    works = [
-        work
-        for each in pretrainings
-        for work in pretraining_works(each, folder, pairs=study.PAIRS_EACH, segments=study.SEGMENTS)
-    ]
-    yield from works
-    if works:
-        yield Work("fine-tunings", lambda seconds: WorkCost(0.0), least=lambda: math.inf)
+def _works(on_texts: Sequence[Pretrainings], folder: Path) -> Iterator[Work]:
+    """What the models that are not pretrained yet are evaluated on; fine-tunings are named and not measured, since
+    there is no model to be taught yet."""
+    models = sum(len(each.due(folder)) for each in on_texts)
+    yield from evaluation_works(on_texts[0], models, pairs=study.PAIRS_EACH, segments=study.SEGMENTS)
+    if models:
+        yield Work("fine-tunings", lambda seconds: WorkCost(0.0), least=lambda: math.inf, slow=0.0)
 
 
 def _costs(pretrainings: Pretrainings, grid: Collection[str]) -> list[Score]:
