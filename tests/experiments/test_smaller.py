@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import layerwise
-from layerwise.experiments.chosen_plan import chosen_plan
+from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.saving.config import Saving
 

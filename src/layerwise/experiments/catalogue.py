@@ -13,7 +13,7 @@ from layerwise.experiments.experiment import Configuration, Experiment
 
 CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
-        "verify": "verification:Verification",
+        "verify": "actions:Verification",
         "time": "timing.config:Timing",
         "time frontier": "frontier.config:LatencyFrontier",
         "time speculation": "speculation.config:SpeculativeDecoding",
@@ -32,7 +32,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "search route": "routing.config:Routing",
         "heal": "healing.config:Healing",
         "save": "saving.config:Saving",
-        "save convert": "conversion:Conversion",
+        "save convert": "saving.config:Conversion",
     },
     "Training": {
         "train robust": "robustness.config:RobustTraining",
@@ -47,7 +47,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "serve status": "serving:SwarmStatus",
     },
     "Results": {
-        "compare": "comparison:Comparison",
+        "compare": "actions:Comparison",
     },
 }
 """From the heading of a group to its verbs, each with the module and the class of its configuration."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from layerwise.experiments.engines.call import CallUnit
-from layerwise.experiments.engines.rounds import RoundsUnit
+from layerwise.experiments.engines.call import CallUnit, RoundsUnit
 from layerwise.experiments.engines.steps import Unit
 from layerwise.experiments.growth.arms import length_of
 from layerwise.experiments.growth.config import UNIFORM

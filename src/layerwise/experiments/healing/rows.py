@@ -35,24 +35,9 @@ from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
 from layerwise.plan import Plan
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
-from layerwise.results.vocabulary import (
-    BEFORE,
-    CHANCE,
-    HEALED,
-    HEALING,
-    HEALING_CONTRAST,
-    HEALING_COST,
-    HEALING_RATE,
-    HEALING_TASK,
-    HEALING_WINDOW,
-    PRUNED,
-    RANDOM,
-    SKIP,
-    UNTOUCHED,
-    WHOLE,
-)  # fmt: skip  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +53,13 @@ class Trainings:
 
     def unhealed(self) -> dict[str, Plan]:
         """The base under every plan, by name."""
-        plans = {UNTOUCHED: Plan.identity(self.depth), PRUNED: self.plan}
+        plans = {vocab.UNTOUCHED: Plan.identity(self.depth), vocab.PRUNED: self.plan}
         for arm in self.arms:
-            if arm.name == RANDOM:
-                plans |= {before(RANDOM, seed): random_plan(self.plan, self.depth, seed) for seed in range(self.seeds)}
-            elif arm.name.startswith(SKIP):
+            if arm.name == vocab.RANDOM:
+                plans |= {
+                    before(vocab.RANDOM, seed): random_plan(self.plan, self.depth, seed) for seed in range(self.seeds)
+                }
+            elif arm.name.startswith(vocab.SKIP):
                 plans[before(arm.name, 0)] = middle_skipped(self.depth, _count(arm.name))
         return plans
 
@@ -92,9 +79,9 @@ def before(arm: str, seed: int) -> str:
     >>> before("lora-teacher", 1), before("random", 1), before("skip-2", 1)
     ('pruned', 'random before/1', 'skip-2 before')
     """
-    if arm == RANDOM:
-        return f"{RANDOM} before/{seed}"
-    return f"{arm} before" if arm.startswith(SKIP) else UNTOUCHED if arm == WHOLE else PRUNED
+    if arm == vocab.RANDOM:
+        return f"{vocab.RANDOM} before/{seed}"
+    return f"{arm} before" if arm.startswith(vocab.SKIP) else vocab.UNTOUCHED if arm == vocab.WHOLE else vocab.PRUNED
 
 
 def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
@@ -112,55 +99,57 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
 def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """Loss and accuracy of every model on every task."""
     seeds = range(trainings.seeds)
-    models: dict[str, dict[str, Any]] = {UNTOUCHED: {"arm": UNTOUCHED}, PRUNED: {"arm": PRUNED}}
+    models: dict[str, dict[str, Any]] = {vocab.UNTOUCHED: {"arm": vocab.UNTOUCHED}, vocab.PRUNED: {"arm": vocab.PRUNED}}
     for arm in trainings.names:
-        if arm == RANDOM:
-            models |= {before(arm, seed): {"arm": arm, "seed": seed, "condition": BEFORE} for seed in seeds}
-        elif arm.startswith(SKIP):
-            models[before(arm, 0)] = {"arm": arm, "condition": BEFORE}
+        if arm == vocab.RANDOM:
+            models |= {before(arm, seed): {"arm": arm, "seed": seed, "condition": vocab.BEFORE} for seed in seeds}
+        elif arm.startswith(vocab.SKIP):
+            models[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE}
     models |= {f"{arm}/{seed}": {"arm": arm, "seed": seed} for arm in trainings.names for seed in seeds}
     for task in outcomes.tasks:
         counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
         for name, columns in models.items():
             for metric, value in (("nll", outcomes.nll(name, task)), ("accuracy", outcomes.accuracy(name, task))):
-                yield Score(HEALING, metric, value, **columns, **counts)
+                yield Score(vocab.HEALING, metric, value, **columns, **counts)
         for arm in trainings.names:
             for metric, of in (("nll", outcomes.nll), ("accuracy", outcomes.accuracy)):
                 values = [of(f"{arm}/{seed}", task) for seed in seeds]
-                yield _over(HEALING, metric, values, arm=arm, task=task)
+                yield _over(vocab.HEALING, metric, values, arm=arm, task=task)
 
 
 def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
     """What was lost, what came back, and the share of it that the control does not gain."""
-    value, low, high = outcomes.difference(PRUNED, UNTOUCHED, task)
+    value, low, high = outcomes.difference(vocab.PRUNED, vocab.UNTOUCHED, task)
     yield Score(
-        HEALING, "lost", value, low, high, arm=PRUNED, task=task, documents=outcomes.documents(task)
+        vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
     )  # fmt: skip
     seeds = range(trainings.seeds)
-    whole = outcomes.nll(UNTOUCHED, task)
-    gained = [whole - outcomes.nll(f"{WHOLE}/{seed}", task) if WHOLE in trainings.names else 0.0 for seed in seeds]
+    whole = outcomes.nll(vocab.UNTOUCHED, task)
+    gained = [
+        whole - outcomes.nll(f"{vocab.WHOLE}/{seed}", task) if vocab.WHOLE in trainings.names else 0.0 for seed in seeds
+    ]
     for arm in trainings.names:
         # A random plan is measured from where the plan that was asked for begins: all shares have one denominator.
-        origin = PRUNED if arm == RANDOM else before(arm, 0)
+        origin = vocab.PRUNED if arm == vocab.RANDOM else before(arm, 0)
         start = outcomes.nll(origin, task)
         nats = [start - outcomes.nll(f"{arm}/{seed}", task) for seed in seeds]
         above = [outcomes.nll(f"{arm}/{seed}", task) - whole for seed in seeds]
-        yield _over(HEALING, "above_whole", above, arm=arm, task=task)
-        yield _over(HEALING, "regained", nats, arm=arm, task=task)
+        yield _over(vocab.HEALING, "above_whole", above, arm=arm, task=task)
+        yield _over(vocab.HEALING, "regained", nats, arm=arm, task=task)
         lost = start - whole
         # A share of what was not resolvably lost is a ratio of two noises.
-        if arm == WHOLE or lost <= 0 or (origin == PRUNED and (low is None or low <= 0)):
+        if arm == vocab.WHOLE or lost <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
             continue
-        yield _over(HEALING, "regained_share", [own / lost for own in nats], arm=arm, task=task)
-        if WHOLE in trainings.names:
+        yield _over(vocab.HEALING, "regained_share", [own / lost for own in nats], arm=arm, task=task)
+        if vocab.WHOLE in trainings.names:
             net = [(own - other) / lost for own, other in zip(nats, gained, strict=True)]
-            yield _over(HEALING, "net_share", net, arm=arm, task=task)
+            yield _over(vocab.HEALING, "net_share", net, arm=arm, task=task)
 
 
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """The healing that is asked for against every other arm under this plan and under random ones, paired by seed."""
     main = trainings.names[0]
-    others = [name for name in trainings.names[1:] if name != WHOLE and not name.startswith(SKIP)]
+    others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
     losses = {
         name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)}
         for name in (main, *others)
@@ -169,8 +158,8 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     adjusted = holm_by_key({name: each.p for name, each in differences.items()})
     for name, each in differences.items():
         yield Score(
-            HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde, each.seeds,
-            arm=main, against=name,
+            vocab.HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde,
+            each.seeds, arm=main, against=name,
         )  # fmt: skip
 
 
@@ -180,34 +169,36 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     The text alone may make any model better. Where the whole one was trained on it too (at 0), the rows against `whole`
     have the healed models beside that one, seed by seed, and the crossing is where they stop to be no worse than it.
     """
-    counts = sorted(_count(name) for name in trainings.names if name.startswith(SKIP))
+    counts = sorted(_count(name) for name in trainings.names if name.startswith(vocab.SKIP))
     if not counts:
         return
-    whole, seeds = outcomes.nll(UNTOUCHED, ALL), range(trainings.seeds)
+    whole, seeds = outcomes.nll(vocab.UNTOUCHED, ALL), range(trainings.seeds)
     curves = {seed: {} for seed in seeds}  # type: dict[int, dict[int, float]]
-    if WHOLE in trainings.names:
+    if vocab.WHOLE in trainings.names:
         for seed in seeds:
-            curves[seed][0] = outcomes.nll(f"{WHOLE}/{seed}", ALL) - whole
+            curves[seed][0] = outcomes.nll(f"{vocab.WHOLE}/{seed}", ALL) - whole
     for count in counts:
-        name = f"{SKIP}{count}"
-        value, low, high = outcomes.difference(before(name, 0), UNTOUCHED, ALL)
-        yield Score(HEALING_WINDOW, "above_whole", value, low, high, condition=BEFORE, amount=count)
+        name = f"{vocab.SKIP}{count}"
+        value, low, high = outcomes.difference(before(name, 0), vocab.UNTOUCHED, ALL)
+        yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, amount=count)
         for seed in seeds:
             curves[seed][count] = outcomes.nll(f"{name}/{seed}", ALL) - whole
     for count in sorted(curves[0]):
         each = [curves[seed][count] for seed in seeds]
-        yield _over(HEALING_WINDOW, "above_whole", each, condition=HEALED, amount=count)
+        yield _over(vocab.HEALING_WINDOW, "above_whole", each, condition=vocab.HEALED, amount=count)
     against = None
-    if WHOLE in trainings.names:
-        against = WHOLE
+    if vocab.WHOLE in trainings.names:
+        against = vocab.WHOLE
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
         for count in counts:
             beside = [curves[seed][count] for seed in seeds]
-            yield _over(HEALING_WINDOW, "above_whole", beside, condition=HEALED, amount=count, against=WHOLE)
+            yield _over(
+                vocab.HEALING_WINDOW, "above_whole", beside, condition=vocab.HEALED, amount=count, against=vocab.WHOLE
+            )
     crossings = [crossing(curves[seed]) for seed in seeds]
     known = [each for each in crossings if each is not None]
     if len(known) == len(crossings):
-        yield _over(HEALING_WINDOW, "layers", known, condition=HEALED, against=against)
+        yield _over(vocab.HEALING_WINDOW, "layers", known, condition=vocab.HEALED, against=against)
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
@@ -229,8 +220,8 @@ def crossing(curve: Mapping[int, float]) -> float | None:
 def _sweep(trainings: Trainings) -> Iterator[Score]:
     """The validation loss at every rate, which was chosen, and whether the best is at an end."""
     for arm, losses in trainings.losses.items():
-        yield from tried_rows(HEALING_RATE, arm, losses)
-        yield chosen_row(HEALING_RATE, arm, losses)
+        yield from tried_rows(vocab.HEALING_RATE, arm, losses)
+        yield chosen_row(vocab.HEALING_RATE, arm, losses)
 
 
 def _costs(trainings: Trainings) -> Iterator[Score]:
@@ -241,7 +232,7 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
             "best_step": record.best_step, **record.figures,
         }  # fmt: skip
         for metric, value in taken.items():
-            yield Score(HEALING_COST, metric, float(value), arm=arm, seed=seed)
+            yield Score(vocab.HEALING_COST, metric, float(value), arm=arm, seed=seed)
 
 
 def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) -> Score:
@@ -253,7 +244,7 @@ def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) ->
 
 
 def _count(arm: str) -> int:
-    return int(arm.removeprefix(SKIP))
+    return int(arm.removeprefix(vocab.SKIP))
 
 
 def _least(record: TrainingRecord) -> float:
@@ -268,24 +259,24 @@ def benchmark_rows(
     trainings: Trainings, surveys: Mapping[str, Survey], chance: Mapping[str, float]
 ) -> Iterator[Score]:  # fmt: skip
     """The rows of every benchmark, by the surveys of all models."""
-    for task in surveys[UNTOUCHED].outcomes:
+    for task in surveys[vocab.UNTOUCHED].outcomes:
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
-        shared: dict[str, Any] = {"task": task, "documents": len(right[UNTOUCHED])}
-        yield Score(HEALING_TASK, "accuracy", chance[task], against=CHANCE, **shared)
+        shared: dict[str, Any] = {"task": task, "documents": len(right[vocab.UNTOUCHED])}
+        yield Score(vocab.HEALING_TASK, "accuracy", chance[task], against=vocab.CHANCE, **shared)
         for name, columns in _bases(trainings).items():
             yield _accuracy(right[name], **columns, **shared)
-            if name != UNTOUCHED:
-                yield _difference([(right[name], right[UNTOUCHED])], against=UNTOUCHED, **columns, **shared)
+            if name != vocab.UNTOUCHED:
+                yield _difference([(right[name], right[vocab.UNTOUCHED])], against=vocab.UNTOUCHED, **columns, **shared)
         for arm in trainings.names:
             yield from _trained(arm, right, trainings, shared)
 
 
 def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
     """The base under the plans that are compared, by the name of its survey, with the columns of its rows."""
-    bases: dict[str, dict[str, Any]] = {UNTOUCHED: {"arm": UNTOUCHED}, PRUNED: {"arm": PRUNED}}
+    bases: dict[str, dict[str, Any]] = {vocab.UNTOUCHED: {"arm": vocab.UNTOUCHED}, vocab.PRUNED: {"arm": vocab.PRUNED}}
     for arm in trainings.names:
-        if arm.startswith(SKIP):
-            bases[before(arm, 0)] = {"arm": arm, "condition": BEFORE, "amount": _count(arm)}
+        if arm.startswith(vocab.SKIP):
+            bases[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE, "amount": _count(arm)}
     return bases
 
 
@@ -294,24 +285,24 @@ def _trained(
 ) -> Iterator[Score]:  # fmt: skip
     """What the models of an arm answer, one by one and on the mean, beside the untouched one and beside the control."""
     columns: dict[str, Any] = {"arm": arm, **shared}
-    if arm.startswith(SKIP):
-        columns |= {"condition": HEALED, "amount": _count(arm)}
+    if arm.startswith(vocab.SKIP):
+        columns |= {"condition": vocab.HEALED, "amount": _count(arm)}
     own = [right[f"{arm}/{seed}"] for seed in range(trainings.seeds)]
     rows = [_accuracy(each, seed=seed, **columns) for seed, each in enumerate(own)]
     yield from rows
     values = [row.value for row in rows]
     bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in rows])
-    yield Score(HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
-    yield _difference([(each, right[UNTOUCHED]) for each in own], against=UNTOUCHED, **columns)
-    if arm not in (WHOLE, RANDOM) and WHOLE in trainings.names:
-        controls = [right[f"{WHOLE}/{seed}"] for seed in range(trainings.seeds)]
-        yield _difference(list(zip(own, controls, strict=True)), against=WHOLE, **columns)
+    yield Score(vocab.HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
+    yield _difference([(each, right[vocab.UNTOUCHED]) for each in own], against=vocab.UNTOUCHED, **columns)
+    if arm not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in trainings.names:
+        controls = [right[f"{vocab.WHOLE}/{seed}"] for seed in range(trainings.seeds)]
+        yield _difference(list(zip(own, controls, strict=True)), against=vocab.WHOLE, **columns)
 
 
 def _accuracy(right: Numbers, **columns: Any) -> Score:
     estimate = wilson(right.sum(), len(right))
     low, high = float(estimate.low), float(estimate.high)
-    return Score(HEALING_TASK, "accuracy", float(right.mean()), low, high, **columns)
+    return Score(vocab.HEALING_TASK, "accuracy", float(right.mean()), low, high, **columns)
 
 
 def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Score:
@@ -324,4 +315,4 @@ def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Sco
         values.append(float(estimate.value))
         bounds.append((float(estimate.low), float(estimate.high)))
     interval = over_seeds(values, DIFFERENCE_RANGE, bounds)
-    return Score(HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)
+    return Score(vocab.HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)

@@ -17,8 +17,14 @@ from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
-from layerwise.experiments.layer_weights.examples import EdgeExamples, examples_of
-from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models, write_sparse
+from layerwise.experiments.layer_weights.models import (
+    EdgeExamples,
+    WeightedModel,
+    examples_of,
+    open_weighted,
+    weighted_models,
+    write_sparse,
+)
 from layerwise.experiments.layer_weights.phenomena import agreement_sentence, cut_sentences, edge_phenomena, edges_table
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model

@@ -38,19 +38,9 @@ from layerwise.experiments.splits import divided_documents
 from layerwise.experiments.training_runs import discard_trainings
 from layerwise.measure.cost.overhead import overhead
 from layerwise.measure.workers import Emit, Plain
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    ATTRIBUTION,
-    BACKBONE,
-    LAYER_WEIGHTS,
-    LEARNING_CURVE,
-    MASKED_LM,
-    OUR_MSGS,
-    PAIRS,
-    STUDY,
-    TRAINING,
-)
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain.recipe import new_model
 from layerwise.train.processes import is_alone
@@ -99,7 +89,8 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
         fine_tunings = tuned * (len(study.TASKS) + 1)  # one of the tasks with shuffled labels too
         yield (
             f"beside them {config.seeds} training{'s' * (config.seeds != 1)} of {study.AT_EQUAL_SECONDS}, with as many "
-            f"steps as take the time of {BACKBONE}, and {fine_tunings} fine-tunings of {FINE_TUNING.epochs} epochs each"
+            f"steps as take the time of {vocab.BACKBONE}, and {fine_tunings} fine-tunings of {FINE_TUNING.epochs} "
+            "epochs each"
         )
         if glue:
             yield (
@@ -120,13 +111,13 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     for each in on_texts:
         yield from each
     costs = yield from CallUnit(
-        STUDY,
+        vocab.STUDY,
         lambda: _costs(own, study.bias_arms(config.bias)),
         "timing a step of every arm, round by round",
         lambda row: row.metric == "ratio",
     )
-    slower = Rows(costs).where(arm=LAYER_WEIGHTS, task="training step")[0].value
-    timed = next(recipe for recipe in recipes if recipe.arm == LAYER_WEIGHTS)
+    slower = Rows(costs).where(arm=vocab.LAYER_WEIGHTS, task="training step")[0].value
+    timed = next(recipe for recipe in recipes if recipe.arm == vocab.LAYER_WEIGHTS)
     yield from own.of([study.at_equal_seconds(timed, slower)])
     yield from MeasureUnit(
         lambda session: evaluate_pretrained(
@@ -134,15 +125,15 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
         )
     )
     yield from MeasureUnit(lambda session: tune(session, tuning_sets(own, session.folder, taught), own.device))
-    measures = (MASKED_LM, PAIRS, OUR_MSGS, GLUE, ATTRIBUTION)
+    measures = (vocab.MASKED_LM, vocab.PAIRS, vocab.OUR_MSGS, GLUE, vocab.ATTRIBUTION)
     models = [row for name in measures for row in session.store.scores(name)]
     return Completed([
         *costs,
         *difference_rows(models),
         *bias_rows(models, study.bias_arms(config.bias)),
         *share_rows(models),
-        *study_convergence(session.store.scores(TRAINING), config.target_loss),
-        *study_tuning_convergence(session.store.scores(LEARNING_CURVE), config.target_score),
+        *study_convergence(session.store.scores(vocab.TRAINING), config.target_loss),
+        *study_tuning_convergence(session.store.scores(vocab.LEARNING_CURVE), config.target_score),
     ])  # fmt: skip
 
 

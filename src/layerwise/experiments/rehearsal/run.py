@@ -18,7 +18,7 @@ from torch import Tensor
 
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
-from layerwise.experiments.engines.rounds import RoundsUnit
+from layerwise.experiments.engines.call import RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_model, quiet_transformers

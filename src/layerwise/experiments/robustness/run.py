@@ -21,8 +21,7 @@ from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUni
 from layerwise.experiments.engines.tuning import PILOT
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.merging.run import compare_arms
-from layerwise.experiments.merging.sources import SourceModel, by_arm
+from layerwise.experiments.merging.run import SourceModel, by_arm, compare_arms
 from layerwise.experiments.opening import base_model, open_model, quiet_transformers
 from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words

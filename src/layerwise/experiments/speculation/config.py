@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from layerwise.errors import DataError, OptionError
-from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Alternatives, Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.plans import given_plan
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus

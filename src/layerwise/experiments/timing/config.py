@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from layerwise.errors import OptionError
-from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.options.run import TimingOptions
 
 

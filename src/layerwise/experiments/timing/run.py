@@ -11,7 +11,7 @@ from functools import partial
 import torch
 
 from layerwise.errors import UnsupportedModel
-from layerwise.experiments.engines.rounds import RoundParts, RoundsUnit
+from layerwise.experiments.engines.call import RoundParts, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named
