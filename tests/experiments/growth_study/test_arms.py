@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError, TrainError
-from layerwise.experiments.engines.trainings import grown_from_json
-from layerwise.experiments.engines.tuning import beyond
+from layerwise.experiments.engines.trainings import beyond, grown_from_json
 from layerwise.experiments.growth.arms import (
     check_epochs,
     check_initial_weights,

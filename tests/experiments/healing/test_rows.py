@@ -6,8 +6,15 @@ from typing import ClassVar
 
 import pytest
 
-from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
-from layerwise.experiments.healing.rows import Trainings, crossing, regained, window_rows
+from layerwise.experiments.healing.rows import (
+    HealingArm,
+    Trainings,
+    crossing,
+    middle_skipped,
+    random_plan,
+    regained,
+    window_rows,
+)
 from layerwise.plan import Plan
 from layerwise.train.heal.options import HealingOptions
 

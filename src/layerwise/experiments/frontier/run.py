@@ -30,8 +30,8 @@ from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier.config import LatencyFrontier
-from layerwise.experiments.healing.arms import RATES
 from layerwise.experiments.healing.config import Healing
+from layerwise.experiments.healing.rows import RATES
 from layerwise.experiments.opening import divided_sentence, first_windows, open_model, open_named, tokenized
 from layerwise.experiments.options.data import BATCH_TOKENS
 from layerwise.experiments.options.model import LoadingOptions

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.experiments.engines.steps import Unit
-from layerwise.experiments.engines.trainings import RecipeTraining
-from layerwise.experiments.engines.tuning import BEYOND, FIRST_SWEEP_SEED, beyond
+from layerwise.experiments.engines.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, beyond
 from layerwise.experiments.engines.work import Work
 from layerwise.experiments.growth.arms import GrowthArm, at_length, check_arms, check_epochs
 from layerwise.experiments.growth.config import UNIFORM

@@ -23,7 +23,7 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit,
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth.arms import GrowthArm, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.rows import finished_arms, headline_rows, training_scores
+from layerwise.experiments.growth.run import finished_arms, headline_rows, training_scores
 from layerwise.experiments.growth.task import FAMILY, GrowthTask, open_task
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import IMPORTANCE

@@ -14,20 +14,29 @@ from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
-from layerwise.experiments.engines.trainings import EvaluationsUnit, RecipeTraining, TrainingsUnit, evaluation_work
-from layerwise.experiments.engines.tuning import FIRST_SWEEP_SEED, PILOT, trial
+from layerwise.experiments.engines.trainings import (
+    FIRST_SWEEP_SEED,
+    PILOT,
+    EvaluationsUnit,
+    RecipeTraining,
+    TrainingsUnit,
+    evaluation_work,
+    trial,
+)
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.healing.arms import (
+from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
+from layerwise.experiments.healing.config import Healing
+from layerwise.experiments.healing.rows import (
     DEMO_EPOCHS,
     SETTINGS,
     HealingArm,
     HealingSweep,
+    Trainings,
     arms_of,
+    benchmark_rows,
+    healing_rows,
     recipe_of,
 )
-from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
-from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.healing.rows import Trainings, benchmark_rows, healing_rows
 from layerwise.experiments.opening import base_model
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
