@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerwise.experiments.options.data import DataOptions
+from layerwise.experiments.options.common import DataOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import finished_models

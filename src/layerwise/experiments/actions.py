@@ -12,7 +12,7 @@ from typing import ClassVar
 from layerwise.errors import RunError
 from layerwise.experiments.experiment import Action
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions
 from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.experiments.result import COMPARISON_PAGE, ComparisonResult

@@ -40,7 +40,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "train elc-study": "layer_weights_study.config:LayerWeightsStudy",
         "train growth": "growth.config:GrowthTraining",
         "train growth-study": "growth_study.config:GrowthStudy",
-        "train schedule": "growth.schedule_source:ImportanceSchedule",
+        "train schedule": "growth.config:ImportanceSchedule",
     },
     "Serving": {
         "serve": "serving:Serving",

@@ -15,8 +15,7 @@ from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import TrainError
-from layerwise.experiments.options.data import BATCH_TOKENS, TextOptions
-from layerwise.experiments.options.model import LoadingOptions, ModelOptions
+from layerwise.experiments.options.common import BATCH_TOKENS, LoadingOptions, ModelOptions, TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.search.texts import by_document

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from layerwise.errors import SwarmError
 from layerwise.experiments.experiment import Action, Alternatives
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions
 from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter
 

@@ -18,7 +18,7 @@ from layerwise.data.vision.images import read_images
 from layerwise.data.vision.labels import check_labels
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError
-from layerwise.experiments.options.data import CorpusOptions, DataOptions
+from layerwise.experiments.options.common import CorpusOptions, DataOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.stack import Stack

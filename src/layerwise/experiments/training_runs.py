@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.option import configured, options_of, plain
-from layerwise.experiments.options.data import DataOptions
+from layerwise.experiments.options.common import DataOptions
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
 from layerwise.results import Manifest, Run

@@ -15,7 +15,7 @@ from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.engines.work import SHORT
+from layerwise.experiments.engines.steps import SHORT
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier import run
 from layerwise.experiments.frontier.config import LatencyFrontier

@@ -10,7 +10,7 @@ import pytest
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.provenance import folder_of
 from layerwise.experiments.sweep import batch_size
 from layerwise.experiments.sweep.batch_size import batch_tokens, bytes_of_token

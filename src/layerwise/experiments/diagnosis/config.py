@@ -8,9 +8,7 @@ from typing import ClassVar
 from layerwise.errors import MeasureError, RunError, near_matches
 from layerwise.experiments.experiment import Alternatives, Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import TextOptions
-from layerwise.experiments.options.model import MemoryOptions, ModelOptions
-from layerwise.experiments.options.run import ClusterOptions
+from layerwise.experiments.options.common import ClusterOptions, MemoryOptions, ModelOptions, TextOptions
 from layerwise.results.run import is_run
 from layerwise.schedule.allocation import MIN_EFFECT
 

@@ -26,11 +26,10 @@ from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.experiments.diagnosis.config import DESCRIPTIVE, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext, Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.engines.work import Work, sampled
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work, sampled
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named, tokenized
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_data, describe_model, describe_readings

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
+from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, slow_seconds
 from layerwise.results import Run
 from layerwise.results.rows import Score
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerwise.experiments.engines.work import SHORT, Work, total
+from layerwise.experiments.engines.steps import SHORT, Work, total
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.sentences import duration, size
 from layerwise.measure.cost.peak_memory import PeakMemory

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
+from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, slow_seconds
 from layerwise.experiments.sweep.works import typical_batch
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, sweep_into
 from layerwise.measure.language.evaluation_data import EvalData

@@ -22,8 +22,7 @@ from torch.utils.data import Subset
 
 from layerwise.data.splits import Splits
 from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
-from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, by_examples, slow_seconds
+from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, by_examples, slow_seconds
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
 from layerwise.experiments.training_runs import training_progress

@@ -7,9 +7,7 @@ from typing import ClassVar
 
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import TextOptions
-from layerwise.experiments.options.model import ModelOptions
-from layerwise.experiments.options.run import TimingOptions
+from layerwise.experiments.options.common import ModelOptions, TextOptions, TimingOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,8 +33,7 @@ from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.healing.rows import RATES
 from layerwise.experiments.opening import divided_sentence, first_windows, open_model, open_named, tokenized
-from layerwise.experiments.options.data import BATCH_TOKENS
-from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.common import BATCH_TOKENS, LoadingOptions
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.runner import perform

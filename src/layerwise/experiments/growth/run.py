@@ -17,17 +17,18 @@ from layerwise.experiments.engines.call import CallUnit, ExpectedWork, RoundsUni
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.engines.trainings import TrainingsUnit
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.growth.arms import (
+from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
+from layerwise.experiments.growth.task import (
     GrowthArm,
+    GrowthTask,
     check_arms,
     check_epochs,
     check_initial_weights,
     folder_name,
     length_of,
+    open_task,
     recorded_steps,
 )
-from layerwise.experiments.growth.config import UNIFORM, GrowthTraining
-from layerwise.experiments.growth.task import GrowthTask, open_task
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings, training_rows
 from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points, equal_rows

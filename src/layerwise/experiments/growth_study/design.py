@@ -13,12 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from layerwise.experiments.engines.steps import Unit
+from layerwise.experiments.engines.steps import Unit, Work
 from layerwise.experiments.engines.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, beyond
-from layerwise.experiments.engines.work import Work
-from layerwise.experiments.growth.arms import GrowthArm, at_length, check_arms, check_epochs
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.task import GrowthTask
+from layerwise.experiments.growth.task import GrowthArm, GrowthTask, at_length, check_arms, check_epochs
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import rate_of
 from layerwise.experiments.growth_study.config import GrowthStudy

@@ -21,10 +21,9 @@ from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.engines.call import ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.growth.arms import GrowthArm, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.run import finished_arms, headline_rows, training_scores
-from layerwise.experiments.growth.task import FAMILY, GrowthTask, open_task
+from layerwise.experiments.growth.task import FAMILY, GrowthArm, GrowthTask, cost_in_uniform_steps, open_task
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import IMPORTANCE
 from layerwise.experiments.growth_study.config import GrowthStudy

@@ -19,10 +19,10 @@ from layerwise.data.suites.generated_pairs import SUITE as PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import MeasureError
+from layerwise.experiments.engines.steps import Work, WorkCost
 from layerwise.experiments.engines.trainings import KeptEvaluation
-from layerwise.experiments.engines.work import Work, WorkCost
 from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.measure.interventions.accuracy import Predictions, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.sweep import sweep_into

@@ -1,4 +1,4 @@
-"""The arms of a healing, what is trained under which plan at which rate; and its rows: what was lost, what came back, net of what the whole model gains, and who did better.
+"""The arms of a healing, and its rows: what was lost, what came back, net of what the whole model gains.
 
 With L(m) the nats a token of a model m on the reported text, W the whole model, P the model under the plan, H the
 healed one of a seed, and C the whole model trained on the same tokens with the same seed,

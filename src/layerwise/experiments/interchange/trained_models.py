@@ -28,7 +28,7 @@ from layerwise.checkpoint.push import check_push, push
 from layerwise.errors import CheckpointError, RunError
 from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Experiment
-from layerwise.experiments.options.run import PublishingOptions
+from layerwise.experiments.options.common import PublishingOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run

@@ -10,8 +10,7 @@ from layerwise.errors import DataError, MeasureError, RunError, near_matches
 from layerwise.experiments.evaluation.config import GENERATED, PAIRS
 from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import DataOptions
-from layerwise.experiments.options.model import DeviceOptions, Dtype
+from layerwise.experiments.options.common import DataOptions, DeviceOptions, Dtype
 from layerwise.results.run import is_run
 
 MSGS = ("msgs", "msgs-ours")

@@ -15,8 +15,7 @@ from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.engines.call import CallUnit, ExpectedWork, MeasureUnit
-from layerwise.experiments.engines.steps import Completed, Outline, Steps
-from layerwise.experiments.engines.work import Work, WorkCost
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Work, WorkCost
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights_study import arms as study
 from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy

@@ -22,7 +22,7 @@ from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.comparison import ORDERS, compare
 from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.opening import open_model, quiet_transformers
-from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.common import LoadingOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import DIGITS, read_splits

@@ -8,9 +8,7 @@ from typing import ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import CorpusOptions
-from layerwise.experiments.options.model import DeviceOptions
-from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
+from layerwise.experiments.options.common import ClusterOptions, CorpusOptions, DeviceOptions, PublishingOptions
 from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
 
 BACKBONE = "ltg"

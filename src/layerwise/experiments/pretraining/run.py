@@ -12,8 +12,7 @@ from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
 from layerwise.experiments.cluster.pieces import Telling
 from layerwise.experiments.engines.call import ExpectedWork, MeasureUnit
-from layerwise.experiments.engines.steps import Completed, Outline, Steps
-from layerwise.experiments.engines.work import Work, by_examples
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Work, by_examples
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.minimal_pairs import pairs_table
 from layerwise.experiments.options.training import changed

@@ -9,8 +9,7 @@ from typing import ClassVar, Literal
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import DataOptions
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import DataOptions, ModelOptions
 from layerwise.swarm.routing.quorum import Quorum
 
 

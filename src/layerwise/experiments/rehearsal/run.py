@@ -37,7 +37,6 @@ from layerwise.experiments.rehearsal.trial import (
     rows,
 )
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.robustness.config import is_run
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import (
@@ -50,6 +49,7 @@ from layerwise.experiments.training_runs import (
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
+from layerwise.results.run import is_run
 from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
 from layerwise.stack import Stack, weight_hash
 from layerwise.swarm.gathering import order_of

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from layerwise.errors import RunError, TrainError, near_matches
 from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import DataOptions
-from layerwise.experiments.options.model import BaseModelOptions, ModelOptions
-from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
+from layerwise.experiments.options.common import (
+    BaseModelOptions,
+    ClusterOptions,
+    DataOptions,
+    ModelOptions,
+    PublishingOptions,
+)
 from layerwise.experiments.options.training import TrainingOptions, changed
 from layerwise.plan.checks import LAYER_LIMIT
-from layerwise.results.run import MANIFEST
+from layerwise.results.run import is_run
 from layerwise.results.training_record import RETRAINED
 from layerwise.train.methods import METHODS, READ_BY, Options, recipes
 from layerwise.train.methods.draft import DraftOptions
@@ -192,11 +195,6 @@ def _check_method(name: str) -> None:
 
 def _no_run(config: Any) -> bool:
     return not is_run(config.model)
-
-
-def is_run(location: str) -> bool:
-    """Whether a location is a run folder."""
-    return (Path(location).expanduser() / MANIFEST).is_file()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
 from layerwise.experiments.engines.trainings import (
     PILOT,
     RateSweep,
@@ -31,7 +31,6 @@ from layerwise.experiments.engines.trainings import (
     trial,
     tried_rows,
 )
-from layerwise.experiments.engines.work import Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.run import SourceModel, by_arm, compare_arms
 from layerwise.experiments.opening import base_model, open_model, quiet_transformers
@@ -39,7 +38,7 @@ from layerwise.experiments.option import given_options
 from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
-from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining, is_run
+from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining
 from layerwise.experiments.sentences import describe_model
 from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import (
@@ -63,6 +62,7 @@ from layerwise.measure.workers import Emit, Plain
 from layerwise.report.kinds.training import tuning_sentences
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
 from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING, TUNING
 from layerwise.stack import Stack, weight_hash

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions
 from layerwise.experiments.options.plans import given_plan
 from layerwise.search.budget import Budget
 from layerwise.search.moves import Move, check_moves

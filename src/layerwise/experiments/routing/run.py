@@ -33,7 +33,7 @@ from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.provenance import described, size_row, task_digest
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.result import ROUTER_FILE

@@ -11,7 +11,7 @@ from layerwise.bounded import named
 from layerwise.errors import ModelError, OptionError
 from layerwise.experiments.experiment import Action, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import Dtype, LoadingOptions
+from layerwise.experiments.options.common import Dtype, LoadingOptions
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Reporter
 from layerwise.results.run import MANIFEST

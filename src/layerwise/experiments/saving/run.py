@@ -21,7 +21,7 @@ from layerwise.errors import ModelError, OptionError
 from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models
 from layerwise.experiments.interchange.trained_models import Publication
 from layerwise.experiments.option import given_flag, given_options
-from layerwise.experiments.options.model import Dtype
+from layerwise.experiments.options.common import Dtype
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.saving.config import Saving, bytes_of

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import TextOptions
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions, TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.plan.source import source_name
 from layerwise.search.budget import Budget

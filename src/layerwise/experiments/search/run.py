@@ -32,7 +32,7 @@ from layerwise.experiments.engines.losses import LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import divided_sentence, open_named, tokenized
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.provenance import provenance, size_row
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.search.config import Search

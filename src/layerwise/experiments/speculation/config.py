@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from layerwise.errors import DataError, OptionError
 from layerwise.experiments.experiment import Alternatives, Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions
 from layerwise.experiments.options.plans import given_plan
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import MeasureError
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import duration
 from layerwise.experiments.sweep.config import Sweep

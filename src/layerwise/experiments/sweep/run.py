@@ -17,11 +17,10 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.workers import planned_workers
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.engines.work import Work
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.experiments.sentences import (

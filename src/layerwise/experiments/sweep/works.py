@@ -14,7 +14,7 @@ import torch
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
-from layerwise.experiments.engines.work import Work, WorkCost, is_short, repeated, sampled
+from layerwise.experiments.engines.steps import Work, WorkCost, is_short, repeated, sampled
 from layerwise.measure.activations.plan_states import plan_states
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter

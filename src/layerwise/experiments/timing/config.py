@@ -8,9 +8,8 @@ from typing import ClassVar
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions, TimingOptions
 from layerwise.experiments.options.plans import given_plan
-from layerwise.experiments.options.run import TimingOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from layerwise.experiments.engines.call import RoundParts, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.run import TimingOptions
+from layerwise.experiments.options.common import TimingOptions
 from layerwise.experiments.provenance import described, hardware
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.sentences import describe_model
