@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.results import Manifest
+from layerwise.results import Manifest, Score
 from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
-from layerwise.results.rows import UNIFORM, Score
+from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 from layerwise.errors import MeasureError, near_matches
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.plan import Plan
-from layerwise.results import Run
+from layerwise.results import Loss, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Loss, Score
-from layerwise.results.selection import Rows
 from layerwise.search.front import FrontPoint
 
 if TYPE_CHECKING:

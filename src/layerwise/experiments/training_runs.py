@@ -17,8 +17,7 @@ from layerwise.experiments.option import configured, options_of, plain
 from layerwise.experiments.options.common import DataOptions
 from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import Score
+from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
 from layerwise.results.vocabulary import FEWEST_UNITS, TRAINING
 from layerwise.stack import Stack

@@ -14,7 +14,7 @@ from layerwise.experiments.healing.rows import (
     random_plan,
     regained,
     window_rows,
-)
+)  # fmt: skip
 from layerwise.plan import Plan
 from layerwise.train.heal.options import HealingOptions
 

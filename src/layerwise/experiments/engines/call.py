@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, slow_seconds
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.results import Run, Score
 
 T = TypeVar("T")
 

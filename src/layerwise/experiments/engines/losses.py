@@ -16,8 +16,7 @@ from layerwise.experiments.sweep.works import typical_batch
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, sweep_into
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
-from layerwise.results import Run
-from layerwise.results.rows import Loss
+from layerwise.results import Loss, Run
 from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.stack import Stack

@@ -26,8 +26,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from layerwise.errors import MeasureError
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.workers import PieceFunction, Spread
-from layerwise.results import Manifest, Run, Score
-from layerwise.results.store import Store
+from layerwise.results import Manifest, Run, Score, Store
 
 SLOW = 5e9
 """Operations a second of a processor that is slow: work that it does in `SHORT` seconds is not worth a forecast."""

@@ -30,8 +30,7 @@ from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.workers import Plain
 from layerwise.plan import Plan
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.stack import Stack

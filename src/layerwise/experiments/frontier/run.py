@@ -45,8 +45,7 @@ from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, row
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.differences import ArmLosses, differences
 from layerwise.plan import Plan
-from layerwise.results import Run
-from layerwise.results.rows import Loss, Score
+from layerwise.results import Loss, Run, Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import CHOOSE, DELTA, FRONTIER, FRONTIER_DRAFT, FUSED, IDENTITY, PARALLEL, REPORT

@@ -32,7 +32,7 @@ from layerwise.experiments.growth.task import (
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings, training_rows
 from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points, equal_rows
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.training_record import MODEL, TrainingRecord, trained_models
 from layerwise.results.vocabulary import BUDGET, HELD_OUT, NULL, TOKENS, of_budget
 from layerwise.schedule import GrowthSchedule, ModelCost, chart, explain, preset

@@ -35,7 +35,7 @@ from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import FLOPS, GROWTH
 from layerwise.schedule import GrowthSchedule

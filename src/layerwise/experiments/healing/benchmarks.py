@@ -37,7 +37,8 @@ from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
-from layerwise.results.rows import BENCHMARK_TASK, Loss
+from layerwise.results import Loss
+from layerwise.results.rows import BENCHMARK_TASK
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 

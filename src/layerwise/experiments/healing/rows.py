@@ -36,8 +36,8 @@ from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
 from layerwise.plan import Plan, edits
+from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.recipe import Recipe, Settings

@@ -31,10 +31,9 @@ from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.options.common import PublishingOptions
 from layerwise.experiments.reporter import Reporter
 from layerwise.plan import Plan
-from layerwise.results import Manifest, Run
+from layerwise.results import Manifest, Run, Score
 from layerwise.results.identity import model_name
 from layerwise.results.manifest import installed_versions
-from layerwise.results.rows import Score
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, EFFECT, GAP, SEARCH
 

@@ -51,10 +51,8 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import Edge
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import Score
+from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import is_run
-from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS, PRUNED, RANDOM, SIZE, edge_name
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating

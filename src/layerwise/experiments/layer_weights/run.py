@@ -39,7 +39,7 @@ from layerwise.measure.interventions.edge_pruning import (
     ranking_rows,
 )
 from layerwise.plan import LayerWeights
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.run import is_run
 
 Opened = tuple[WeightedModel, EdgeExamples]

@@ -29,9 +29,9 @@ from layerwise.measure.cost.overhead import Overhead, ratio
 from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
+from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.selection import PRESENT
 
 FEWEST_BIASES = 3
 """Biases that a slope or a comparison of all needs; two are a difference of arms, which the study has."""

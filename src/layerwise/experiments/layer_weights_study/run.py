@@ -37,9 +37,8 @@ from layerwise.experiments.splits import divided_documents
 from layerwise.experiments.training_runs import discard_trainings
 from layerwise.measure.cost.overhead import overhead
 from layerwise.measure.workers import Emit, Plain
+from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain.recipe import new_model
 from layerwise.train.processes import is_alone

@@ -48,8 +48,8 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.workers import Plain, Spread
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.rewire import rewired
+from layerwise.results import Score
 from layerwise.results.checked import read, value_of
-from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import ATTRIBUTION, BACKBONE, LAYER_WEIGHTS, SHUFFLED, TOKENS

@@ -46,8 +46,8 @@ from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan, Visit
 from layerwise.plan.node_layouts import node_layout
+from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
 from layerwise.stack import Stack
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 

@@ -38,10 +38,8 @@ from layerwise.experiments.training_runs import (
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.merged import CLAIMS
 from layerwise.plan.source import source_name
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import Score
+from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import MANIFEST
-from layerwise.results.selection import Rows
 from layerwise.results.training_record import TrainingRecord, refined_at, trained_models
 from layerwise.results.vocabulary import BEST_MEMBER, ENSEMBLE, MEMBERS, MERGED, MERGES, MERGING
 from layerwise.stack import Stack, weight_hash

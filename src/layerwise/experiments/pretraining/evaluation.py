@@ -49,8 +49,7 @@ from layerwise.measure.weights.uniformity import uniformity_rows
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.variants import find_variant
 from layerwise.plan import Edge
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.results import Run, Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import ALPHA, FEWEST_UNITS, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
 from layerwise.stack.inputs import evaluating

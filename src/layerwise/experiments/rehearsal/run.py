@@ -48,7 +48,7 @@ from layerwise.experiments.training_runs import (
 )
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.run import is_run
 from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
 from layerwise.stack import Stack, weight_hash

@@ -40,9 +40,8 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.measure.workers import Plain, Spread
 from layerwise.plan.samplers import SeededSampler, Shuffle
-from layerwise.results import Run
+from layerwise.results import Note, Run, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Note, Score
 from layerwise.results.training_record import RETRAINED, refined_at
 from layerwise.stack.inputs import evaluating
 from layerwise.train.load_trained import Trained, open_trained

@@ -60,8 +60,7 @@ from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.report.kinds.training import tuning_sentences
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.results import Run, Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
 from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING, TUNING

@@ -44,10 +44,8 @@ from layerwise.measure.language.evaluation_data import shuffled
 from layerwise.measure.stats.grid import WHOLE
 from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
-from layerwise.results import Manifest
+from layerwise.results import Manifest, Rows, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import candidate_plans, keeps
 from layerwise.search.routing.features import prompt_features

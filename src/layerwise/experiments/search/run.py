@@ -41,9 +41,9 @@ from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS
+from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.selection import PRESENT
 from layerwise.search import timing
 from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit

@@ -39,9 +39,8 @@ from layerwise.measure.cost.pass_time import PassClock
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.stats.statistics import student_interval
 from layerwise.plan import Plan
+from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
 from layerwise.search.drafts import DraftCandidate, best_first, draft_times, leaving_out
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack

@@ -38,8 +38,8 @@ from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.harness_results import SOURCE
 from layerwise.measure.workers import Spread
 from layerwise.plan import Member, Plan
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import BENCHMARK_TASK, Score, main_metric
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.rows import BENCHMARK_TASK, main_metric
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
 from layerwise.stack import Stack

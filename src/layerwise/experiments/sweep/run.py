@@ -66,8 +66,8 @@ from layerwise.plan import Member, Plan
 from layerwise.plan.member import GIVEN
 from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
 from layerwise.report.text.wording import counted
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import CONTINUATION, Loss, Score, read_continuations
+from layerwise.results import Loss, Manifest, Run, Score
+from layerwise.results.rows import CONTINUATION, read_continuations
 from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
 from layerwise.stack import Stack
 from layerwise.stack.executors.partition import Partition

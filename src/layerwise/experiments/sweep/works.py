@@ -23,7 +23,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.stats.effects import effects
 from layerwise.plan import Plan
-from layerwise.results.rows import Loss
+from layerwise.results import Loss
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import build, most_live

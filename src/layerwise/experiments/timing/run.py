@@ -31,7 +31,7 @@ from layerwise.measure.cost.pass_time import (
     rows_of_rounds,
 )
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.vocabulary import MILLISECONDS, TIME
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
