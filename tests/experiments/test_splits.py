@@ -16,8 +16,7 @@ from layerwise.errors import DataError
 from layerwise.experiments.options.common import CorpusOptions, DataOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
-from layerwise.experiments.splits import TEXT_LENGTH, divided_documents, read_splits
-from layerwise.experiments.training_runs import split_notes
+from layerwise.experiments.training_runs import TEXT_LENGTH, divided_documents, read_splits, split_notes
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from layerwise.stack.packed_texts import keeps_texts_apart

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from layerwise.data.suites.classification import Task
-from layerwise.experiments.provenance import in_words
+from layerwise.experiments.opening import in_words
 from layerwise.measure.language.task_scores import task_score
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Member, Plan

@@ -25,8 +25,8 @@ from layerwise.experiments.engines.forecast import Forecast, forecast, held_agai
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession, Work, carry_out
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
+from layerwise.experiments.opening import folder_of
 from layerwise.experiments.option import plain
-from layerwise.experiments.provenance import folder_of
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary

@@ -18,10 +18,10 @@ from layerwise.errors import OptionError, PlanError, UnsupportedModel
 from layerwise.experiments.engines.steps import SHORT
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.frontier import run
-from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.opening import tokenized
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.timing import run as timing
+from layerwise.experiments.timing.config import LatencyFrontier
 from layerwise.measure.cost.pass_time import Setting, TimedPlan
 from layerwise.plan import Plan
 from layerwise.results import Run

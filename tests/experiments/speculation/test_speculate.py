@@ -12,8 +12,8 @@ import torch
 from cli.command import layerwise as layerwise_command
 from layerwise.errors import MeasureError, OptionError, PlanError, UnsupportedModel
 from layerwise.experiments.speculation import run
-from layerwise.experiments.speculation.config import SpeculativeDecoding
 from layerwise.experiments.speculation.run import PromptTrial, prompt_rows, speculation_rows, stored_trials, twin
+from layerwise.experiments.timing.config import SpeculativeDecoding
 from layerwise.plan import Plan
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load

@@ -28,11 +28,9 @@ from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work, sampled
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named, tokenized
+from layerwise.experiments.opening import open_named, provenance, size_row, tokenized
 from layerwise.experiments.options.common import BATCH_TOKENS
-from layerwise.experiments.provenance import provenance, size_row
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_data, describe_model, describe_readings
+from layerwise.experiments.reporter import Reporter, describe_data, describe_model, describe_readings
 from layerwise.experiments.sweep.works import is_short_due, priced_work
 from layerwise.measure.interventions import ablation, perturbation_curves
 from layerwise.measure.interventions.ablation import refuse_shallow

@@ -24,8 +24,7 @@ import numpy as np
 import torch
 
 from layerwise.experiments.engines.steps import SHORT, Work, total
-from layerwise.experiments.reporter import Reporter, Silent
-from layerwise.experiments.sentences import duration, size
+from layerwise.experiments.reporter import Reporter, Silent, duration, size
 from layerwise.measure.cost.peak_memory import PeakMemory
 from layerwise.results import Run, Score
 

@@ -21,10 +21,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 from torch.utils.data import Subset
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
+from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, by_examples, slow_seconds
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import duration
+from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.training_runs import training_progress
 from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.measure.interventions.survey import Survey

@@ -35,8 +35,7 @@ from layerwise.experiments.minimal_pairs import (
     evaluate_models,
     pairs_table,
 )
-from layerwise.experiments.opening import open_named, quiet_transformers
-from layerwise.experiments.provenance import described, in_words
+from layerwise.experiments.opening import described, in_words, open_named, quiet_transformers
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import finished_models
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows

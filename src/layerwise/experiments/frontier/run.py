@@ -29,15 +29,21 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.frontier.config import LatencyFrontier
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.healing.rows import RATES
-from layerwise.experiments.opening import divided_sentence, first_windows, open_model, open_named, tokenized
+from layerwise.experiments.opening import (
+    divided_sentence,
+    first_windows,
+    open_model,
+    open_named,
+    provenance,
+    size_row,
+    tokenized,
+)
 from layerwise.experiments.options.common import BATCH_TOKENS, LoadingOptions
-from layerwise.experiments.provenance import provenance, size_row
-from layerwise.experiments.reporter import Reporter, Silent
+from layerwise.experiments.reporter import Reporter, Silent, describe_data, describe_model
 from layerwise.experiments.runner import perform
-from layerwise.experiments.sentences import describe_data, describe_model
+from layerwise.experiments.timing.config import LatencyFrontier
 from layerwise.experiments.timing.run import timed_rounds, timed_settings, times_of, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import TrainError
-from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import CallUnit, ExpectedWork, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.engines.trainings import TrainingsUnit

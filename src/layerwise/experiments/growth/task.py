@@ -30,10 +30,9 @@ from layerwise.experiments.engines.steps import Work
 from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit, evaluation_work
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth.config import UNIFORM, GrowthExperiment
-from layerwise.experiments.opening import base_model, quiet_transformers
-from layerwise.experiments.provenance import described
+from layerwise.experiments.opening import base_model, described, quiet_transformers
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.splits import TEXT_LENGTH, divided_documents
+from layerwise.experiments.training_runs import TEXT_LENGTH, divided_documents
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.results import Manifest

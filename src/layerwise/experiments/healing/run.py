@@ -37,12 +37,17 @@ from layerwise.experiments.healing.rows import (
     healing_rows,
     recipe_of,
 )
-from layerwise.experiments.opening import base_model
-from layerwise.experiments.provenance import described
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import TEXT_LENGTH, divided_documents, read_splits
-from layerwise.experiments.training_runs import check_enough, describe_splits, discard_trainings, split_notes
+from layerwise.experiments.opening import base_model, described
+from layerwise.experiments.reporter import Reporter, describe_model
+from layerwise.experiments.training_runs import (
+    TEXT_LENGTH,
+    check_enough,
+    describe_splits,
+    discard_trainings,
+    divided_documents,
+    read_splits,
+    split_notes,
+)
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL

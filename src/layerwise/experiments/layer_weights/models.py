@@ -25,12 +25,10 @@ from layerwise.data.text.encoding import encode
 from layerwise.data.text.segments import cut, digest_of
 from layerwise.data.text.span_masking import ALGORITHM, FixedMasks, Padding, SpanMasking
 from layerwise.errors import DataError, ModelError, RunError
-from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
-from layerwise.experiments.opening import quiet_transformers
-from layerwise.experiments.provenance import described
+from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
+from layerwise.experiments.opening import described, quiet_transformers
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.splits import DIGITS, divided_documents, read_splits
-from layerwise.experiments.training_runs import TrainedModel, finished_models
+from layerwise.experiments.training_runs import DIGITS, TrainedModel, divided_documents, finished_models, read_splits
 from layerwise.measure.interventions.edge_pruning import LossEvaluation, Wired, wired_as
 from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.models.elc.encoder import ElcPreTrainedModel

@@ -13,12 +13,11 @@ from layerwise.data.suites.glue import GLUE, find_tasks
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
-from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import CallUnit, ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Work, WorkCost
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights_study import arms as study
-from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.rows import (
     bias_rows,
     cost_rows,
@@ -29,12 +28,12 @@ from layerwise.experiments.layer_weights_study.rows import (
 )
 from layerwise.experiments.layer_weights_study.tunings import PART, REWIRED, StudyTuning, tune, tuning_sets
 from layerwise.experiments.options.training import changed
+from layerwise.experiments.pretraining.config import LayerWeightsStudy
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
 from layerwise.experiments.pretraining.run import evaluation_works
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.splits import divided_documents
-from layerwise.experiments.training_runs import discard_trainings
+from layerwise.experiments.training_runs import discard_trainings, divided_documents
 from layerwise.measure.cost.overhead import overhead
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Rows, Score

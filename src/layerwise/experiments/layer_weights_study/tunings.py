@@ -29,7 +29,7 @@ import numpy as np
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.suites.generated_msgs import feature_spans, features_of
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
+from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.engines.steps import UnitSession
 from layerwise.experiments.finetuned_tasks import (
     PREDICTIONS,
@@ -40,8 +40,8 @@ from layerwise.experiments.finetuned_tasks import (
     run_benchmarks,
 )
 from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.opening import in_words
 from layerwise.experiments.pretraining.trainings import Pretrainings
-from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds

@@ -23,15 +23,15 @@ from layerwise.experiments.merging.comparison import ORDERS, compare
 from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.options.common import LoadingOptions
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import DIGITS, read_splits
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.training_runs import (
+    DIGITS,
     UNFINISHED,
     as_trained,
     check_enough,
     describe_splits,
     manifest_of_trainings,
+    read_splits,
     refuse_other_splits,
     training_manifest,
 )

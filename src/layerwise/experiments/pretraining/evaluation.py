@@ -31,9 +31,9 @@ from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
+from layerwise.experiments.opening import in_words
 from layerwise.experiments.pretraining.config import BACKBONE
 from layerwise.experiments.pretraining.trainings import Pretrainings
-from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel, finished_models, training_rows
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed

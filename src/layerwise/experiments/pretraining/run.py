@@ -10,7 +10,7 @@ import torch
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
-from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Work, by_examples
 from layerwise.experiments.experiment import Inputs

@@ -21,12 +21,10 @@ from layerwise.data.text.token_cache.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
 from layerwise.experiments.engines.trainings import FolderTraining, FolderTrainings
-from layerwise.experiments.opening import quiet_transformers
+from layerwise.experiments.opening import hardware, numerics, quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment
-from layerwise.experiments.provenance import hardware, numerics
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import duration
-from layerwise.experiments.splits import text_source
+from layerwise.experiments.reporter import Reporter, duration
+from layerwise.experiments.training_runs import text_source
 from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack.load import resolve_device

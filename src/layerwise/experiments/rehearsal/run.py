@@ -22,7 +22,6 @@ from layerwise.experiments.engines.call import RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_model, quiet_transformers
-from layerwise.experiments.rehearsal.config import Rehearsal, levels
 from layerwise.experiments.rehearsal.trial import (
     DeadNodes,
     Level,
@@ -36,14 +35,14 @@ from layerwise.experiments.rehearsal.trial import (
     passes,
     rows,
 )
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import read_splits
+from layerwise.experiments.reporter import Reporter, describe_model
+from layerwise.experiments.robustness.config import Rehearsal, levels
 from layerwise.experiments.training_runs import (
     as_trained,
     describe_splits,
     finished_models,
     manifest_of_trainings,
+    read_splits,
     training_manifest,
 )
 from layerwise.measure.interventions.accuracy import evaluate

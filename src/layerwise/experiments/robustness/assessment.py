@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
+from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel
 from layerwise.measure.activations.attention_by_position import attention_by_position

@@ -19,7 +19,7 @@ from typing import Any
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
-from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
 from layerwise.experiments.engines.trainings import (
     PILOT,
@@ -33,14 +33,11 @@ from layerwise.experiments.engines.trainings import (
 )
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.run import SourceModel, by_arm, compare_arms
-from layerwise.experiments.opening import base_model, open_model, quiet_transformers
+from layerwise.experiments.opening import base_model, in_words, open_model, quiet_transformers
 from layerwise.experiments.option import given_options
-from layerwise.experiments.provenance import in_words
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
 from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining
-from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import read_splits
 from layerwise.experiments.training_runs import (
     UNFINISHED,
     TrainedModel,
@@ -50,6 +47,7 @@ from layerwise.experiments.training_runs import (
     discard_trainings,
     finished_models,
     manifest_of_trainings,
+    read_splits,
     refuse_other_splits,
     split_notes,
     training_manifest,

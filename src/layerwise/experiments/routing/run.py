@@ -32,13 +32,11 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named
+from layerwise.experiments.opening import described, open_named, size_row, task_digest
 from layerwise.experiments.options.common import BATCH_TOKENS
-from layerwise.experiments.provenance import described, size_row, task_digest
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.result import ROUTER_FILE
-from layerwise.experiments.routing.config import OBJECTIVES, Objective, Routing
-from layerwise.experiments.sentences import describe_model
+from layerwise.experiments.search.config import OBJECTIVES, Objective, Routing
 from layerwise.measure.interventions.sweep import cost_estimate
 from layerwise.measure.language.evaluation_data import shuffled
 from layerwise.measure.stats.grid import WHOLE

@@ -31,12 +31,10 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import divided_sentence, open_named, tokenized
+from layerwise.experiments.opening import divided_sentence, open_named, provenance, size_row, tokenized
 from layerwise.experiments.options.common import BATCH_TOKENS
-from layerwise.experiments.provenance import provenance, size_row
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.sentences import describe_data, describe_model, duration
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan

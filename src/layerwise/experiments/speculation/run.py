@@ -30,11 +30,9 @@ from layerwise.errors import LayerwiseError, MeasureError, UnsupportedModel
 from layerwise.experiments.engines.call import CallUnit, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import first_windows, open_named
-from layerwise.experiments.provenance import hardware, provenance
-from layerwise.experiments.reporter import Reporter, waiting
-from layerwise.experiments.sentences import describe_data, describe_model
-from layerwise.experiments.speculation.config import SpeculativeDecoding
+from layerwise.experiments.opening import first_windows, hardware, open_named, provenance
+from layerwise.experiments.reporter import Reporter, describe_data, describe_model, waiting
+from layerwise.experiments.timing.config import SpeculativeDecoding
 from layerwise.measure.cost.pass_time import PassClock
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.stats.statistics import student_interval

@@ -25,8 +25,7 @@ from typing import Any
 
 from layerwise.errors import MeasureError
 from layerwise.experiments.options.common import BATCH_TOKENS
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import duration
+from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.measure.contrasts.benchmark_scores import Answers
 from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts, normalised_rows, unscaled

@@ -19,16 +19,16 @@ from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.workers import planned_workers
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named
+from layerwise.experiments.opening import folder_of, open_named, provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.options.common import BATCH_TOKENS
-from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
-from layerwise.experiments.reporter import Reporter, waiting
-from layerwise.experiments.sentences import (
+from layerwise.experiments.reporter import (
+    Reporter,
     describe_data,
     describe_model,
     describe_readings,
     describe_streaming,
     duration,
+    waiting,
 )
 from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks

@@ -14,11 +14,9 @@ from layerwise.errors import UnsupportedModel
 from layerwise.experiments.engines.call import RoundParts, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named
+from layerwise.experiments.opening import described, hardware, open_named
 from layerwise.experiments.options.common import TimingOptions
-from layerwise.experiments.provenance import described, hardware
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_model
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.timing.config import Timing
 from layerwise.measure.cost.pass_time import (
     PASSES,
