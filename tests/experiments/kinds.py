@@ -21,7 +21,8 @@ from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
-from layerwise.experiments.growth.config import GrowthStudy, GrowthTraining
+from layerwise.experiments.growth.config import GrowthTraining
+from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.layer_weights_study.arms import ATTRIBUTED
 from layerwise.experiments.layer_weights_study.arms import arms as study_arms
 from layerwise.experiments.pretraining.config import ElcPretraining, LayerWeightsStudy

@@ -27,7 +27,7 @@ from layerwise.experiments.cluster import workers as cluster
 from layerwise.experiments.cluster import workers as opened
 from layerwise.experiments.diagnosis.config import Diagnosis
 from layerwise.experiments.experiment import Experiment, Inputs
-from layerwise.experiments.growth.config import GrowthStudy
+from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.options.common import ClusterOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining

@@ -39,7 +39,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "train elc": "pretraining.config:ElcPretraining",
         "train elc-study": "pretraining.config:LayerWeightsStudy",
         "train growth": "growth.config:GrowthTraining",
-        "train growth-study": "growth.config:GrowthStudy",
+        "train growth-study": "growth_study.config:GrowthStudy",
         "train schedule": "growth.config:ImportanceSchedule",
     },
     "Serving": {

@@ -11,9 +11,9 @@ from cli.command import layerwise, refused
 from experiments.growth.tiny_inputs import DEPTH, SHORT, record
 from layerwise.experiments.engines.trainings import FIRST_SWEEP_SEED
 from layerwise.experiments.files import read_experiment, to_yaml
-from layerwise.experiments.growth.config import GrowthStudy
 from layerwise.experiments.growth_study import run as study_run
 from layerwise.experiments.growth_study.arms import ARMS
+from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_growth_study
 from layerwise.results import Run, Score

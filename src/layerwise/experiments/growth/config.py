@@ -1,4 +1,4 @@
-"""The configuration of a training in phases, and of its study: which model, which schedule, at whose cost.
+"""The configuration of a training in phases: which model, which schedule, at whose cost.
 
 A schedule is a preset, a file, or made of the importance that a diagnosis has measured. Its name is checked before
 anything heavy is imported; the schedule is made when the depth of the model is known. `layerwise train schedule`
@@ -14,8 +14,7 @@ from typing import ClassVar, Literal
 
 from layerwise.bounded import kind_of, named
 from layerwise.errors import MeasureError, PlanError, RunError, near_matches
-from layerwise.experiments.experiment import Action, Alternatives, Experiment, Reads
-from layerwise.experiments.growth_study.arms import ARMS, HALF_BUDGET, ordered_arms, shortened
+from layerwise.experiments.experiment import Action, Alternatives, Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.common import ClusterOptions, CorpusOptions, LoadingOptions, PublishingOptions
 from layerwise.experiments.options.training import (
@@ -281,49 +280,3 @@ class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
     def source(self) -> ScheduleSource:
         """Where the schedule comes from: a preset, a file, or a diagnosis."""
         return schedule_source(self.schedule, self.importance)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GrowthStudy(GrowthExperiment):
-    """Study whether training layers where they need it helps: a schedule, its controls, and uniform training.
-
-    --steps and --epochs are those of uniform training; every arm spends as many operations, and is compared at equal
-    operations, tokens and seconds. Learning rates are swept for both sides. Without a model and a text a tiny model
-    with random weights reads the standard library's prose. If interrupted, run the same command again to resume.
-    """
-
-    VERB: ClassVar = "train growth-study"
-    RUNS: ClassVar = "growth_study.run:growth_study"
-    READS: ClassVar[tuple[Reads, ...]] = (
-        Reads(
-            ("shorter",), lambda config: bool(shortened(config.chosen_arms())), "the arms published and importance do"
-        ),
-    )
-    EXAMPLES: ClassVar = (
-        "",
-        "--model CONFIG --text FOLDER --precision bfloat16",
-        "--model CHECKPOINT --text FOLDER",
-    )
-
-    arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
-    learning_rates: tuple[float, ...] = option(
-        (), metavar="NUMBERS", above=0)  # fmt: skip
-    warmups: tuple[float, ...] = option(
-        (), "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
-        "double, where rates are swept.", metavar="NUMBERS", setting=True, least=0, below=1)  # fmt: skip
-    shorter: float = option(
-        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE",
-        setting=True, above=0, below=1)  # fmt: skip
-    sweep_seeds: int = option(
-        1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000, setting=True
-    )
-    seeds: int = seeds_option(3)
-
-    def check(self) -> None:
-        """Raise `TrainError` for arms that make no study."""
-        super().check()
-        self.chosen_arms()
-
-    def chosen_arms(self) -> tuple[str, ...]:
-        """The arms, uniform first."""
-        return ordered_arms(self.arms or ARMS)

@@ -15,10 +15,11 @@ from typing import Any
 
 from layerwise.experiments.engines.steps import Unit, Work
 from layerwise.experiments.engines.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, beyond
-from layerwise.experiments.growth.config import UNIFORM, GrowthStudy
+from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.task import GrowthArm, GrowthTask, at_length, check_arms, check_epochs
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import rate_of
+from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.results import Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.results.vocabulary import WARMUP

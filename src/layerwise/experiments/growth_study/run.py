@@ -21,11 +21,12 @@ from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.growth.config import UNIFORM, GrowthStudy
+from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.run import finished_arms, headline_rows, training_scores
 from layerwise.experiments.growth.task import FAMILY, GrowthArm, GrowthTask, cost_in_uniform_steps, open_task
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import IMPORTANCE
+from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.growth_study.design import PILOT, LearningRateSweep, StudyDesign
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings

@@ -1,0 +1,58 @@
+"""The configuration of the study of growth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from layerwise.experiments.experiment import Reads
+from layerwise.experiments.growth.config import GrowthExperiment
+from layerwise.experiments.growth_study.arms import ARMS, HALF_BUDGET, ordered_arms, shortened
+from layerwise.experiments.option import option
+from layerwise.experiments.options.training import seeds_option
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowthStudy(GrowthExperiment):
+    """Study whether training layers where they need it helps: a schedule, its controls, and uniform training.
+
+    --steps and --epochs are those of uniform training; every arm spends as many operations, and is compared at equal
+    operations, tokens and seconds. Learning rates are swept for both sides. Without a model and a text a tiny model
+    with random weights reads the standard library's prose. If interrupted, run the same command again to resume.
+    """
+
+    VERB: ClassVar = "train growth-study"
+    RUNS: ClassVar = "growth_study.run:growth_study"
+    READS: ClassVar[tuple[Reads, ...]] = (
+        Reads(
+            ("shorter",), lambda config: bool(shortened(config.chosen_arms())), "the arms published and importance do"
+        ),
+    )
+    EXAMPLES: ClassVar = (
+        "",
+        "--model CONFIG --text FOLDER --precision bfloat16",
+        "--model CHECKPOINT --text FOLDER",
+    )
+
+    arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
+    learning_rates: tuple[float, ...] = option(
+        (), metavar="NUMBERS", above=0)  # fmt: skip
+    warmups: tuple[float, ...] = option(
+        (), "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
+        "double, where rates are swept.", metavar="NUMBERS", setting=True, least=0, below=1)  # fmt: skip
+    shorter: float = option(
+        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE",
+        setting=True, above=0, below=1)  # fmt: skip
+    sweep_seeds: int = option(
+        1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000, setting=True
+    )
+    seeds: int = seeds_option(3)
+
+    def check(self) -> None:
+        """Raise `TrainError` for arms that make no study."""
+        super().check()
+        self.chosen_arms()
+
+    def chosen_arms(self) -> tuple[str, ...]:
+        """The arms, uniform first."""
+        return ordered_arms(self.arms or ARMS)
