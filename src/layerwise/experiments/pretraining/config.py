@@ -1,4 +1,4 @@
-"""The configuration of a pretraining: which variants, of which size, with how many seeds, on which text; and its study."""
+"""The configuration of a pretraining: which variants, of which size, with how many seeds, on which text; its study."""
 
 from __future__ import annotations
 
