@@ -57,7 +57,7 @@ def test_an_example_runs(
     assert expected in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_example_is_a_script_of_its_own(model: Path) -> None:
     ended = subprocess.run(
         [sys.executable, EXAMPLES[0], model],

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from layerwise.report import ReportData
-from layerwise.report.figures.figure import level_line, upright_band, upright_line
+from layerwise.report.figures.frame import level_line, upright_band, upright_line
 from layerwise.report.page.render import written
 from report import diagnosed, grown, pretrained, robust, synthetic
 from tier import first_fast

@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.report import ReportData
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, claim_lines, claims
-from layerwise.report.claims.published import prose_of
+from layerwise.report.claims.published import Case, prose_of
 from layerwise.report.writers.claims_page import claims as chapter_of
 from layerwise.results.rows import Score
 from report import diagnosed, synthetic
@@ -85,13 +85,31 @@ def test_claims_do_not_depend_on_the_order_of_the_rows(order: Callable[[list[Sco
     assert told_of(order(list(rows)), 12) == told_of(rows, 12)
 
 
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("shown if gain above: It gains.", "begins with no verdict; write one of supported, "),
+        (
+            "supported if gain aboves: It gains.",
+            "names aboves; a fact lies above, below, within, open or is unmeasured",
+        ),
+        ("supported if gain none above: It gains.", "is no condition; write a fact"),
+    ],
+)
+def test_a_case_that_nobody_can_read_is_refused(case: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Case.parse(case)
+
+
 @pytest.mark.parametrize("paper", PAPERS, ids=[paper.key for paper in PAPERS])
 def test_every_row_has_its_prose_and_every_prose_its_row(paper: Paper) -> None:
     prose = prose_of(paper.key)
     assert [claim.key for claim in paper.claims] == list(prose)
     for claim in paper.claims:
         own = prose[claim.key]
-        assert [case.verdict for case in claim.cases] == [verdict for verdict, _ in own.reasons], claim.key
+        assert all(case.reason for case in own.cases), claim.key
+        assert (own.cases[-1].verdict, own.cases[-1].conditions) == ("not resolvable", ()), claim.key
+        assert all(case.conditions for case in own.cases[:-1]), claim.key
         assert all((own.name, own.statement, own.rule, own.needs, own.figures)), claim.key
         assert own.citation.startswith("arXiv "), claim.key
         assert bool(claim.certain) == bool(own.uncertain), claim.key

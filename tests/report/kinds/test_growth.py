@@ -15,7 +15,7 @@ from layerwise.report import ReportData, markdown, render
 from layerwise.report.derived import growth, training_cost
 from layerwise.report.derived.growth import Bounds, PhaseSteps, Training, Tuning
 from layerwise.report.derived.growth_findings import budget_shares, growth_findings, step_errors, verdict
-from layerwise.report.figures.loss_vs_cost import FRONTIER
+from layerwise.report.derived.training_cost import FRONTIER
 from layerwise.report.kinds.growth import GROWTH_KIND
 from layerwise.results.rows import Score
 from report.grown import difference, held_out, rate, run, study, without

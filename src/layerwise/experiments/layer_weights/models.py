@@ -79,8 +79,10 @@ def weighted_models(run: Path) -> dict[str, TrainedModel]:
 def open_weighted(folder: Path, *, device: str, dtype: str) -> WeightedModel:
     """The model in `folder` with its layer weights; one without a record of a training goes by the folder's name.
 
-    Raises `ModelError` for a model without layer weights.
+    Raises `ModelError` for a model without layer weights, and where there is none.
     """
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder {folder}; {ORIGIN}")
     if not has_layer_weights(folder):
         raise ModelError(f"{folder} has no learned layer weights; {ORIGIN}")
     quiet_transformers()

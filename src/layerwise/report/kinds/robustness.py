@@ -9,7 +9,7 @@ from functools import partial
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
 from layerwise.report.derived import robustness as outcome
-from layerwise.report.figures.frame import limits
+from layerwise.report.figures.frame import common_span
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.kinds.robustness_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION
 from layerwise.report.kinds.training import TESTED_SECTION, tiles, unfinished
@@ -34,9 +34,7 @@ PUBLISHED: dict[str, tuple[str, str]] = {
 
 def _common(show: Show, rows: Iterable[Score]) -> Show:
     """The quantity with one range for all figures of these rows."""
-    shown = [show.shown(row) for row in rows]
-    bounds = (bound for row in shown for bound in (row.value, row.low, row.high))
-    return show if show.span else show.but(span=limits([show.reference, *bounds]))
+    return show if show.span else show.but(span=common_span(map(show.shown, rows), show.reference))
 
 
 # ---- who survives what

@@ -9,8 +9,19 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, Trace, bar, level_line
-from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, limits, row_axis, series_style, whiskers
+from layerwise.report.figures.frame import (
+    LEGEND,
+    REFERENCE,
+    Figure,
+    Trace,
+    bar,
+    common_span,
+    framed,
+    level_line,
+    row_axis,
+    series_style,
+    whiskers,
+)
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.number_format import is_resolved, probability, verdict
@@ -48,14 +59,14 @@ class Bars(Mark):
         positions = {getattr(row, self.x) for row in rows}
         numeric = all(isinstance(value, int | float) for value in positions)
         shared = bool(self.each or self.choices) and self.of is None
-        bounds = (bound for row in map(self.show.shown, all_rows) for bound in (row.value, row.low, row.high))
+        span = common_span(map(self.show.shown, all_rows)) if shared else None
         return framed(
             self.height or 360, traces, bargap=0.28, barmode="stack" if self.stacked else "group",
             x={
                 "title": self.across, "showgrid": False,
                 "dtick": 1 if numeric and len(positions) <= MOST_TICKS else None,
             },
-            y={"title": self.show.axis, "range": self.show.span or (limits(bounds) if shared else None)},
+            y={"title": self.show.axis, "range": self.show.span or span},
             shapes=[] if not self.show.reference else [level_line(self.show.reference, **REFERENCE)],
             showlegend=len(groups) > 1, legend=LEGEND,
             margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Judged, Paper, Published, Verdict, judged
 from layerwise.report.claims.claim import BADGES, NOT_MEASURED
 from layerwise.report.data import ReportData
+from layerwise.report.show import ABSENT
 from layerwise.report.text.markup import Safe, element, escaped
 from layerwise.report.text.table import Table
 from layerwise.report.text.wording import counted, listed
@@ -22,7 +23,6 @@ from layerwise.results.identity import model_name
 
 HEADING = Heading("claims", "What became of the claims", "Claims")
 HEAD = ("claim", "verdict", "why", "this run", "the paper")
-NO_NUMBER = "–"
 
 
 def claims(data: ReportData) -> Chapter:
@@ -54,7 +54,7 @@ def _verdicts(decided: Sequence[Claim]) -> str:
 
 def _paper_chapter(each: Judged) -> Safe:
     rows = tuple(
-        (claim.name, badge(claim.verdict), claim.why, claim.figures, claim.published.number or NO_NUMBER)
+        (claim.name, badge(claim.verdict), claim.why, claim.figures, claim.published.prose.number or ABSENT)
         for claim in each.measured
     )
     details = element("ol", *(_claim_item(claim) for claim in each.measured), class_="claims")
@@ -98,7 +98,6 @@ INTRODUCTION = (
     " “Supported”, “contradicted” and “explained by the null” are each shown by an interval; “not resolvable” is all"
     " else, and says what would decide. A verdict is about the models that were measured, not about all models."
 )
-ABSENT = "–"
 HEADINGS = ("run", "model", "layers", "text", "tokens", "command")
 WHERE_ROWS_LIE = "--run"
 
@@ -197,6 +196,6 @@ def _claim(published: Published, runs: Sequence[_Run]) -> tuple[str, ...]:
         f"### {escaped(prose.name)}",
         f"{escaped(prose.statement)} ({escaped(prose.citation)})",
         f"Rule: {escaped(prose.rule)}",
-        *((f"The paper: {escaped(published.number)}.",) if published.number else ()),
+        *((f"The paper: {escaped(prose.number)}.",) if prose.number else ()),
         Table(("run", "verdict", "figures"), body).markdown() if body else f"Not measured. {escaped(prose.needs)}",
     )
