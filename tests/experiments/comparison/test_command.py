@@ -69,7 +69,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert result.report(tmp_path / "page.html").is_file()
     assert "small" in result.summary
     assert result.coincidences == []  # these runs have not stored what guessing loses
-    assert "<li>Of 1 claim measured" in result._repr_html_()
+    assert "<li>The one claim that was measured" in result._repr_html_()
 
 
 def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from layerwise.report import ReportData
 from layerwise.report.claims import Published, Verdict
 from layerwise.report.claims.contrasts import Facts
-from layerwise.report.claims.published import Case, Condition, Prose, prose_of
+from layerwise.report.claims.published import Case, FactCondition, Prose, prose_of
 from layerwise.results.rows import Score
 from report.claims.truths import ENOUGH, claim_of, concluded, ends
 
@@ -34,7 +34,7 @@ def planted(right: Verdict, wrong: Verdict) -> Published:
     class Planted(Published):
         @property
         def prose(self) -> Prose:
-            cases = (Case(wrong, (Condition.parse("wrong"),)), Case(right))
+            cases = (Case(wrong, (FactCondition.parse("wrong"),)), Case(right))
             return replace(prose_of("heterogeneity")["anti_layers"], cases=cases)
 
     return Planted("anti_layers", facts)

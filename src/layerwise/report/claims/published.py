@@ -24,7 +24,7 @@ Reads = Callable[[ReportData], Facts | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FactCondition:
     """Where a fact must lie, as it is written in the prose.
 
     gain above, gain within/below    it lies there, and so does every fact of several
@@ -39,7 +39,7 @@ class Condition:
     positions: frozenset[Position] = frozenset()
 
     @classmethod
-    def parse(cls, text: str) -> Condition:
+    def parse(cls, text: str) -> FactCondition:
         """The condition that a text is; raises `ValueError` where it is none."""
         match text.split():
             case ["not", fact]:
@@ -82,7 +82,7 @@ class Case:
     """A verdict, the conditions on facts that must all be met, and the reason that a person reads."""
 
     verdict: Verdict
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[FactCondition, ...] = ()
     reason: str = ""
 
     @classmethod
@@ -93,7 +93,7 @@ class Case:
         known = {str(each): each for each in BADGES}
         if verdict not in known:
             raise ValueError(f"{text!r} begins with no verdict; write one of {', '.join(known)}")
-        return cls(known[verdict], tuple(map(Condition.parse, filter(None, conditions.split(", ")))), reason)
+        return cls(known[verdict], tuple(map(FactCondition.parse, filter(None, conditions.split(", ")))), reason)
 
     def holds(self, facts: Facts) -> bool:
         """Whether every condition is met."""

@@ -280,8 +280,8 @@ def _at_half(data: ReportData) -> Iterator[tuple[Taught, str, View, list[Score]]
     """Every suite, arm and family of several strategies, these ranked."""
     for own in Taught.every(data):
         for family in families(data):
-            if (found := _ranked(own, family, data.depth)) is not None:
-                yield own, family, *found
+            if (best_first := _ranked(own, family, data.depth)) is not None:
+                yield own, family, *best_first
 
 
 def _is_apart(ranked: list[Score]) -> bool | None:

@@ -47,7 +47,10 @@ class LossByCost(Mark):
         most = max((row.amount or 0.0 for row in rows if not (late and row.arm == FRONTIER)), default=1.0)
         costs = (LATE * most if late else 0.0, most * (1 + AIR / 2))
         traces = [
-            trace for arm, own in rows.by("arm").items() if arm != FRONTIER for trace in _course(own, slots[arm], axis)
+            trace
+            for arm, own in rows.by("arm").items()
+            if arm != FRONTIER
+            for trace in _loss_curve(own, slots[arm], axis)
         ]
         frontier = rows.where(arm=FRONTIER)
         return frame.framed(
@@ -70,7 +73,7 @@ def _in_sight(rows: Rows, costs: tuple[float, float]) -> list[float] | None:
     return [min(bounds) - air, max(bounds) + air] if bounds else None
 
 
-def _course(rows: Rows, slot: int, across: str) -> list[Trace]:
+def _loss_curve(rows: Rows, slot: int, across: str) -> list[Trace]:
     """The line of an arm over the range of its seeds, which stands at the end as a bar: before, the band shows it."""
     arm, (colour, ribbon, symbol) = str(rows[0].arm), frame.series_style(slot)
     ends = [*(replace(row, low=None, high=None) for row in rows[:-1]), rows[-1]]
