@@ -15,8 +15,8 @@ from layerwise.data.suites import generated_pairs
 from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.layer_weights_study import arms
-from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.tunings import REWIRED
+from layerwise.experiments.pretraining.config import LayerWeightsStudy
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_elc_study
 from layerwise.results import Run

@@ -11,10 +11,9 @@ import torch
 
 from cli.command import layerwise as layerwise_command
 from layerwise.errors import MeasureError, OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.speculation import run, trial
-from layerwise.experiments.speculation.config import SpeculativeDecoding
-from layerwise.experiments.speculation.run import prompt_rows, speculation_rows, stored_trials
-from layerwise.experiments.speculation.trial import PromptTrial, twin
+from layerwise.experiments.speculation import run
+from layerwise.experiments.speculation.run import PromptTrial, prompt_rows, speculation_rows, stored_trials, twin
+from layerwise.experiments.timing.config import SpeculativeDecoding
 from layerwise.plan import Plan
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
@@ -117,7 +116,7 @@ def test_a_draft_that_is_given(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_text_that_differs_ends_with_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "verdict", lambda *_: "other")
+    monkeypatch.setattr(run, "verdict", lambda *_: "other")
     ended = layerwise_command(
         "time", "speculation", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT
     )
@@ -139,5 +138,5 @@ def test_a_verdict_tells_a_tie_from_another_text(stack: Stack) -> None:
     with torch.inference_mode():
         order = stack.model(ids).logits[0, -1].argsort(descending=True)
     first, second = (torch.cat([ids, token.view(1, 1)], dim=-1) for token in order[:2])
-    assert trial.verdict(stack, ids, first, first) == "equal"
-    assert trial.verdict(stack, ids, first, second) == "other"
+    assert run.verdict(stack, ids, first, first) == "equal"
+    assert run.verdict(stack, ids, first, second) == "other"
