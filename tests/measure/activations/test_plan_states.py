@@ -155,7 +155,7 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(kind: str) -> N
     def truth(run: int) -> list:  # type: ignore[type-arg]
         return three_zones(planted(world(np.random.default_rng(run))), seed=run)
 
-    counts = concluded("three_zones", truth, 12, runs=by_tier(fast=1, full=5, nightly=40))
+    counts = concluded("three_zones", truth, 12, runs=by_tier(fast=1, full=20))
     wrong = [verdict for verdict in (SUPPORTED, CONTRADICTED, NULL) if verdict not in (kind, kind == "walk" and NULL)]
     assert share(counts, *wrong) <= WRONG, counts
     if kind != "walk":

@@ -255,11 +255,11 @@ def test_too_little_text_is_refused() -> None:
         race(model.measure, model.depth, model.lengths)
 
 
-AT_NIGHT = [pytest.param(*case, marks=pytest.mark.nightly) for case in ((20, 32, 0.1, 7), (150, 128, 0.05, 1))]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("texts", "questions", "most", "orders"), [(20, 32, 0.1, 2), *AT_NIGHT])
+@pytest.mark.parametrize(
+    ("texts", "questions", "most", "orders"),
+    [(20, 32, 0.1, 7), pytest.param(150, 128, 0.05, 1, marks=pytest.mark.nightly)],
+)
 def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
     texts: int, questions: int, most: float, orders: int
 ) -> None:

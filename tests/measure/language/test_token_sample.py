@@ -164,7 +164,7 @@ def test_coverage_does_not_depend_on_the_share(documents: int, interval: str) ->
     assert width[0.1] > width[1.0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_demo_keeps_its_effects_within_wider_intervals() -> None:
     """What every layer is worth on the demo's own text, told from a quarter of the tokens of its prose."""
     stack = load("demo")
