@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from cli.command import layerwise as layerwise_command
+from cli.conftest import save_llama
 from layerwise.errors import MeasureError, OptionError, PlanError, UnsupportedModel
 from layerwise.experiments.speculation import run
 from layerwise.experiments.speculation.run import PromptTrial, prompt_rows, speculation_rows, stored_trials, twin
@@ -19,7 +20,7 @@ from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
 from layerwise.stack.speculation import LayerPasses
 
-SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--set", "agreement_tokens=400")
+SHORT = ("--prompts", "2", "--new-tokens", "6", "--context", "12", "--set", "agreement_tokens=1200")
 
 
 @pytest.fixture(scope="module")
@@ -104,22 +105,17 @@ def test_a_text_that_differs_is_an_error_once_all_are_stored(trials: list[Prompt
 
 
 @pytest.mark.slow
-def test_a_draft_that_is_given(tmp_path: Path) -> None:
-    ended = layerwise_command(
-        "time", "speculation", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT
-    )
-    assert ended.code == 0
-    assert "draft 0 1 3-11: the whole model's arg-max at" in ended.out
+def test_a_draft_that_is_given_and_a_text_that_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, texts = save_llama(tmp_path / "model"), tmp_path / "texts.txt"
+    texts.write_text("\n<|endoftext|>\n".join(f"text number {number} of 60" for number in range(60)))
+    command = ("time", "speculation", model, "--text", texts, "--draft", "0 1 3", *SHORT, "--run")
+    ended = layerwise_command(*command, tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert "draft 0 1 3: the whole model's arg-max at" in ended.out
     assert "equal to generate: 2 of 2 texts" in ended.out
     assert "x as fast as assistant" in ended.out
-
-
-@pytest.mark.slow
-def test_a_text_that_differs_ends_with_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "verdict", lambda *_: "other")
-    ended = layerwise_command(
-        "time", "speculation", "demo", "--draft", "0 1 3-11", "--run", str(tmp_path / "run"), *SHORT
-    )
+    ended = layerwise_command(*command, tmp_path / "other")
     assert ended.code == 2
     assert "equal to generate: 0 of 2 texts" in ended.out
 

@@ -323,7 +323,7 @@ def test_benchmarks_that_were_stopped_end_as_those_that_were_not(
     """Stopped at any write, the same command ends with the same rows."""
     measure(stack, corpus, tmp_path / "whole", benchmark)
     add = Store.add_losses
-    for stop in range(1, 40, 9):
+    for stop in (1, 19, 37):
         left = iter(range(stop))
 
         def stopping(store: Store, rows: Any, left: Iterator[int] = left) -> None:
