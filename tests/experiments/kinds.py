@@ -7,17 +7,21 @@ rows(folder)                   what the run holds, without what its processes to
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import layerwise
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
-from conftest import tiny_llama
+from conftest import Flat, tiny_llama
 from experiments.growth.tiny_inputs import save_config, save_documents
 from layerwise.data.suites.generated_msgs import Sizes
+from layerwise.data.suites.generated_pairs import PARADIGMS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
@@ -25,6 +29,7 @@ from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.layer_weights_study.arms import ATTRIBUTED
 from layerwise.experiments.layer_weights_study.arms import arms as study_arms
+from layerwise.experiments.layer_weights_study.tunings import marked
 from layerwise.experiments.pretraining.config import ElcPretraining, LayerWeightsStudy
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import Rehearsal, RobustTraining
@@ -75,13 +80,20 @@ PLANTED: Mapping[str, Any] = {
     "experiments.layer_weights_study.run:FINE_TUNING": FineTuningConfig(epochs=1, batch_size=16, length=16),
     "experiments.layer_weights_study.arms:SIZES": Sizes(16, 8, 8),
     "experiments.layer_weights_study.arms:PAIRS_EACH": 1,
-    "experiments.layer_weights_study.arms:SEGMENTS": 40,
+    "experiments.layer_weights_study.arms:SEGMENTS": 16,
     "experiments.layer_weights_study.arms:TASKS": (ATTRIBUTED,),
     "experiments.layer_weights_study.arms:arms": lambda *given, **changes: tuple(
         recipe for recipe in study_arms(*given, **changes) if recipe.arm in ("ltg", "elc", "elc-frozen")
     ),
+    "experiments.layer_weights_study.tunings:marked": partial(marked, count=4),
+    "measure.gradients.attribution:NODES": 2,
+    "measure.gradients.attribution:MOST_NODES": 4,
     "experiments.pretraining.run:PAIRS": 1,
-    "experiments.pretraining.run:SEGMENTS": 40,
+    "experiments.pretraining.run:SEGMENTS": 16,
+    "data.suites.generated_pairs:PARADIGMS": dict(list(PARADIGMS.items())[:2]),
+    "models.elc.configuration:SIZES": {
+        "tiny": {"num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
+    },
 }
 """What a machine takes, as a function of what is done; what layers are worth; how much pretrained models are asked."""
 
@@ -117,7 +129,7 @@ def _speculation(run: Path) -> None:
 
 def _frontier(run: Path) -> None:
     layerwise.time.frontier(
-        stack(), corpus(30), tokens=400, sizes=2, rounds=12, context=8, new_tokens=4, run=run, **SHORT
+        stack(), corpus(30), tokens=400, sizes=1, rounds=12, context=8, new_tokens=4, run=run, **SHORT
     )  # fmt: skip
 
 
@@ -141,11 +153,17 @@ def _routing(run: Path) -> None:
     )
 
 
-def _healing(run: Path) -> None:
+def _read(run: Path) -> tuple[Path, Path]:
+    """The folders of a model and of texts beside a run."""
     model, texts = run.parent / "model", run.parent / "texts"
     if not texts.exists():
         save_llama(model)
         save_texts(texts, count=30, characters=60)
+    return model, texts
+
+
+def _healing(run: Path) -> None:
+    model, texts = _read(run)
     layerwise.heal(
         model, texts, plan="0 2-3", method="tail", steps=2, seeds=1, evals=1, batch_size=4, max_length=24,
         learning_rates=(1e-3, 2e-3), controls=("whole",), run=run, **SILENT,
@@ -153,9 +171,10 @@ def _healing(run: Path) -> None:
 
 
 def _rehearsal(run: Path) -> None:
+    model, text = _read(run)
     config = Rehearsal(
-        model="demo", run=run, nodes=4, kill="half", draws=2, requests=4, streams=2, new_tokens=3, hop_seconds=0.001,
-        layer_seconds=0.001,
+        model=str(model), text=text, max_length=24, run=run, nodes=4, kill="half", draws=2, requests=4, streams=2,
+        new_tokens=3, hop_seconds=0.001, layer_seconds=0.001,
     )  # fmt: skip
     perform(config, Silent())
 
@@ -228,8 +247,7 @@ def _growth(run: Path) -> None:
 
 
 def _growth_study(run: Path) -> None:
-    arms, rates = ("importance", "permuted"), (1e-3,)
-    perform(GrowthStudy(arms=arms, learning_rates=rates, steps=12, seeds=2, **_phased(run)))
+    perform(GrowthStudy(arms=("importance",), learning_rates=(1e-3,), steps=6, seeds=2, **_phased(run)))
 
 
 def _layer_weights(run: Path) -> None:
@@ -253,6 +271,7 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
 
 def carry_out(verb: str, run: Path) -> None:
     """Carry out the small run of a verb, or resume it, on planted times that stay planted in this process."""
+    sys.modules["umap"] = SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace())  # type: ignore[assignment]
     plant()
     KINDS[verb](run)
 

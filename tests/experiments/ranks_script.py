@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.measure.workers import Emit, Plain
-from threads import use_threads
 
 
 def sweep_of(folder: Path, run: Path) -> Sweep:
@@ -60,10 +57,8 @@ def _failing(folder: Path, run: Path) -> None:
             (run.parent / "failure.txt").write_text(f"{error}; {len(heard) == len(set(heard))}")
 
 
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    use_threads()
-    root = Path(sys.argv[1])
+def perform_all(root: Path) -> None:
+    """Everything, one after the other."""
     perform(sweep_of(root, root / "sweep"), Silent())
     perform(training_of(root, root / "training"), Silent())
     _failing(root, root / "nothing")

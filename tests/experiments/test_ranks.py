@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from apart import ranks
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
-from experiments.ranks_script import sweep_of, training_of
+from experiments.ranks_script import perform_all, sweep_of, training_of
 from experiments.test_cluster import rows, untimed
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
 from once import made_once
-from threads import threaded
 
 pytestmark = pytest.mark.slow
 
@@ -31,15 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         save_llama(root / "model")
         save_vit(root / "vit")
         save_texts(root / "texts")
-        done = subprocess.run(
-            [
-                sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone",
-                str(Path(__file__).parent / "ranks_script.py"), str(root),
-            ],
-            env=threaded(PYTHONPATH=os.pathsep.join(sys.path)), capture_output=True, text=True, timeout=600,
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-4000:]
+        ranks(perform_all, root)
 
     return made_once(tmp_path_factory, "ranks", make)
 

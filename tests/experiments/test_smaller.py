@@ -9,43 +9,48 @@ import torch
 from transformers import AutoModelForCausalLM
 
 import layerwise
+from cli.conftest import save_llama, save_texts
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.saving.config import Saving
 
 pytestmark = pytest.mark.slow
 
-DEMO = Path(layerwise.__file__).parent / "models" / "demo"
+DEPTH = 6
 
 
-def test_a_search_is_healed_and_saved(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_llama(tmp_path_factory.mktemp("models") / "tiny", DEPTH)
+
+
+def test_a_search_is_healed_and_saved(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    stack, corpus = layerwise.load("demo"), layerwise.demo_corpus(texts=24, characters=300, questions=6)
+    stack, corpus = layerwise.load(model), layerwise.read_corpus(save_texts(tmp_path / "texts", 40, 60))
     found = layerwise.search(
-        stack, corpus, layerwise.Budget(layers=10), method="one-shot", run=tmp_path / "found", reporter=Silent()
+        stack, corpus, layerwise.Budget(layers=4), method="one-shot", run=tmp_path / "found", reporter=Silent()
     )
     plan = chosen_plan(str(tmp_path / "found"))
     assert plan == found.best
-    assert len(plan.steps()) == 10
+    assert len(plan.steps()) == 4
     layerwise.heal(
-        "demo", corpus, plan=str(tmp_path / "found"), steps=2, seeds=1, learning_rates=(1e-3,), controls=(),
-        max_length=64, run=tmp_path / "healed", reporter=Silent(),
+        model, corpus, plan=str(tmp_path / "found"), steps=2, seeds=1, learning_rates=(1e-3,), controls=(),
+        max_length=24, run=tmp_path / "healed", reporter=Silent(),
     )  # fmt: skip
-    config = Saving(models=("demo",), plan=str(tmp_path / "found"), output=tmp_path / "pruned")
+    config = Saving(models=(str(model),), plan=str(tmp_path / "found"), output=tmp_path / "pruned")
     assert config.act(Silent()) == 0
     ids = torch.tensor([[5, 6, 7, 8]])
     for folder, same in (("pruned", True), ("healed/model", False)):
-        model = AutoModelForCausalLM.from_pretrained(tmp_path / folder)
-        assert len(model.model.layers) == 10
-        close = torch.allclose(model(ids).logits, stack.logits(str(plan), input_ids=ids), atol=1e-4)
+        written = AutoModelForCausalLM.from_pretrained(tmp_path / folder)
+        assert len(written.model.layers) == 4
+        close = torch.allclose(written(ids).logits, stack.logits(str(plan), input_ids=ids), atol=1e-4)
         assert close == same
 
 
-def test_averages_of_layers_are_saved(tmp_path: Path) -> None:
-    config = Saving(models=("demo",), plan="0-4 mean2:5 7-11", output=tmp_path / "averaged")
+def test_averages_of_layers_are_saved(model: Path, tmp_path: Path) -> None:
+    config = Saving(models=(str(model),), plan="0-1 mean2:2 4-5", output=tmp_path / "averaged")
     assert config.act(Silent()) == 0
-    model = AutoModelForCausalLM.from_pretrained(tmp_path / "averaged")
-    whole = AutoModelForCausalLM.from_pretrained(DEMO)
-    own, of_both = (each.model.layers[5].mlp.up_proj.weight for each in (model, whole))
-    assert len(model.model.layers) == 11
-    torch.testing.assert_close(own, (of_both + whole.model.layers[6].mlp.up_proj.weight) / 2)
+    written, whole = map(AutoModelForCausalLM.from_pretrained, (tmp_path / "averaged", model))
+    own, of_both = (each.model.layers[2].mlp.up_proj.weight for each in (written, whole))
+    assert len(written.model.layers) == DEPTH - 1
+    torch.testing.assert_close(own, (of_both + whole.model.layers[3].mlp.up_proj.weight) / 2)

@@ -16,7 +16,7 @@ from cli.command import refused
 from layerwise.errors import OptionError, RunError
 from layerwise.report import ReportData
 from layerwise.results import Manifest, Run
-from report import diagnosed
+from report import planted
 from report.comparison.several import DEPTHS, sweeps
 
 MODELS = ("small", "medium")
@@ -79,7 +79,7 @@ def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], tmp_path: P
     shutil.copytree(small, tmp_path / "copy")
     assert "hold the same run" in refused("compare", small, tmp_path / "copy")
     assert "is not a run" in refused("compare", small, tmp_path / "nothing")
-    diagnosis = write_run(tmp_path / "diagnosis", diagnosed.diagnosis(8), "other")
+    diagnosis = write_run(tmp_path / "diagnosis", planted.DIAGNOSIS, "other")
     assert "is a sweep and" in refused("compare", small, diagnosis)
     assert "could not be written" in refused("compare", small, medium, "--output", tmp_path / "none" / "page.html")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from cli.command import layerwise, refused
 from cli.conftest import save_llama
 from data.glue_files import write
 from layerwise import evaluate, load
+from layerwise.data.suites import generated_pairs
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_pairs import SUITE
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
@@ -25,6 +27,12 @@ from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three paradigms in place of all."""
+    monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
 
 
 def test_suites_in_the_help_are_those_of_the_code() -> None:
@@ -49,7 +57,7 @@ def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> No
         found = {named(row) for row in opened.store.scores("pairs mine.jsonl")}
         assert found == {"tiny/0", "tiny"}
         assert opened.manifest.families == ("evaluation",)
-        assert next(iter(opened.store.scores("pairs", task="all", metric="accuracy"))).documents == 21 * 3
+        assert next(iter(opened.store.scores("pairs", task="all", metric="accuracy"))).documents == 3 * 3
     assert (run / "report.html").is_file()
     again = layerwise("evaluate", model, "--suite", f"pairs,{own}", "--limit", "3", "--run", run)
     assert again.out == ended.out
@@ -113,7 +121,7 @@ def test_a_dry_run_prints_the_cost_and_makes_no_folder(model: Path, tmp_path: Pa
     arguments = ("--suite", "pairs,msgs-ours", "--tasks", "control length", "--limit", "3", "--run", tmp_path / "run")
     ended = layerwise("evaluate", model, *arguments, "--dry-run")
     assert ended.code == 0, ended.err
-    assert f"cost: {2 * 3 * 21} sentences to score, 3 fine-tunings" in ended.out
+    assert f"cost: {2 * 3 * 3} sentences to score, 3 fine-tunings" in ended.out
     assert not (tmp_path / "run").exists()
 
 

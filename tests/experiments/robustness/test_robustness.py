@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from transformers import AutoModelForCausalLM
 
 import layerwise as library
+from apart import Ended
 from cli.command import layerwise, refused
 from cli.conftest import save_texts
-from cli.picture_models import DEPTH, save_images, save_vit
+from cli.picture_models import DEPTH, save_vit
+from conftest import Flat
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness import run as training
+from layerwise.measure.activations import attention_by_position, embedding
+from layerwise.measure.interventions import worth_by_position
 from layerwise.results import Run, Score
 from layerwise.train.recipe import Settings
 
@@ -38,6 +47,15 @@ def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     assert ended.code == 0, ended.err
     return folder
+
+
+@pytest.fixture(scope="module")
+def one(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    """A run about one model, which tests copy or read, and what the command said."""
+    folder = tmp_path_factory.mktemp("one") / "run"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace()))
+        return folder, layerwise("robustness", vit, *DIGITS, *FEW, "--run", folder)
 
 
 def scores(folder: Path) -> list[Score]:
@@ -74,30 +92,17 @@ def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
     assert scores(trained) == found
 
 
-@pytest.mark.slow
-def test_fresh_asks_all_of_it_anew(trained: Path) -> None:
-    assert layerwise("robustness", trained, *FEW).code == 0
-    models = {path: path.stat().st_mtime_ns for path in trained.rglob("*.safetensors")}
-    before = stamps(trained)
-    assert layerwise("robustness", trained, *FEW, "--overwrite").code == 0
-    after = stamps(trained)
-    assert after
-    assert not set(after.values()) & set(before.values())
-    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.safetensors")} == models
-
-
-def test_one_model_has_a_run_of_its_own(vit: Path, tmp_path: Path) -> None:
-    ended = layerwise("robustness", vit, *DIGITS, *FEW, "--run", tmp_path / "run")
+def test_one_model_has_a_run_of_its_own(one: tuple[Path, Ended]) -> None:
+    folder, ended = one
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[2].startswith("vit ")
-    found = scores(tmp_path / "run")
-    models = {(row.arm, row.seed) for row in found if row.measure == "robustness"}
+    models = {(row.arm, row.seed) for row in scores(folder) if row.measure == "robustness"}
     assert models == {(None, None), ("vit", None), ("vit", 0)}
 
 
 @pytest.mark.slow
 def test_a_trained_model_alone_goes_by_its_method(trained: Path, tmp_path: Path) -> None:
-    path = trained / "layershuffle-predict" / "seed-1" / "model"
+    path = trained / "layershuffle-predict" / "seed-0" / "model"
     ended = layerwise("robustness", path, *DIGITS, *FEW, "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert ended.out.splitlines()[2].startswith("layershuffle-predict")
@@ -105,13 +110,16 @@ def test_a_trained_model_alone_goes_by_its_method(trained: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_fresh_does_not_answer_for_another_model(vit: Path, tmp_path: Path) -> None:
+def test_fresh_does_not_answer_for_another_model(one: tuple[Path, Ended], tmp_path: Path) -> None:
     """The surveys of the model that was asked before lie in the same folder."""
-    other = save_vit(tmp_path / "vit", depth=4)
-    assert layerwise("robustness", vit, *DIGITS, *FEW, "--run", tmp_path / "run").code == 0
-    assert "--overwrite" in refused("robustness", other, *DIGITS, *FEW, "--run", tmp_path / "run")
-    assert layerwise("robustness", other, *DIGITS, *FEW, "--run", tmp_path / "run", "--overwrite").code == 0
-    depth = next(row for row in scores(tmp_path / "run") if row.metric == "depth")
+    other, run = save_vit(tmp_path / "vit", depth=4), shutil.copytree(one[0], tmp_path / "run")
+    before = stamps(run)
+    assert "--overwrite" in refused("robustness", other, *DIGITS, *FEW, "--run", run)
+    assert stamps(run) == before
+    assert layerwise("robustness", other, *DIGITS, *FEW, "--run", run, "--overwrite").code == 0
+    assert stamps(run)
+    assert not set(stamps(run).values()) & set(before.values())
+    depth = next(row for row in scores(run) if row.metric == "depth")
     assert depth.value == 4
 
 
@@ -123,22 +131,12 @@ def test_the_cost_is_printed_and_nothing_is_computed(vit: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_an_opened_model_and_its_folder_have_the_same_rows(vit: Path, tmp_path: Path) -> None:
+def test_an_opened_model_has_the_rows_of_its_folder(one: tuple[Path, Ended], vit: Path, tmp_path: Path) -> None:
     options = {"images": "digits", "limit": 20, "orders": 3, "draws": 2, "reporter": Silent()}
-    opened = library.robustness(library.load(vit), run=tmp_path / "opened", **options)
-    named = library.robustness(vit, run=tmp_path / "named", **options)
-    tables = [result.table("robustness") for result in (opened, named)]
-    assert len(tables[0]) > 20
-    assert list(tables[0]["value"]) == list(tables[1]["value"])
-
-
-@pytest.mark.slow
-def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
-    texts = save_texts(tmp_path / "texts")
-    ended = layerwise("robustness", model, "--text", texts, "--max-length", "18", *FEW, "--run", tmp_path / "run")
-    assert ended.code == 0, ended.err
-    assert ended.out.startswith("nats per token, lower is better")
-    assert not [row for row in scores(tmp_path / "run") if row.metric == "accuracy_top5"]
+    opened = list(library.robustness(library.load(vit), run=tmp_path / "run", **options).table("robustness")["value"])
+    named = [row.value for row in scores(one[0]) if row.measure == "robustness"]
+    assert len(opened) > 20
+    assert opened == named
 
 
 @pytest.mark.slow
@@ -150,10 +148,15 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
         "--seeds", "1", "--run", run,
     )  # fmt: skip
     assert trained.code == 0, trained.err
+    assert trained.out.startswith("nats per token, lower is better")
+    path = run / "layershuffle" / "seed-0" / "model"
+    assert AutoModelForCausalLM.from_pretrained(path).config.num_hidden_layers == 4
+    assert (path / "tokenizer.json").is_file()
     ended = layerwise("robustness", run, *FEW)
     assert ended.code == 0, ended.err
     assert ended.out.startswith("nats per token, lower is better")
     found = scores(run)
+    assert not [row for row in found if row.metric == "accuracy_top5"]
     assert {(row.metric, row.condition) for row in found if row.measure == "contribution"} >= {("nll_added", "random")}
     assert ("layershuffle", "random", "baseline") in {
         (row.arm, row.condition, row.against) for row in found if row.metric == "nll_above"
@@ -166,6 +169,9 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(training, "DEFAULTS_BY_MODEL", {"demo-vit": Settings(epochs=1, batch_size=20)})
     monkeypatch.setattr(training, "COMPARED", ("baseline",))
     monkeypatch.setattr(training, "REDUCED", (3,))
+    monkeypatch.setattr(worth_by_position, "UNITS", 1)
+    for each in (embedding, attention_by_position):
+        monkeypatch.setattr(each, "BATCHES", 1)
     ended = layerwise("robustness", "demo-vit", "--limit", "20", *FEW, "--seeds", "1", "--run", tmp_path / "run")
     assert ended.code == 0, ended.err
     assert "2 methods of training, 1 seed each" in ended.err
@@ -176,63 +182,35 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
 # What it refuses
 
 
-def test_a_run_of_another_kind(model: Path, texts: Path, tmp_path: Path) -> None:
-    swept = layerwise(
-        "sweep", model, "--text", texts, "--run", tmp_path / "run", "--families", "leave_one_out", "--no-similarity"
-    )  # fmt: skip
-    assert swept.code == 0
-    message = refused("robustness", tmp_path / "run", *DIGITS)
+def test_a_run_of_another_kind_and_one_without_a_finished_model(
+    trained: Path, one: tuple[Path, Ended], tmp_path: Path
+) -> None:
+    swept = tmp_path / "swept"
+    with Run.open(one[0]) as run:
+        Run.create(swept, replace(run.manifest, families=("leave_one_out",))).close()
+    message = refused("robustness", swept, *DIGITS)
     assert "is a run of another kind" in message
     assert "give a folder that `layerwise train robust` has written" in message
-
-
-def test_a_run_without_a_finished_model(vit: Path, tmp_path: Path) -> None:
-    command = (
-        "train",
-        "robust",
-        "baseline",
-        "--model",
-        vit,
-        *DIGITS,
-        "--epochs",
-        "1",
-        "--batch-size",
-        "10",
-        "--seeds",
-        "1",
-    )
-    assert layerwise(*command, "--run", tmp_path / "run").code == 0
-    (tmp_path / "run/baseline/seed-0/model/training.json").unlink()
-    assert "holds no finished model yet" in refused("robustness", tmp_path / "run", *DIGITS)
+    unfinished = shutil.copytree(trained, tmp_path / "unfinished")
+    for record in unfinished.rglob("training.json"):
+        record.unlink()
+    assert "holds no finished model yet" in refused("robustness", unfinished, *DIGITS)
 
 
 @pytest.mark.slow
-def test_other_splits_than_those_of_the_training(trained: Path, tmp_path: Path) -> None:
+def test_what_a_run_cannot_be_asked(trained: Path, tmp_path: Path) -> None:
     message = refused("robustness", trained, "--limit", "30", *FEW)
     assert "test examples may have been learned from" in message
     assert "--limit, --select-on and --seed of its training" in message
-
-
-@pytest.mark.slow
-def test_a_folder_for_the_rows_of_a_run(trained: Path, tmp_path: Path) -> None:
     message = refused("robustness", trained, "--run", tmp_path / "run")
     assert f"leave out --run {tmp_path / 'run'}" in message
 
 
-def test_labels_that_do_not_fit_the_head(vit: Path, tmp_path: Path) -> None:
-    images = save_images(tmp_path / "shapes")
-    message = refused("robustness", vit, "--images", images, "--run", tmp_path / "run")
-    assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_wrong_kind_of_data(vit: Path, model: Path, texts: Path) -> None:
+def test_a_model_that_reads_something_else_or_is_nowhere(
+    vit: Path, model: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What data is refused, and in which words, is what `train robust` refuses (`test_training`)."""
     assert "takes images: give --images" in refused("robustness", vit, "--text", texts)
-    assert "takes text: give --text" in refused("robustness", model, "--images", "digits")
-    assert "images are needed: --images" in refused("robustness", vit)
     assert "a text is needed: --text" in refused("robustness", model)
-
-
-def test_a_model_that_is_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "there is no folder ./tyni" in refused("robustness", "./tyni")

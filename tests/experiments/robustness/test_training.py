@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForImageClassification
+from transformers import AutoModelForImageClassification
 
 import layerwise as library
 import layerwise.train
 from apart import Ended
 from cli.command import layerwise, refused
-from cli.conftest import save_texts
 from cli.picture_models import save_images, save_vit
 from layerwise.experiments.reporter import Silent
 from layerwise.results import Run
@@ -127,15 +126,14 @@ def test_without_a_folder_a_run_is_named_by_its_recipe_too(
     command = ("--model", vit, *DIGITS, "--seeds", "1", "--no-baseline", "--quiet")
     runs = []
     for method, more in (
-        ("baseline", ()), ("baseline", ()), ("sequential", ()), ("baseline", ("--learning-rate", "0.1")),
-        ("baseline", ("--set", "weight_decay=0.5")), ("baseline", ("--set", "dataloader_num_workers=0")),
+        ("baseline", ()), ("sequential", ()), ("baseline", ("--learning-rate", "0.1")),
+        ("baseline", ("--set", "dataloader_num_workers=0")),
     ):  # fmt: skip
         ended = layerwise("train", "robust", method, *command, *more)
         assert ended.code == 0, ended.err
         runs.append(ended.out.splitlines()[-1])
-    first, again, method, rate, decay, same = runs
-    assert first == again == method == same
-    assert len({first, rate, decay}) == 3
+    first, method, rate, same = runs
+    assert first == method == same != rate
     assert all(name.startswith("report: runs/vit-") for name in runs)
 
 
@@ -179,49 +177,16 @@ def test_demo_vit_needs_nothing_but_its_name(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "run").iterdir() if path.is_dir()] == ["layershuffle"]
 
 
-@pytest.mark.slow
-def test_a_language_model_leads_with_its_loss(model: Path, tmp_path: Path) -> None:
-    texts = save_texts(tmp_path / "texts")
-    ended = layerwise(
-        "train", "robust", "layershuffle", "--model", model, "--text", texts, "--max-length", "18", "--epochs", "1",
-        "--batch-size", "8", "--seeds", "1", "--run", tmp_path / "run",
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    assert ended.out.startswith("nats per token, lower is better")
-    path = tmp_path / "run" / "layershuffle" / "seed-0" / "model"
-    assert AutoModelForCausalLM.from_pretrained(path).config.num_hidden_layers == 4
-    assert (path / "tokenizer.json").is_file()
-
-
 # What it refuses
 
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
-    [
-        ("--epochs", "0", "epochs is 0.0; write a number above 0"),
-        ("--learning-rate", "-1", "write a number above 0"),
-        ("--set", "gradient_accumulation=3", "equal parts"),
-        ("--augmentation", "flip", "--augmentation"),
-        ("--limit", "5", "one for each of the 10 classes"),
-        ("--set", "report_to", "--set takes NAME=VALUE"),
-    ],
+    [("--augmentation", "flip", "--augmentation"), ("--limit", "5", "one for each of the 10 classes")],
 )
 def test_settings_that_no_training_can_have(vit: Path, tmp_path: Path, option: str, value: str, message: str) -> None:
-    given = (
-        "train",
-        "robust",
-        "baseline",
-        "--model",
-        vit,
-        "--images",
-        "digits",
-        "--run",
-        tmp_path / "run",
-        option,
-        value,
-    )
-    assert message in refused(*given)
+    data = ("--images", "digits", "--run", tmp_path / "run")
+    assert message in refused("train", "robust", "baseline", "--model", vit, *data, option, value)
     assert not (tmp_path / "run").exists()
 
 

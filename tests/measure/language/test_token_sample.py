@@ -133,13 +133,20 @@ def test_the_mean_over_samples_is_the_loss_of_all_tokens() -> None:
         assert abs(np.mean(values) - whole[key]) < 4.5 * np.std(values) / np.sqrt(draws)
 
 
-STUDIES = 200
+STUDIES = by_tier(fast=100, full=100, nightly=200)
 SHARES = (1.0, 0.25, 0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("documents", [16, 60])
-@pytest.mark.parametrize("interval", ["bootstrap", "student"])
+@pytest.mark.parametrize(
+    ("documents", "interval"),
+    [
+        (16, "student"),
+        (60, "bootstrap"),
+        pytest.param(60, "student", marks=pytest.mark.nightly),
+        pytest.param(16, "bootstrap", marks=pytest.mark.nightly),
+    ],
+)
 def test_coverage_does_not_depend_on_the_share(documents: int, interval: str) -> None:
     """A study draws documents, and tokens within them; its interval holds the truth as often at any share."""
     held, width = dict.fromkeys(SHARES, 0), dict.fromkeys(SHARES, 0.0)

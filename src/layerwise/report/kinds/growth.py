@@ -13,21 +13,8 @@ from layerwise.report.derived import growth
 from layerwise.report.derived import growth_tables as tables
 from layerwise.report.derived.growth_findings import BUDGET_BAR, STEP_BAR, growth_findings, verdict
 from layerwise.report.derived.training_cost import AXES, FRONTIER, loss_by_cost
-from layerwise.report.figures.frame import (
-    Figure,
-    Trace,
-    colour_scale,
-    common_span,
-    diagonal,
-    filled,
-    framed,
-    heatmap,
-    interval,
-    limits,
-    scatter,
-    series_style,
-    whiskers,
-)
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
 from layerwise.report.figures.palette import VIRIDIS, faded, light
 from layerwise.report.finding import Finding, judged
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, prose
@@ -63,7 +50,7 @@ class LossByCost(Mark):
             trace for arm, own in rows.by("arm").items() if arm != FRONTIER for trace in _course(own, slots[arm], axis)
         ]
         frontier = rows.where(arm=FRONTIER)
-        return framed(
+        return frame.framed(
             460, [*traces, *(_ends(frontier, axis) if frontier else ())],
             x={"title": axis, "range": costs, "exponentformat": "SI" if axis == vocab.TOKENS else "power"},
             y={"title": VALIDATION, "range": _in_sight(rows, costs) if late else None, "zeroline": False},
@@ -85,11 +72,11 @@ def _in_sight(rows: Rows, costs: tuple[float, float]) -> list[float] | None:
 
 def _course(rows: Rows, slot: int, across: str) -> list[Trace]:
     """The line of an arm over the range of its seeds, which stands at the end as a bar: before, the band shows it."""
-    arm, (colour, ribbon, symbol) = str(rows[0].arm), series_style(slot)
+    arm, (colour, ribbon, symbol) = str(rows[0].arm), frame.series_style(slot)
     ends = [*(replace(row, low=None, high=None) for row in rows[:-1]), rows[-1]]
     sizes = [*(3 for _ in rows[:-1]), 9]
     line = _line(rows, across, {"color": colour, "width": 2}, {"color": colour, "symbol": symbol, "size": sizes})
-    return [*area(_by_cost(rows), ribbon, arm), {**line, "error_y": whiskers(ends, colour)}]
+    return [*area(_by_cost(rows), ribbon, arm), {**line, "error_y": frame.whiskers(ends, colour)}]
 
 
 def _ends(rows: Rows, across: str) -> list[Trace]:
@@ -106,10 +93,10 @@ def _by_cost(rows: Rows) -> dict[float, Score]:
 def _line(rows: Rows, across: str, line: Mapping[str, Any], marker: Mapping[str, Any]) -> Trace:
     arm = escape(str(rows[0].arm))
     seeds = ["" if row.low is None else ", mean and range of the seeds" for row in rows]
-    return scatter(
+    return frame.scatter(
         x=[row.amount or 0.0 for row in rows], y=[row.value for row in rows], mode="lines+markers", line=line,
         marker=marker, legendgroup=str(rows[0].arm), name=arm, text=[
-            f"<b>{arm}</b>, {large(row.amount or 0.0)} {across}<br>{interval(row)}{more}"
+            f"<b>{arm}</b>, {large(row.amount or 0.0)} {across}<br>{frame.interval(row)}{more}"
             for row, more in zip(rows, seeds, strict=True)
         ],
     )  # fmt: skip
@@ -129,23 +116,25 @@ class StepTimes(Mark):
         pairs = [(predicted[str(row.arm), str(row.condition)].value, row) for row in rows]
         top = max((x for x, _ in pairs), default=1.0) * 1.1
         low, high = ([0.0, (1 + way * STEP_BAR) * top] for way in (-1, 1))
-        allowed = filled([0.0, top], low, high, faded(light("muted"), 0.16), name=f"within {100 * STEP_BAR:g} %")
+        allowed = frame.filled([0.0, top], low, high, faded(light("muted"), 0.16), name=f"within {100 * STEP_BAR:g} %")
         arms = [_phases([pair for pair in pairs if pair[1].arm == arm], slots[arm]) for arm in rows.axis("arm")]
-        return framed(
-            380, [allowed, diagonal(0.0, top, "as predicted"), *arms],
-            x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": limits(x for x, _ in pairs)},
-            y={"title": "measured, time of a step", "range": common_span(row for _, row in pairs)},
+        reach = frame.limits(x for x, _ in pairs)
+        return frame.framed(
+            380, [allowed, frame.diagonal(0.0, top, "as predicted"), *arms],
+            x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": reach},
+            y={"title": "measured, time of a step", "range": frame.common_span(row for _, row in pairs)},
             margin={"l": 48, "r": 16, "t": 8, "b": 44},
         )  # fmt: skip
 
 
 def _phases(pairs: Sequence[tuple[float, Score]], slot: int) -> Trace:
-    (colour, _, symbol), arm = series_style(slot), str(pairs[0][1].arm)
-    return scatter(
+    (colour, _, symbol), arm = frame.series_style(slot), str(pairs[0][1].arm)
+    return frame.scatter(
         x=[x for x, _ in pairs], y=[row.value for _, row in pairs], mode="markers",
-        error_y=whiskers((row for _, row in pairs), colour, thickness=1.5),
+        error_y=frame.whiskers((row for _, row in pairs), colour, thickness=1.5),
         marker={"color": colour, "symbol": symbol, "size": 9}, legendgroup=arm, name=escape(arm), text=[
-            f"<b>{escape(arm)}</b>, {escape(str(row.condition))}<br>predicted {fixed(x, 3)}, measured {interval(row)}"
+            f"<b>{escape(arm)}</b>, {escape(str(row.condition))}<br>predicted {fixed(x, 3)},"
+            f" measured {frame.interval(row)}"
             for x, row in pairs
         ],
     )  # fmt: skip
@@ -169,14 +158,14 @@ class DepthByTime(Mark):
         thick = min(THICKEST, HEIGHT / len(parts))
         step = next(each for each in count(1) if each * thick >= LEGIBLE or each >= len(parts))
         ticks = [at for at, part in enumerate(parts) if isinstance(part, str) or part % step == 0]
-        grid = heatmap(
+        grid = frame.heatmap(
             x=[0, *(phase.end for phase in spent)], y=list(range(len(parts))), zmin=0, zmax=1, xgap=1, ygap=1,
             z=[[of.get(part) for of in spent.values()] for part in parts],
             text=[[_hover(phase, part, of.get(part)) for phase, of in spent.items()] for part in parts],
-            colorscale=colour_scale(VIRIDIS),
+            colorscale=frame.colour_scale(VIRIDIS),
             colorbar={"thickness": 9, "outlinewidth": 0, "tickvals": list(THIRDS), "ticktext": list(THIRDS.values())},
         )  # fmt: skip
-        return framed(
+        return frame.framed(
             round(AROUND + thick * len(parts)), [grid], showlegend=False,
             x={"title": "step", "range": [0, max(row.amount or 0 for row in all_rows)], "showgrid": False},
             y={"tickvals": ticks, "ticktext": [str(parts[at]) for at in ticks], "showgrid": False,
@@ -249,7 +238,7 @@ OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": _all_arms, "words": str}
 def _difference_show(data: ReportData) -> Show:
     """One scale for all differences."""
     rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.DIFFERENCE, condition=tuple(growth.TERMS))
-    return Show(axis="nats per token; left is better", signed=True, reference=0.0, span=common_span(rows))
+    return Show(axis="nats per token; left is better", signed=True, reference=0.0, span=frame.common_span(rows))
 
 
 def _differing(data: ReportData) -> list[str]:

@@ -19,7 +19,7 @@ from layerwise.report.marks import Mark
 from layerwise.report.show import ABSENT, named, plain
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.table import Table
-from layerwise.report.text.wording import incomplete
+from layerwise.report.text.wording import arm_tiles, incomplete
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, TUNING, VALIDATION_LOSS
@@ -81,13 +81,9 @@ def seeds_of(data: ReportData) -> dict[str, set[int]]:
     return {arm: set(grouped[arm].axis("seed")) for arm in in_reading_order(grouped)}
 
 
-def tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
     """How many arms the run has, and the most seeds that any of them was trained with."""
-    arms = seeds_of(data)
-    most = max(map(len, arms.values()), default=0)
-    yield f"{len(arms):,}", "arms"
-    if most:
-        yield f"{most:,}", "seeds"
+    return arm_tiles(arms := seeds_of(data), arms)
 
 
 def _facts(data: ReportData) -> Rows:
@@ -167,7 +163,7 @@ TRAINED = Kind(
     tiles=tiles,
     unfinished=training_stopped,
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
-    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses, page=False))),),
+    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses))),),
 )  # fmt: skip
 """A run whose models were trained, and nothing else was measured."""
 

@@ -10,22 +10,8 @@ from statistics import median
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    Figure,
-    Shape,
-    Trace,
-    framed,
-    interval,
-    limits,
-    row_axis,
-    scatter,
-    series_style,
-    upright_band,
-    upright_line,
-    whiskers,
-)
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Shape, Trace
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.number_format import tidy
@@ -88,9 +74,10 @@ class Dots(Mark):
         if chances:
             traces.append(_chance({row_of[name]: value for name, value in chances.items() if name in row_of}))
         allowed = self.allowed(rows) if callable(self.allowed) else self.allowed
-        bands = [] if allowed is None else [upright_band(*allowed, faded(light("muted"), 0.16))]
-        return framed(
-            EDGES + len(names) * height, traces, y=row_axis(names, showgrid=False), shapes=[*self._reference(), *bands],
+        bands = [] if allowed is None else [frame.upright_band(*allowed, faded(light("muted"), 0.16))]
+        return frame.framed(
+            EDGES + len(names) * height, traces, y=frame.row_axis(names, showgrid=False),
+            shapes=[*self._reference(), *bands],
             x={"title": self.show.axis, "range": self.show.span or self._span(lanes, [*chances.values()])},
             margin={"l": 8, "r": 16, "t": 8, "b": 44},
         )  # fmt: skip
@@ -108,7 +95,7 @@ class Dots(Mark):
 
     def _reference(self) -> list[Shape]:
         """The dotted line through all rows."""
-        return [] if self.show.reference is None else [upright_line(self.show.reference, **REFERENCE)]
+        return [] if self.show.reference is None else [frame.upright_line(self.show.reference, **frame.REFERENCE)]
 
     def _span(self, lanes: Sequence[Lane], chances: list[float]) -> tuple[float, float] | None:
         """All dots, whiskers and chances, with a little air; zero only where it is asked for."""
@@ -118,33 +105,33 @@ class Dots(Mark):
         bounds = [bound for score in scores for bound in (score.value, score.low, score.high) if bound is not None]
         bounds += [*chances, *([] if self.show.reference is None else [self.show.reference])]
         if self.from_zero or not bounds:
-            return limits(bounds)
+            return frame.limits(bounds)
         air = 0.06 * (max(bounds) - min(bounds)) or 0.5
         return min(bounds) - air, max(bounds) + air
 
     def _dots(self, lane: Lane, heights: Mapping[str, float]) -> list[Trace]:
-        colour, _, symbol = series_style(lane.slot)
+        colour, _, symbol = frame.series_style(lane.slot)
         faint = [(name, score) for name, scores in lane.seeds.items() if name in heights for score in scores]
         shared = {"mode": "markers", "legendgroup": lane.name, "name": escape(lane.name)}
-        seeds = scatter(
+        seeds = frame.scatter(
             x=[score.value for _, score in faint],
             y=[heights[name] for name, _ in faint],
             marker={"color": faded(colour, 0.35), "size": SEED_SIZE, "line": {"width": 0}},
             text=[self._hover(score.claim or "", name, score) for name, score in faint],
             **shared,
         )
-        means = scatter(
+        means = frame.scatter(
             x=[score.value for score in lane.rows.values()],
             y=[heights[name] for name in lane.rows],
             marker={"color": colour, "symbol": symbol, "size": SIZE},
-            error_x=whiskers(lane.rows.values(), colour),
+            error_x=frame.whiskers(lane.rows.values(), colour),
             text=[self._hover(lane.name, name, score) for name, score in lane.rows.items()],
             **shared,
         )
         return [seeds, means] if faint else [means]
 
     def _hover(self, who: str, row: str, score: Score) -> str:
-        return f"<b>{escape(who)}</b>, {escape(row)}<br>{interval(score, signed=self.show.signed)}"
+        return f"<b>{escape(who)}</b>, {escape(row)}<br>{frame.interval(score, signed=self.show.signed)}"
 
     def _swarms(self, whole: Rows, single: Rows, slots: Mapping[str, int]) -> Figure:
         """A swarm a row with its median as a tick, and what the draws are compared with."""
@@ -154,20 +141,22 @@ class Dots(Mark):
             for own in groups.values()
         ]
         names, marked = [self.row_words(name) for name in groups], {self._row(row): row for row in whole}
-        span = self.show.span or limits([self.show.reference, *(value for own in draws for value in own.values())])
+        span = self.show.span or frame.limits(
+            [self.show.reference, *(value for own in draws for value in own.values())]
+        )
         width = (span[1] - span[0]) / BINS if span else 1.0
         swarms = [
-            _swarm(name, y, own, series_style(slots.get(self.series_of(rows[0]), 0))[0], width)
+            _swarm(name, y, own, frame.series_style(slots.get(self.series_of(rows[0]), 0))[0], width)
             for y, (name, own, rows) in enumerate(zip(names, draws, groups.values(), strict=True))
         ]
         marks = [(y, name, self.show.shown(marked[name])) for y, name in enumerate(names) if name in marked]
-        return framed(
+        return frame.framed(
             HEAD + ROW * len(names) + (18 if self.mark else 0),
             [*swarms, _medians(names, draws), *([_marks(marks, self.mark)] if self.mark else [])],
             x={"title": self.show.axis, "zeroline": True, "range": span},
-            y=row_axis(names, ticks=""), shapes=self._reference(),
+            y=frame.row_axis(names, ticks=""), shapes=self._reference(),
             margin={"l": 8, "r": 16, "t": 30 if self.mark else 8, "b": 40},
-            showlegend=bool(self.mark), legend=LEGEND,
+            showlegend=bool(self.mark), legend=frame.LEGEND,
         )  # fmt: skip
 
 
@@ -182,7 +171,7 @@ def _heights(lane: Lane, lanes: Sequence[Lane], row_of: Mapping[str, int], step:
 
 def _chance(values: Mapping[int, float]) -> Trace:
     """A short upright line in each row that has one."""
-    return scatter(
+    return frame.scatter(
         x=[part for value in values.values() for part in (value, value, None)],
         y=[part for at in values for part in (at - 0.42, at + 0.42, None)],
         mode="lines", line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6,
@@ -209,7 +198,7 @@ def swarmed(values: Sequence[float], width: float) -> list[float]:
 
 def _swarm(name: str, y: int, draws: Mapping[str, float], colour: str, width: float) -> Trace:
     values = list(draws.values())
-    return scatter(
+    return frame.scatter(
         x=values, y=[round(y + moved, 3) for moved in swarmed(values, width)], mode="markers",
         marker={"color": faded(colour, 0.6), "size": 5.5, "line": {"width": 0}},
         text=[f"<b>{escape(name)}</b><br>{escape(draw)}<br>{tidy(value)}" for draw, value in draws.items()],
@@ -219,7 +208,7 @@ def _swarm(name: str, y: int, draws: Mapping[str, float], colour: str, width: fl
 
 def _medians(names: Sequence[str], draws: Sequence[Mapping[str, float]]) -> Trace:
     middles = [median(own.values()) for own in draws]
-    return scatter(
+    return frame.scatter(
         x=middles, y=list(range(len(names))), mode="markers", name="median of the draws",
         marker={"symbol": "line-ns-open", "size": 26, "line": {"width": 2}, "color": light("ink")},
         text=[
@@ -230,8 +219,8 @@ def _medians(names: Sequence[str], draws: Sequence[Mapping[str, float]]) -> Trac
 
 
 def _marks(marked: Sequence[tuple[int, str, Score]], name: str) -> Trace:
-    return scatter(
+    return frame.scatter(
         x=[score.value for _, _, score in marked], y=[y for y, _, _ in marked], mode="markers", name=escape(name),
         marker={"symbol": "diamond-open", "size": 11, "line": {"width": 2}, "color": light("accent")},
-        text=[f"<b>{escape(row)}</b><br>{escape(name)}: {interval(score)}" for _, row, score in marked],
+        text=[f"<b>{escape(row)}</b><br>{escape(name)}: {frame.interval(score)}" for _, row, score in marked],
     )  # fmt: skip

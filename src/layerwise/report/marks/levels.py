@@ -8,18 +8,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    Figure,
-    Trace,
-    framed,
-    interval,
-    scatter,
-    series_style,
-    upright_line,
-    whiskers,
-)
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.wording import null_name
@@ -73,7 +63,7 @@ class Levels(Mark):
         """A row for each name of any level."""
         names = list(dict.fromkeys(name for level in levels for name in level.rows))
         reference = self.show.reference
-        return framed(
+        return frame.framed(
             HEAD + NAME * len(levels) + ROW * len(names),
             [_joined(levels, names, self.floor), *(_marks(level, self.floor) for level in levels)],
             x={"title": self.show.axis, "zeroline": True, "range": self.show.span},
@@ -82,8 +72,8 @@ class Levels(Mark):
                 "categoryorder": "array", "categoryarray": [escape(name) for name in names], "dtick": 1,
                 "tickfont": {"color": light("ink"), "size": 12},
             },
-            shapes=[] if reference is None else [upright_line(reference, **REFERENCE)],
-            margin={"l": 8, "r": 16, "t": 40, "b": 40}, showlegend=True, legend=LEGEND,
+            shapes=[] if reference is None else [frame.upright_line(reference, **frame.REFERENCE)],
+            margin={"l": 8, "r": 16, "t": 40, "b": 40}, showlegend=True, legend=frame.LEGEND,
         )  # fmt: skip
 
 
@@ -96,15 +86,15 @@ def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None
         if values:
             x += [min(values), max(values), None]
             y += [escape(name), escape(name), None]
-    return scatter(x=x, y=y, mode="lines", line={"color": light("quiet"), "width": 2}, showlegend=False)
+    return frame.scatter(x=x, y=y, mode="lines", line={"color": light("quiet"), "width": 2}, showlegend=False)
 
 
 def _marks(level: Level, floor: float | None) -> Trace:
-    colour, _, symbol = series_style(level.slot)
+    colour, _, symbol = frame.series_style(level.slot)
     colour = light("zero") if level.null else colour
     lifted = [_at_least(score, floor) for score in level.rows.values()]
     bars = faded(light("muted"), 0.28) if level.null else colour
-    return scatter(
+    return frame.scatter(
         x=[score.value for score in lifted],
         y=[escape(name) for name in level.rows],
         mode="markers",
@@ -114,9 +104,10 @@ def _marks(level: Level, floor: float | None) -> Trace:
             "size": 13 if level.null else 9,
             "line": {"width": 2 if level.null else 0, "color": colour},
         },
-        error_x=whiskers(lifted, bars, thickness=9 if level.null else 2),
+        error_x=frame.whiskers(lifted, bars, thickness=9 if level.null else 2),
         text=[
-            f"<b>{escape(name)}</b>, {escape(level.name)}<br>{interval(score)}" for name, score in level.rows.items()
+            f"<b>{escape(name)}</b>, {escape(level.name)}<br>{frame.interval(score)}"
+            for name, score in level.rows.items()
         ],
         legendgroup=level.name,
         name=escape(level.name),

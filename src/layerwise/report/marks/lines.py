@@ -8,19 +8,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    Figure,
-    Trace,
-    common_span,
-    filled,
-    framed,
-    interval,
-    level_line,
-    scatter,
-    series_style,
-)
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.number_format import in_perplexity, is_resolved, probability, tidy
@@ -83,17 +72,17 @@ class Lines(Mark):
         for name, points in lines.items():
             traces += self._line(name, groups[name], points, slots.get(str(name), 0), describe)
         shared = self.each or set(self.apart) & set(self.choices.values())
-        span = self.show.span or (common_span(map(self.show.shown, all_rows)) if shared else None)
+        span = self.show.span or (frame.common_span(map(self.show.shown, all_rows)) if shared else None)
         height = self.height or 340
         small = height < SMALL
         right = 24 if self.percent else 8 if small else 12  # room for the last of the ticks
         above = 34 if self.named or (bands and not small) else 8
         xs = {x for points in (*lines.values(), *(points for _, points in bands)) for x in points}
-        return framed(
-            height, traces, showlegend=self.named or bool(bands and not small), legend=LEGEND,
+        return frame.framed(
+            height, traces, showlegend=self.named or bool(bands and not small), legend=frame.LEGEND,
             x={"title": "" if small else self.across, "showgrid": False, "range": self.reach, **self._ticks(xs, small)},
             y={"title": "" if small else self.show.axis, "range": span},
-            shapes=[] if self.show.reference is None else [level_line(self.show.reference, **REFERENCE)],
+            shapes=[] if self.show.reference is None else [frame.level_line(self.show.reference, **frame.REFERENCE)],
             margin={"l": 34, "r": right, "t": 6, "b": 24} if small else {"l": 48, "r": right, "t": above, "b": 40},
         )  # fmt: skip
 
@@ -108,9 +97,9 @@ class Lines(Mark):
 
     def _line(self, name: Any, rows: Rows, points: Points, slot: int, describe: Describe) -> list[Trace]:
         """A line with its intervals as a ribbon and its draws behind it."""
-        called, (colour, ribbon, symbol) = self.words(name) if name else self.title, series_style(slot)
+        called, (colour, ribbon, symbol) = self.words(name) if name else self.title, frame.series_style(slot)
         xs, hollow = sorted(points), {getattr(row, self.x) for row in rows if self.hollow(row)}
-        drawn = scatter(
+        drawn = frame.scatter(
             x=xs,
             y=[points[x].value for x in xs],
             mode="lines+markers",
@@ -123,7 +112,7 @@ class Lines(Mark):
             legendgroup=called, name=escape(called), showlegend=self.named,
         )  # fmt: skip
         faint = [row for row in rows if self.faint and getattr(row, self.faint) is not None]
-        draws = [scatter(
+        draws = [frame.scatter(
             x=[getattr(row, self.x) for row in faint], y=[self.show.shown(row).value for row in faint], mode="markers",
             marker={"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}},
             legendgroup=called, name=escape(called), showlegend=False,
@@ -135,11 +124,11 @@ def _null(name: str, points: Points, index: int) -> list[Trace]:
     """What a null gives along the same axis: an area where it has an interval, a dashed line where it has none."""
     opacity, dash = BAND_OPACITY[index % len(BAND_OPACITY)], BAND_DASH[index % len(BAND_DASH)]
     xs = sorted(points)
-    middle = scatter(
+    middle = frame.scatter(
         x=xs, y=[points[x].value for x in xs], mode="lines" if len(xs) > 1 else "markers",
         line={"color": light("zero"), "width": 1.5, "dash": dash},
         marker={"color": light("zero"), "symbol": "line-ew-open", "size": 12},
-        text=[f"{escape(name)}<br>{interval(points[x])}" for x in xs], legendgroup=name, name=escape(name),
+        text=[f"{escape(name)}<br>{frame.interval(points[x])}" for x in xs], legendgroup=name, name=escape(name),
     )  # fmt: skip
     return [*area(points, faded(light("muted"), opacity), name), middle]
 
@@ -152,7 +141,7 @@ def area(points: Points, colour: str, group: str) -> list[Trace]:
     if len(bounded) < 2:
         return []
     xs, low, high = zip(*bounded, strict=True)
-    return [filled(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
+    return [frame.filled(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
 
 
 def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
@@ -170,7 +159,7 @@ def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Des
     """
 
     def describe(name: str, x: float, score: Score) -> str:
-        shown = interval(score, signed=nats)
+        shown = frame.interval(score, signed=nats)
         parts = [f"<b>{escape(name)}</b>, {what.replace('{}', '{:g}').format(x)}", f"{shown} {unit}".rstrip()]
         if nats:
             parts.append(f"perplexity {in_perplexity(score.value)}")

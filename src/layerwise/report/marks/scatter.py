@@ -8,19 +8,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    Figure,
-    Trace,
-    diagonal,
-    framed,
-    limits,
-    scatter,
-    series_style,
-    upright_line,
-    whiskers,
-)
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
 from layerwise.report.figures.palette import EMBEDDING, depth_colour, faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.show import NUMBER, Show
@@ -68,7 +57,6 @@ class Scatter(Mark):
     numbered: bool = False
     styles: Mapping[Any, Style] = field(default_factory=dict)
     named: bool = False
-    log: bool = False
     at: str = "layer {}"
     depth_of: Callable[[Score], int | None] = lambda row: row.layer
     hollow: Callable[[Score], bool] = lambda row: False
@@ -94,16 +82,17 @@ class Scatter(Mark):
                 traces.append(self._trace(group, style, pairs, xs, ys, data, slots))
         if len(spread) < 2:
             return None
-        ends = limits(bounds) or (0.0, 1.0)
+        ends = frame.limits(bounds) or (0.0, 1.0)
         whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
+        reference = self.show_across.reference
         x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
-        x |= {"type": "log"} if self.log else {}
-        return framed(
-            self.height or 380, [*([diagonal(*ends, "equal")] if self.equal else []), *traces],
+        return frame.framed(
+            self.height or 380, [*([frame.diagonal(*ends, "equal")] if self.equal else []), *traces],
             x=x,
             y={"title": self.show.axis, "range": self.show.span},
-            shapes=[upright_line(self.show_across.reference, **REFERENCE)] if self.show_across.reference else [],
-            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named, legend=LEGEND,
+            shapes=[frame.upright_line(reference, **frame.REFERENCE)] if reference else [],
+            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named,
+            legend=frame.LEGEND,
         )  # fmt: skip
 
     def _front(self, group: Any, pairs: Any, slots: Mapping[str, int]) -> list[Trace]:
@@ -113,9 +102,11 @@ class Scatter(Mark):
             if not kept or y.value < kept[-1][1].value:
                 kept.append((x, y))
         name = escape(self.words(group))
-        line = {"color": series_style(slots.get(str(group), 0))[0], "width": 1.5}
+        line = {"color": frame.series_style(slots.get(str(group), 0))[0], "width": 1.5}
         xs, ys = [x.value for x, _ in kept], [y.value for _, y in kept]
-        return [scatter(x=xs, y=ys, mode="lines", line=line, legendgroup=name, name=name)] if len(kept) > 1 else []
+        return (
+            [frame.scatter(x=xs, y=ys, mode="lines", line=line, legendgroup=name, name=name)] if len(kept) > 1 else []
+        )
 
     def _trace(
         self, group: Any, style: Style, pairs: Any, xs: Any, ys: Any, data: ReportData, slots: Mapping[str, int]
@@ -123,7 +114,7 @@ class Scatter(Mark):
         keys = [key for key, _, _ in pairs]
         across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
         depths = [self.depth_of(ys[key]) for key in keys]
-        colour, _, symbol = series_style(slots.get(str(group), 0))
+        colour, _, symbol = frame.series_style(slots.get(str(group), 0))
         pale = faded(light("muted"), 0.45)
         colours: Any = pale if style.faint else colour
         if not self.series and any(depth is not None for depth in depths):
@@ -139,11 +130,11 @@ class Scatter(Mark):
         ]
         reach = colour if self.series else pale
         bounds = {
-            axis: whiskers(scores, reach, thickness=1.2)
+            axis: frame.whiskers(scores, reach, thickness=1.2)
             for axis, scores in (("error_x", across), ("error_y", upwards))
             if style.bounds and not style.faint and any(score.low is not None for score in scores)
         }
-        return scatter(
+        return frame.scatter(
             x=[x.value for x in across], y=[y.value for y in upwards], mode=mode, **bounds,
             marker={
                 "color": colours, "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
