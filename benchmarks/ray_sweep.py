@@ -31,8 +31,7 @@ import torch
 import transformers
 
 import layerwise
-from layerwise.experiments.cluster.shared import OPENS, shared_by
-from layerwise.experiments.cluster.workers import as_workers_compute
+from layerwise.experiments.cluster.workers import OPENS, as_workers_compute, shared_by
 from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.reporter import Silent

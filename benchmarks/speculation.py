@@ -33,7 +33,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.text.demo_corpus import demo_corpus
 from layerwise.data.text.python_stdlib import documents
-from layerwise.experiments.speculation.trial import twin
+from layerwise.experiments.speculation.run import twin
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.stats.statistics import paired_bootstrap, student_interval
 from layerwise.plan import Plan

@@ -18,10 +18,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerwise.experiments.options.data import DataOptions
+from layerwise.experiments.options.common import DataOptions
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.splits import read_splits
-from layerwise.experiments.training_runs import finished_models
+from layerwise.experiments.training_runs import finished_models, read_splits
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan

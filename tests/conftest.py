@@ -7,6 +7,7 @@ take seconds, are imported where they are used.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import sys
@@ -43,6 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     What is tokenized is kept in a folder of its own, which all processes share and which is removed at the end.
     """
+    # Without a handler Python would write warnings to the error stream, where tests look for what a command writes.
+    logging.getLogger().addHandler(logging.NullHandler())
     if not hasattr(config, "workerinput"):
         kept = TemporaryDirectory(prefix="layerwise-tests-", ignore_cleanup_errors=True)
         os.environ["LAYERWISE_CACHE"] = kept.name

@@ -19,7 +19,7 @@ TIERS = ("fast", "full", "nightly")
 TIER = os.environ.get("LAYERWISE_TEST_TIER", "fast")
 assert TIER in TIERS, f"LAYERWISE_TEST_TIER is {TIER!r}; it is one of {', '.join(TIERS)}"
 
-EXAMPLES = {"fast": 10, "full": 60, "nightly": 200}
+EXAMPLES = {"fast": 8, "full": 25, "nightly": 200}
 """The examples that Hypothesis draws for a test that names no number of its own; another one names it by tier too."""
 
 
@@ -30,9 +30,16 @@ def by_tier(*, fast: int, full: int, nightly: int | None = None) -> int:
     return full if TIER == "full" or nightly is None else nightly
 
 
-def first_fast(cases: Iterable[Any], count: int = 1) -> list[Any]:
-    """The cases of a parametrised test: the first `count` are fast, and the others slow."""
-    return [case if number < count else pytest.param(case, marks=pytest.mark.slow) for number, case in enumerate(cases)]
+def first_fast(cases: Iterable[Any], count: int = 1, slow: int | None = None) -> list[Any]:
+    """The cases of a parametrised test: the first `count` are fast, and the others slow, or the next `slow` of them.
+
+    What is left then is nightly.
+    """
+    marked = []
+    for number, case in enumerate(cases):
+        mark = pytest.mark.slow if slow is None or number < count + slow else pytest.mark.nightly
+        marked.append(case if number < count else pytest.param(case, marks=mark))
+    return marked
 
 
 def load_profile() -> None:

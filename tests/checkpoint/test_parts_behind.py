@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from conftest import tiny_llama
 from contracts.specimen import Specimen, build, inputs
+from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import parts_behind as module
 from layerwise.checkpoint import save
@@ -39,7 +40,7 @@ def test_those_of_a_llama_are_its_norm_and_its_head() -> None:
     assert parts_behind(model, "model.layers") == {"model.norm.weight"}
 
 
-@pytest.mark.parametrize("one", specimens(KINDS), ids=str)
+@every_type(fast=("llama",), slow=("bloom", "gpt2", "mamba", "vit"), of=specimens(KINDS))
 def test_they_are_seen_without_the_weights(one: Specimen) -> None:
     model = build(one)
     path = load(model).path
@@ -48,7 +49,7 @@ def test_they_are_seen_without_the_weights(one: Specimen) -> None:
     assert parts_behind(drawn, path) == parts_behind(model, path, inputs(one, model)) != frozenset()
 
 
-@pytest.mark.parametrize("one", specimens(UNTIED), ids=str)
+@every_type(fast=("llama",), slow=("mixtral", "vit"), of=specimens(UNTIED))
 def test_a_merge_ends_as_the_other_model_would_go_on(one: Specimen) -> None:
     first, second = build(one), build(one)
     for parameter in second.parameters():

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from conftest import tiny_llama
 from contracts.specimen import Specimen, build, inputs
+from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import Origin, proof, save, write
 from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
@@ -25,14 +26,14 @@ from tier import first_fast
 from tiny_tokenizers import character_tokenizer
 
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
-KINDS = ("bert", "distilbert", "dinov2", "gemma3_text", "gpt2", "gpt_oss", "llama", "mamba", "mixtral", "qwen3", "vit")
+KINDS = ("llama", "vit", "gemma3_text", "bert", "mamba", "gpt2", "distilbert", "dinov2", "gpt_oss", "mixtral", "qwen3")
 
 
 def reloaded(folder: Path, one: Specimen) -> nn.Module:
     return getattr(transformers, one.model_class).from_pretrained(folder).eval()
 
 
-@pytest.mark.parametrize("one", [one for one in SUPPORTED if one.model_type in KINDS], ids=str)
+@every_type(fast=KINDS[:2], slow=KINDS[2:6], of=[one for one in SUPPORTED if one.model_type in KINDS])
 @pytest.mark.parametrize("text", first_fast(["4 0*2 3 1", "0 1 3 4", "[0-2]*2 4 3"]))
 def test_plain_transformers_loads_the_logits_of_the_plan(one: Specimen, text: str, tmp_path: Path) -> None:
     model = build(one)

@@ -14,7 +14,7 @@ from cli.command import layerwise, refused
 from layerwise.experiments.catalogue import CATALOGUE, RENAMED, VERBS, configuration
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import flag_of, options_of
-from layerwise.experiments.options.model import Device, Dtype
+from layerwise.experiments.options.common import Device, Dtype
 from layerwise.stack.load import DEVICES, DTYPES
 
 OTHERS = ("plan", "report", "run")

@@ -24,17 +24,15 @@ from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.data.suites.generated_pairs import PARADIGMS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
+from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
 from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.growth_study.config import GrowthStudy
-from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
 from layerwise.experiments.layer_weights_study.arms import ATTRIBUTED
 from layerwise.experiments.layer_weights_study.arms import arms as study_arms
-from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.tunings import marked
-from layerwise.experiments.pretraining.config import ElcPretraining
-from layerwise.experiments.rehearsal.config import Rehearsal
+from layerwise.experiments.pretraining.config import ElcPretraining, LayerWeightsStudy
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.experiments.robustness.config import Rehearsal, RobustTraining
 from layerwise.experiments.runner import perform
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from layerwise.experiments.cluster import shared as opening
+from layerwise.experiments.cluster import workers as opening
 from layerwise.experiments.reporter import Reporter
 
 

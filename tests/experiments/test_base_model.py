@@ -7,7 +7,7 @@ import torch
 
 from layerwise.errors import TrainError
 from layerwise.experiments.opening import base_model
-from layerwise.experiments.options.model import LoadingOptions
+from layerwise.experiments.options.common import LoadingOptions
 from layerwise.stack import load, weight_hash
 
 OPTIONS = LoadingOptions(device="cpu")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.experiments.chosen_plan import chosen_plan
+from layerwise.experiments.options.plans import chosen_plan
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score

@@ -23,12 +23,12 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, RunError, SwarmError
 from layerwise.experiments.catalogue import VERBS, configuration
-from layerwise.experiments.cluster import shared as opened
 from layerwise.experiments.cluster import workers as cluster
+from layerwise.experiments.cluster import workers as opened
 from layerwise.experiments.diagnosis.config import Diagnosis
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.growth_study.config import GrowthStudy
-from layerwise.experiments.options.run import ClusterOptions
+from layerwise.experiments.options.common import ClusterOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform

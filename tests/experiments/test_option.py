@@ -23,8 +23,7 @@ from layerwise.experiments.option import (
     plain,
 )
 from layerwise.experiments.options.plans import whole_numbers
-from layerwise.experiments.rehearsal.config import levels
-from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.experiments.robustness.config import RobustTraining, levels
 from layerwise.experiments.saving.config import bytes_of
 from layerwise.search.budget import Budget
 from layerwise.swarm.cluster.connection import check_address

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from layerwise.experiments.provenance import hardware, in_words, numerics, task_digest
+from layerwise.experiments.opening import hardware, in_words, numerics, task_digest
 from layerwise.stack.precision import matmul_precision
 
 

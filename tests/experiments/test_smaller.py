@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 import layerwise
 from cli.conftest import save_llama, save_texts
-from layerwise.experiments.chosen_plan import chosen_plan
+from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.saving.config import Saving
 

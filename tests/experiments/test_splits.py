@@ -13,11 +13,10 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.packing import PackedWindows
 from layerwise.errors import DataError
-from layerwise.experiments.options.data import CorpusOptions, DataOptions
+from layerwise.experiments.options.common import CorpusOptions, DataOptions
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
-from layerwise.experiments.splits import TEXT_LENGTH, divided_documents, read_splits
-from layerwise.experiments.training_runs import split_notes
+from layerwise.experiments.training_runs import TEXT_LENGTH, divided_documents, read_splits, split_notes
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from layerwise.stack.packed_texts import keeps_texts_apart

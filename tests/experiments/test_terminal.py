@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from layerwise.experiments import terminal
-from layerwise.experiments.sentences import duration
+from layerwise.experiments.reporter import duration
 
 
 def shown(text: str, is_terminal: bool) -> list[str]:

@@ -14,11 +14,9 @@ from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.option import plain
-from layerwise.experiments.rehearsal.config import Rehearsal
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import Robustness, RobustTraining
-from layerwise.experiments.splits import read_splits
-from layerwise.experiments.training_runs import training_manifest
+from layerwise.experiments.robustness.config import Rehearsal, Robustness, RobustTraining
+from layerwise.experiments.training_runs import read_splits, training_manifest
 from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import load

@@ -16,7 +16,7 @@ import layerwise.models
 from cli.command import layerwise as command
 from cli.command import refused
 from layerwise.errors import CheckpointError, ModelError
-from layerwise.experiments.conversion import Conversion
+from layerwise.experiments.saving.config import Conversion
 from layerwise.models import ElcForMaskedLM, convert_elc
 from layerwise.models.elc.convert import read_checkpoint
 from models.published import as_published, logits, padded_batch, random_model, row

@@ -16,12 +16,13 @@ from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcForSequence
 from layerwise.stack import load
 from models.published import as_published, logits, padded_batch, random_model
 from rounding import realigned
+from tier import first_fast
 
 PLANS = ("0-2", "0 2", "1-2", "0 2 1", "0 1*2 2")
 
 
 @pytest.mark.parametrize("missing", ["renormalise", "keep"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", first_fast(VARIANTS, 2))
 def test_a_plan_is_a_model_made_by_hand(variant: str, missing: str) -> None:
     model = random_model(variant, missing_sources=missing)
     stack = load(model)
@@ -49,7 +50,7 @@ def test_weights_that_are_not_renormalised_would_be_seen() -> None:
     assert float((found - wrong).abs().max()) > 1e-3 * float(wrong.abs().max())
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", first_fast(VARIANTS, 2))
 def test_a_saved_folder_is_loaded_as_a_stack(variant: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     model = ElcForMaskedLM(ElcConfig.of_size("tiny", variant=variant, vocab_size=40)).eval()

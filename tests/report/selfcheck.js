@@ -89,10 +89,10 @@
     };
     const scaled = () => all("input[data-scale]:checked").filter((pill) => pill.value === "1").length;
     result.rootedAtFirst = scaled();
-    // In a frame, as wide as a phone, the page is looked at and not used: what it answers depends on no width.
-    const framed = parent !== window;
+    // On a phone the page is looked at and not used: what it answers depends on no width.
+    const used = location.search === "?used";
     const plans = one("#plan-table") ? [table, gallery] : [];
-    for (const step of framed ? [] : [...plans, theme, choices, legend]) {
+    for (const step of used ? [...plans, theme, choices, legend] : []) {
       try { result[step.name] = step(); } catch (error) { failures.push(`${step.name}: ${error.message}`); }
     }
     result.failures = failures;
@@ -100,7 +100,7 @@
     node.id = "selfcheck";
     node.textContent = JSON.stringify(result);
     document.body.append(node);
-    if (framed) parent.postMessage(node.textContent, "*");
+    if (parent !== window) parent.postMessage(node.textContent, "*");
   }
 
   const waiting = setInterval(() => {

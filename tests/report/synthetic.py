@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from functools import cache
 
 from layerwise.plan import Plan
 from layerwise.plan.families import FAMILIES
 from layerwise.report import ReportData
 from layerwise.results.rows import PlanRecord, Score
+from tools.golden.outputs import stored
 
 TASKS = {"text": 0.6, "copying": 0.9, "sorting": 1.3, "brackets": 1.1, "arithmetic": 2.2}
 HARM = {"skip": 1.0, "middle_repeat": 1.5, "reverse": 0.55, "random": 0.5, "parallel": 0.7, "looped_parallel": 0.35}
@@ -43,51 +43,6 @@ def run(
         Score("run", "wall time (seconds)", 83.4, part="sweep"),
     ]
     return ReportData(_manifest(depth, families, tasks), records, tuple(scores))
-
-
-def looped_run(depth: int = 8, seed: int = 0) -> ReportData:
-    """A sweep of loops and gains with the contrasts of the claim that it decides.
-
-    The best of M layers are M - 1 loops, the best gain is (M + 1) / 2 and costs 0.2 nats more, on all but one window.
-    """
-    plain = run(depth, ("looped", "gain_sweep"), seed, ("text", "sorting"))
-    records = {record.plan: record for record in plain.plans[::-1]}
-    costs = {plan: _looped_cost(record) for plan, record in records.items()}
-    scores = [
-        replace(
-            score, value=costs[str(score.plan)], low=costs[str(score.plan)] - 0.02, high=costs[str(score.plan)] + 0.02
-        )
-        if score.metric == "delta_nll"
-        else score
-        for score in plain.scores
-    ]
-    widths = sorted({record.affected for record in plain.plans})
-
-    def row(metric: str, value: float, reach: float, width: float | None = None) -> Score:
-        return Score(
-            "contrast",
-            metric,
-            value,
-            value - reach,
-            value + reach,
-            claim="loop_count",
-            mde=reach,
-            tokens=9000,
-            amount=width,
-        )
-
-    scores += [row("slope", 1.0, 0.2), row("at_end", 0.0, 0.0), row("gain:loops", 0.3, 0.1)]
-    scores += [row("gain-loops", 0.2, 0.1)]
-    for width in widths:
-        scores += [row("best_loops", width - 1, 1, width), row("best_gain", (width + 1) // 2, 1, width)]
-        scores += [row("gain-loops", 0.1 if width == widths[0] else 0.25, 0.15, width)]
-    return replace(plain, scores=tuple(scores))
-
-
-def _looped_cost(record: PlanRecord) -> float:
-    kind, _, number = record.strategy.partition("=")
-    best = record.affected - 1 if kind == "loops" else (record.affected + 1) // 2
-    return (0.3 if kind == "loops" else 0.5) + 0.05 * (int(number) - best) ** 2 if number else 0.0
 
 
 @cache
@@ -168,51 +123,24 @@ def _similarity(depth: int, draw: random.Random) -> list[Score]:
             noise = draw.gauss(0.0, 0.005) if i != j else 0.0
             plain = 1.0 if i == j else 0.3 * near + (0.6 if middle else 0.05) + noise
             without = 1.0 if i == j else 0.55 * near + 0.1 + (0.06 if middle else 0.0) + noise
-            for metric, value in (
-                ("cosine", plain),
-                ("cosine_no_sink", without),
-                ("cka", min(1.0, 0.35 + 0.65 * near)),
-            ):
-                scores.append(Score("similarity", metric, value, layer=i, other=j))
+            values = {"cosine": plain, "cosine_no_sink": without, "cka": min(1.0, 0.35 + 0.65 * near)}
+            scores += [Score("similarity", metric, value, layer=i, other=j) for metric, value in values.items()]
     return scores
 
 
 def _benchmarks(depth: int, records: tuple[PlanRecord, ...]) -> list[Score]:
-    plans = [str(Plan.identity(depth)), *(record.plan for record in records[:3])]
-    return [
-        score
-        for index, plan in enumerate(plans)
-        for task, top in (("arc_challenge", 0.43), ("hellaswag", 0.58))
-        for score in (
-            Score(
-                "benchmark",
-                "acc",
-                top - 0.06 * index,
-                top - 0.06 * index - 0.02,
-                top - 0.06 * index + 0.02,
-                task=task,
-                plan=plan,
-            ),
-            Score("benchmark", "acc", 1.0 - 0.25 * index, task=task, plan=plan, condition="normalised"),
-        )
-    ]
+    scores = []
+    for index, plan in enumerate([str(Plan.identity(depth)), *(record.plan for record in records[:3])]):
+        for task, top in (("arc_challenge", 0.43), ("hellaswag", 0.58)):
+            right = top - 0.06 * index
+            scores += [
+                Score("benchmark", "acc", right, right - 0.02, right + 0.02, task=task, plan=plan),
+                Score("benchmark", "acc", 1.0 - 0.25 * index, task=task, plan=plan, condition="normalised"),
+            ]
+    return scores
 
 
 def _manifest(depth: int, families: tuple[str, ...], tasks: tuple[str, ...]) -> dict[str, object]:
-    return {
-        "model": "demo-12-layers",
-        "revision": None,
-        "weight_hash": "sha256:5f1d7c2b9a",
-        "depth": depth,
-        "corpus": "standard library, held-out modules",
-        "corpus_hash": "sha256:77aa01",
-        "documents": DOCUMENTS * len(tasks),
-        "tokens": 9000 * len(tasks),
-        "window": 256,
-        "families": list(families),
-        "tasks": list(tasks),
-        "seed": 0,
-        "command": ["layerwise", "sweep", "demo", "--text", "held out.txt"],
-        "versions": {"torch": "2.13.0", "transformers": "5.23.0"},
-        "hardware": "2 cores",
-    }
+    own = {"depth": depth, "families": list(families), "tasks": list(tasks)}
+    size = {"documents": DOCUMENTS * len(tasks), "tokens": 9000 * len(tasks)}
+    return {**stored("sweep-planted").manifest, **own, **size}

@@ -12,17 +12,19 @@ import shutil
 import struct
 import subprocess
 import zlib
+from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from layerwise.report import ReportData, render, side_by_side
-from report import diagnosed, grown, pretrained, robust, synthetic
+from layerwise.report import render, side_by_side
+from report import planted, synthetic
 from report.comparison.several import sweeps
 from report.page.test_render import read
 from tier import first_fast
+from tools.golden.outputs import stored
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), None)
@@ -46,15 +48,7 @@ def browse(page: Path, *arguments: str) -> tuple[str, list[str]]:
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
 
 
-def checked(html: str, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The page with the self-check in it, used at 1280 pixels."""
-    page = folder / "report.html"
-    page.write_text(html.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>"), encoding="utf-8")
-    dom, console = browse(page, "--window-size=1280,900", "--dump-dom")
-    return answer(dom), console
-
-
-def answer(dom: str, name: str = "selfcheck") -> dict[str, Any]:
+def answer(dom: str, name: str) -> dict[str, Any]:
     found = re.search(rf'<pre id="{name}">(.*?)</pre>', dom, re.DOTALL)
     assert found is not None, "the page did not get ready"
     return dict(json.loads(unescape(found[1])))
@@ -82,8 +76,7 @@ def in_plots(dom: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("scheme", first_fast(["light", "dark"]))
 def test_a_page_is_not_blank_and_every_figure_is_drawn_once(tmp_path: Path, scheme: str) -> None:
-    families = ("painters", "leave_one_out", "swap_adjacent", "every_window")
-    html = render(synthetic.run(6, families, tasks=("text", "sorting")))
+    html = render(stored("sweep-planted"))
     page, shot = tmp_path / "report.html", tmp_path / "shot.png"
     page.write_text(html.replace("<html ", f'<html data-theme="{scheme}" '), encoding="utf-8")
     dom, console = browse(page, "--window-size=1280,1600", "--dump-dom", f"--screenshot={shot}")
@@ -95,164 +88,41 @@ def test_a_page_is_not_blank_and_every_figure_is_drawn_once(tmp_path: Path, sche
     assert distinct_rows(shot.read_bytes()) > 300
 
 
-@pytest.fixture(scope="module")
-def html() -> str:
-    return render(synthetic.run(12, ("painters", "leave_one_out", "swap_adjacent", "every_window")))
+PAGES: dict[str, Callable[[], str]] = {
+    "sweep": lambda: render(synthetic.run(12, ("painters", "leave_one_out", "swap_adjacent", "every_window"))),
+    "diagnosis": lambda: render(planted.DIAGNOSIS),
+    "robustness": lambda: render(planted.ROBUSTNESS),
+    "pretraining": lambda: render(planted.PRETRAINING),
+    "growth": lambda: render(planted.GROWTH),
+    "comparison": lambda: render(side_by_side(sweeps())),
+}
+DRAWN: dict[str, dict[str, int]] = {
+    "sweep": {"maps": 5, "rootedAtFirst": 1},
+    "diagnosis": {"maps": 2, "rootedAtFirst": 6},  # the layers, two ablations, the median, the strategies and the gates
+    "robustness": {"maps": 7, "rootedAtFirst": 0, "undrawn": 1},  # the layout of outputs has no axes
+    "pretraining": {},
+    "growth": {"rootedAtFirst": 1, "plots": 18},  # the importance of layers
+    # Six strategies, two panels of layers, three maps; the curves and the layers are rooted by their first figures.
+    "comparison": {"maps": 3, "rootedAtFirst": 2, "plots": 11},
+}
 
 
 @pytest.fixture(scope="module")
-def seen(html: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    result, console = checked(html, tmp_path_factory.mktemp("wide"))
-    assert console == []
-    assert result["failures"] == []
-    return result
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of every kind of run with the self-check in it, in one folder."""
+    folder = tmp_path_factory.mktemp("pages")
+    for kind, page in PAGES.items():
+        inner = page().replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")
+        (folder / f"{kind}.html").write_text(inner, encoding="utf-8")
+    return folder
 
 
-@pytest.mark.slow
-def test_every_figure_of_a_sweep_is_drawn(seen: dict[str, Any]) -> None:
-    assert seen["plots"] > 10
-    assert seen["drawn"] == seen["plots"]
-    assert seen["hinted"] == seen["wide"]
-    assert seen["maps"] == 5
-    assert seen["tiles"] > 100
-
-
-@pytest.mark.slow
-def test_the_table_sorts_and_filters(seen: dict[str, Any]) -> None:
-    table = seen["table"]
-    assert not table["before"]
-    assert table["up"] == {"aria": "ascending", "sorted": True}
-    assert table["down"] == {"aria": "descending", "sorted": False}
-    assert table["onlySkips"]
-    assert table["none"] == 0
-    assert table["after"] == table["total"]
-
-
-@pytest.mark.slow
-def test_dark_mode_restyles_the_page_and_its_figures(seen: dict[str, Any]) -> None:
-    theme = seen["theme"]
-    assert theme["light"] == theme["again"]
-    assert theme["light"][0] != theme["dark"][0]
-    assert theme["light"][1] != theme["dark"][1]
-
-
-@pytest.mark.slow
-def test_choices_scales_and_legends_answer(seen: dict[str, Any]) -> None:
-    assert seen["choices"]["pressed"] > 20
-    assert seen["choices"]["linear"] != seen["choices"]["rooted"]
-    assert "0" in seen["choices"]["rooted"]
-    assert seen["legend"]["after"] < seen["legend"]["before"] == seen["legend"]["again"]
-
-
-@pytest.mark.slow
-def test_a_tile_opens_its_plan(seen: dict[str, Any]) -> None:
-    assert seen["gallery"]["open"]
-    assert seen["gallery"]["plan"] in {record.plan for record in synthetic.run(12).plans}
-    assert seen["gallery"]["drawn"] > 1
-
-
-@pytest.fixture(scope="module")
-def diagnosis() -> str:
-    return render(diagnosed.diagnosis(12))
-
-
-@pytest.mark.slow
-def test_a_diagnosis_is_drawn_and_answers(diagnosis: str, tmp_path: Path) -> None:
-    result, console = checked(diagnosis, tmp_path)
-    assert console == []
-    assert result["failures"] == []
-    assert result["drawn"] == result["plots"] > 35
-    assert result["maps"] == 2
-    assert result["overflow"] <= 0
-    assert result["rootedAtFirst"] == 6  # the layers, two ablations, the median, the strategies and the gates
-    assert result["choices"]["linear"] != result["choices"]["rooted"]
-    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
-    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
-
-
-@pytest.fixture(scope="module")
-def robustness() -> str:
-    return render(robust.run(12))
-
-
-@pytest.mark.slow
-def test_a_robustness_run_is_drawn_and_answers(robustness: str, tmp_path: Path) -> None:
-    result, console = checked(robustness, tmp_path)
-    assert console == []
-    assert result["failures"] == []
-    assert result["drawn"] == result["plots"] - 1 > 10  # the layout of outputs has no axes
-    assert result["maps"] == 7
-    assert result["overflow"] <= 0
-    assert result["rootedAtFirst"] == 0
-    assert result["choices"]["linear"] != result["choices"]["rooted"]
-    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
-    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
-
-
-@pytest.fixture(scope="module")
-def pretraining() -> str:
-    return render(pretrained.run())
-
-
-@pytest.mark.slow
-def test_a_pretraining_is_drawn_and_answers(pretraining: str, tmp_path: Path) -> None:
-    result, console = checked(pretraining, tmp_path)
-    assert console == []
-    assert result["failures"] == []
-    assert result["drawn"] == result["plots"] > 11
-    assert result["overflow"] <= 0
-    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
-    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
-
-
-@pytest.fixture(scope="module")
-def growth() -> str:
-    return render(grown.run())
-
-
-@pytest.mark.slow
-def test_a_growth_run_is_drawn_and_answers(growth: str, tmp_path: Path) -> None:
-    result, console = checked(growth, tmp_path)
-    assert console == []
-    assert result["failures"] == []
-    assert result["drawn"] == result["plots"] == 18
-    assert result["rootedAtFirst"] == 1  # the importance of layers
-    assert result["choices"]["linear"] != result["choices"]["rooted"]
-    assert result["overflow"] <= 0
-    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
-    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
-
-
-@pytest.fixture(scope="module")
-def comparison() -> str:
-    return render(side_by_side(sweeps()))
-
-
-@pytest.mark.slow
-def test_a_comparison_is_drawn_and_answers(comparison: str, tmp_path: Path) -> None:
-    result, console = checked(comparison, tmp_path)
-    assert console == []
-    assert result["failures"] == []
-    assert result["drawn"] == result["plots"] == 11  # six strategies, two panels of layers, three maps
-    assert result["maps"] == 3
-    assert result["rootedAtFirst"] == 2  # the curves and the layers, each by its first figure
-    assert result["overflow"] <= 0
-    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
-    assert result["theme"]["light"] == result["theme"]["again"] != result["theme"]["dark"]
-
-
-KINDS = ("html", "diagnosis", "robustness", "pretraining", "growth", "comparison")
-
-
-@pytest.mark.slow
-def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """The page of every kind of run in a frame as wide as a phone, all of them beside one another in one browser."""
-    for kind in KINDS:
-        page: str = request.getfixturevalue(kind)
-        inner = page.replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")
-        (tmp_path / f"{kind}.html").write_text(inner, encoding="utf-8")
-    frames = "".join(f'<iframe id="{kind}" src="{kind}.html" width="400" height="800"></iframe>' for kind in KINDS)
-    outer = tmp_path / "phone.html"
+def framed(folder: Path, width: int, height: int, use: str = "") -> dict[str, dict[str, Any]]:
+    """What the self-check of every page says in a frame so wide, all of them beside one another in one browser."""
+    frames = "".join(
+        f'<iframe id="{kind}" src="{kind}.html{use}" width="{width}" height="{height}"></iframe>' for kind in PAGES
+    )
+    outer = folder / f"frames-{width}.html"
     outer.write_text(
         f"<body>{frames}<script>onmessage = (event) => {{"
         ' const from = [...document.querySelectorAll("iframe")].find((each) => each.contentWindow === event.source);'
@@ -261,11 +131,59 @@ def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path:
         encoding="utf-8",
     )
     # A frame that cannot be seen is not drawn.
-    dom, console = browse(outer, f"--window-size={410 * len(KINDS)},900", "--dump-dom")
+    dom, console = browse(outer, f"--window-size={(width + 10) * len(PAGES)},{height + 100}", "--dump-dom")
     assert console == []
-    for kind in KINDS:
-        result = answer(dom, f"selfcheck-{kind}")
-        assert result["failures"] == [], kind
+    results = {kind: answer(dom, f"selfcheck-{kind}") for kind in PAGES}
+    assert {kind: result["failures"] for kind, result in results.items()} == {kind: [] for kind in PAGES}
+    return results
+
+
+@pytest.fixture(scope="module")
+def seen(pages: Path) -> dict[str, dict[str, Any]]:
+    return framed(pages, 1280, 900, "?used")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_page_is_drawn_and_answers(seen: dict[str, dict[str, Any]], kind: str) -> None:
+    result, expected = seen[kind], DRAWN[kind]
+    assert result["drawn"] == result["plots"] - expected.get("undrawn", 0) > 10
+    assert {name: result[name] for name in expected if name != "undrawn"} == {
+        name: count for name, count in expected.items() if name != "undrawn"
+    }
+    assert result["overflow"] <= 0
+    assert result["legend"]["after"] < result["legend"]["before"] == result["legend"]["again"]
+    theme = result["theme"]
+    assert theme["light"] == theme["again"]
+    assert all(light != dark for light, dark in zip(theme["light"], theme["dark"], strict=True))
+    if expected.get("rootedAtFirst") is not None:
+        assert result["choices"]["linear"] != result["choices"]["rooted"]
+
+
+@pytest.mark.slow
+def test_the_table_of_a_sweep_sorts_and_filters_its_choices_answer_and_a_tile_opens_its_plan(
+    seen: dict[str, dict[str, Any]],
+) -> None:
+    sweep = seen["sweep"]
+    table = sweep["table"]
+    assert not table["before"]
+    assert table["up"] == {"aria": "ascending", "sorted": True}
+    assert table["down"] == {"aria": "descending", "sorted": False}
+    assert table["onlySkips"]
+    assert table["none"] == 0
+    assert table["after"] == table["total"]
+    assert sweep["hinted"] == sweep["wide"]
+    assert sweep["tiles"] > 100
+    assert sweep["choices"]["pressed"] > 20
+    assert "0" in sweep["choices"]["rooted"]
+    assert sweep["gallery"]["open"]
+    assert sweep["gallery"]["plan"] in {record.plan for record in synthetic.run(12).plans}
+    assert sweep["gallery"]["drawn"] > 1
+
+
+@pytest.mark.slow
+def test_nothing_sticks_out_on_a_phone(pages: Path) -> None:
+    for kind, result in framed(pages, 400, 800).items():
         assert 380 <= result["width"] <= 400
         assert result["hinted"] == result["wide"] > 0, kind  # tables that are wider than the page say so
         assert result["overflow"] <= 0, kind
@@ -274,7 +192,7 @@ def test_nothing_sticks_out_on_a_phone(request: pytest.FixtureRequest, tmp_path:
 @pytest.mark.slow
 def test_an_empty_run_opens_without_a_word(tmp_path: Path) -> None:
     page = tmp_path / "empty.html"
-    page.write_text(render(ReportData({}, (), ())), encoding="utf-8")
+    page.write_text(render(planted.of()), encoding="utf-8")
     dom, console = browse(page, "--dump-dom")
     assert console == []
     assert 'data-ready="yes"' in dom

@@ -1,41 +1,36 @@
-"""Every figure of every kind of page is one that Plotly knows: its own check, which the pages are built without."""
+"""Every figure of every kind of page is one that Plotly knows, and that the part of plotly.js with the page draws."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+import re
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
+import plotly
 import plotly.graph_objects as go
 import pytest
 
 from layerwise.report import ReportData
-from layerwise.report.figures.figure import level_line, upright_band, upright_line
-from layerwise.report.page.render import written
-from report import diagnosed, grown, pretrained, robust, synthetic
-from tier import first_fast
+from layerwise.report.figures.frame import level_line, upright_band, upright_line
+from layerwise.report.page.render import PLOTLY, written
+from report import synthetic
+from tools.golden import outputs
 
-FAMILIES = ("painters", "leave_one_out", "swap_adjacent", "every_window")
-
-
-def of_one_family(data: ReportData) -> ReportData:
-    """The run as if all its plans were of a family that nothing is known of."""
-    return replace(data, plans=tuple(replace(record, family="many") for record in data.plans))
-
-
-RUNS: dict[str, Callable[[], ReportData]] = {
-    "sweep": lambda: synthetic.run(6, FAMILIES, tasks=("text", "sorting")),
-    "sweep of more strategies than are drawn as curves": lambda: of_one_family(
-        synthetic.run(12, ("gain_sweep",), tasks=())
+MANY = synthetic.run(12, ("gain_sweep",), tasks=())
+RUNS: dict[str, ReportData] = {
+    **{name: outputs.stored(name) for name in outputs.kinds() if name.endswith("-planted")},
+    "rehearsal": outputs.stored("rehearsal"),
+    "sweep of more strategies than are drawn as curves": replace(
+        MANY, plans=tuple(replace(record, family="many") for record in MANY.plans)
     ),
-    "sweep of loops and gains": lambda: synthetic.looped_run(8),
-    "diagnosis": lambda: diagnosed.diagnosis(4, tasks=("all",)),
-    "robustness of a classifier": lambda: robust.run(4),
-    "robustness of a language model": lambda: robust.run(4, language=True),
-    "pre-training": pretrained.run,
-    "growth": grown.run,
 }
+"""A run of every kind."""
+FOLDER = files("layerwise.report").joinpath("plotlyjs")
+SOURCE = json.loads(FOLDER.joinpath("source.json").read_text())
+BUNDLE = files("layerwise.report").joinpath(PLOTLY).read_text(encoding="utf-8")
 
 
 def without_intervals(data: ReportData) -> ReportData:
@@ -50,12 +45,16 @@ def figures(data: ReportData) -> list[dict[str, Any]]:
     return [json.loads(text) for text in texts]
 
 
-@pytest.mark.parametrize("kind", first_fast(RUNS, 2))
-def test_plotly_knows_every_property_and_reads_every_value_as_it_is_written(kind: str) -> None:
-    whole = RUNS[kind]()
-    drawn = [*figures(whole), *figures(without_intervals(whole))]
-    assert len(drawn) > 9
-    for figure in drawn:
+@pytest.mark.parametrize(
+    ("kind", "bare"),
+    [
+        pytest.param(kind, bare, marks=pytest.mark.slow if bare and kind != "sweep-planted" else ())
+        for kind in RUNS
+        for bare in (False, True)
+    ],
+)
+def test_plotly_knows_every_property_and_reads_every_value_as_it_is_written(kind: str, bare: bool) -> None:
+    for figure in figures(without_intervals(RUNS[kind]) if bare else RUNS[kind]):
         read = json.loads(go.Figure(figure).to_json())
         del read["layout"]["template"], figure["layout"]["template"]
         assert read == figure
@@ -68,3 +67,36 @@ def test_lines_and_bands_across_the_figure_are_those_that_plotly_would_add() -> 
     figure.add_vrect(x0=-1.0, x1=1.0, fillcolor="#0072b2", line_width=0, layer="below")
     drawn = [level_line(2.0, opacity=0.6), upright_line(3.0, line={"dash": "dot"}), upright_band(-1.0, 1.0, "#0072b2")]
     assert json.loads(figure.to_json())["layout"]["shapes"] == drawn
+
+
+# ---- the part of plotly.js that comes with the report
+
+
+def test_files_are_those_that_were_published_and_name_their_version_and_licence() -> None:
+    for name in (PLOTLY.rpartition("/")[2], "LICENSE"):
+        assert hashlib.sha256(FOLDER.joinpath(name).read_bytes()).hexdigest() == SOURCE["sha256"][name]
+    assert re.findall(r"^\* plotly\.js \((\w+) - minified\) v([\d.]+)$", BUNDLE, re.MULTILINE) == [
+        ("cartesian", SOURCE["version"])
+    ]
+    assert SOURCE["version"] in SOURCE["archive"]
+    assert "Licensed under the MIT license" in BUNDLE[:300]
+    assert FOLDER.joinpath("LICENSE").read_text().startswith("MIT License")
+
+
+def test_plotly_for_python_checks_figures_for_the_same_plotly_js() -> None:
+    """The tests have it check every figure, by the schema of the plotly.js that it brings."""
+    whole = files(plotly).joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
+    assert f"* plotly.js v{SOURCE['version']}\n" in whole[:200]
+
+
+def test_it_draws_every_kind_of_trace_that_a_page_has() -> None:
+    frozen = (path.read_text(encoding="utf-8") for path in outputs.FOLDER.glob("*/figures.json"))
+    drawn = {kind for text in frozen for kind in re.findall(r'"type": "(\w+)"', text)}
+    known = set(re.findall(r'moduleType:"trace",name:"(\w+)"', BUNDLE))
+    assert {"scatter", "bar", "heatmap"} <= drawn <= known
+    assert "scatter3d" not in known  # a part, and not the whole of it
+
+
+def test_it_cannot_end_the_script_that_it_stands_in() -> None:
+    assert "</script" not in BUNDLE.lower()
+    assert "<!--" not in BUNDLE

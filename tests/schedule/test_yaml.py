@@ -18,7 +18,7 @@ from tier import by_tier
 GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
 
 
-@settings(max_examples=by_tier(fast=7, full=30))
+@settings(max_examples=by_tier(fast=5, full=15, nightly=60))
 @given(schedule=schedules())
 def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
     with TemporaryDirectory() as folder:
@@ -27,7 +27,7 @@ def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
         assert read_schedule(path) == schedule
 
 
-@settings(max_examples=by_tier(fast=7, full=30))
+@settings(max_examples=by_tier(fast=5, full=15, nightly=60))
 @given(name=st.sampled_from(sorted(PRESETS)), depth=st.integers(2, 80))
 def test_every_preset_in_a_file(name: str, depth: int) -> None:
     with TemporaryDirectory() as folder:

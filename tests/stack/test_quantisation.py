@@ -19,7 +19,7 @@ import transformers
 from conftest import tiny_llama
 from layerwise.errors import UnsupportedModel
 from layerwise.experiments.opening import base_model
-from layerwise.experiments.options.model import BaseModelOptions
+from layerwise.experiments.options.common import BaseModelOptions
 from layerwise.measure.gradients.backward import differentiable
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.weights.deltas import deltas

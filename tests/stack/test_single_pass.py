@@ -75,7 +75,7 @@ def test_it_is_what_twins_and_single_steps_compute(kind: str, text: str) -> None
 LLAMA, _ = made("llama")
 
 
-@settings(max_examples=by_tier(fast=7, full=30), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=by_tier(fast=4, full=10, nightly=60), suppress_health_check=[HealthCheck.too_slow])
 @given(plan=plans(DEPTH, stages=2))
 def test_groups_halves_and_repeats_too(plan: Plan) -> None:
     with torch.inference_mode():

@@ -93,7 +93,9 @@ def test_branches_in_turn_make_a_layer_in_turn_and_branches_side_by_side_their_s
 
 
 @given(plans(6))
-@settings(max_examples=by_tier(fast=10, full=40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=by_tier(fast=5, full=15, nightly=100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_in_place_equals_step_by_step(plan: Plan) -> None:
     with torch.inference_mode():
         stepwise = STACK.logits(plan, input_ids=IDS)

@@ -17,9 +17,10 @@ from layerwise.errors import ModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from stack.test_single_pass import state_of
+from tier import first_fast
 
 PLANS = ("0 (1|2 3)*2 4 5", "[(5|4):sum 0]*2 (1|(2|3):gain=2)", "5*3 (0|1|2)", "3 1*2 0 2.mlp")
-PASSES = [pytest.param(100), pytest.param(1000, marks=pytest.mark.slow)]
+PASSES = [pytest.param(100), pytest.param(400, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.nightly)]
 BATCHES = [torch.randint(3, 97, (1, 5), generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
 
 
@@ -58,7 +59,7 @@ def expected(stack: Stack, plan: Plan) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("passes", PASSES)
-@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("threads", first_fast([4, 2]))
 def test_passes_of_several_threads_under_one_plan_are_all_right(threads: int, passes: int) -> None:
     each = range(passes // (threads * len(PLANS)))
     model = tiny_llama()
@@ -77,7 +78,7 @@ def test_passes_of_several_threads_under_one_plan_are_all_right(threads: int, pa
     assert state_of(model) == before
 
 
-@pytest.mark.parametrize("threads", [2, 4])
+@pytest.mark.parametrize("threads", first_fast([4, 2]))
 def test_two_stacks_over_one_model_wait_for_none_and_are_refused(threads: int) -> None:
     """Each thread enters a plan of its own, through a Stack of its own: it runs, and is right, or is told who is in."""
     model = tiny_llama()

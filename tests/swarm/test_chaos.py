@@ -15,7 +15,7 @@ from swarm.chaos import SETTINGS, Trial, undisturbed, violations
 from tier import by_tier
 
 RUNS = 40
-"""Schedules of one test; the fast tier has one such test, a night ten, and the nightly tier twenty-five."""
+"""Schedules of one test at night, which has twenty-five of them; the other tiers have the first one, of fewer."""
 
 ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", requests=1, new=4, health_seconds=3.0)
 
@@ -29,7 +29,8 @@ ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", request
     ],
 )
 def test_no_request_is_lost_and_no_token_is_wrong(first: int) -> None:
-    broken = [text for seed in range(first, first + RUNS) for text in violations(Trial.drawn(seed))]
+    runs = by_tier(fast=8, full=20, nightly=RUNS)
+    broken = [text for seed in range(first, first + runs) for text in violations(Trial.drawn(seed))]
     assert not broken, "\n".join(broken)
 
 
@@ -70,7 +71,7 @@ def test_a_swarm_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("wrongness", ["noise", "zeros", "flip"])
 def test_wrong_answers_change_no_token_where_every_hop_is_compared(wrongness: str) -> None:
     settings = replace(SETTINGS, spot_share=1.0)
-    for seed in range(by_tier(fast=3, full=15)):
+    for seed in range(by_tier(fast=2, full=6, nightly=30)):
         at = 0.002 * seed
         schedule = Schedule((Fault(f"node-{seed % 6}", "wrong", at, wrongness=wrongness),), seed=seed)  # type: ignore[arg-type]
         trial = Trial(seed, schedule, "keep", 1, 5, 3.0)

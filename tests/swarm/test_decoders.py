@@ -14,18 +14,19 @@ from layerwise.swarm.nodes import node
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.settings import SwarmSettings
 from swarm.driver import decoded, events, from_bytes, gather, generated, inspected, prompts
+from tier import by_tier
 
 pytestmark = pytest.mark.numbers
 
-PROMPTS = 200
-FAST = frozenset({"llama", "gemma2", "mamba", "gpt2"})
-SLOW = EVERY_TAG - FAST
+PROMPTS = by_tier(fast=20, full=50, nightly=200)
+FAST = frozenset({"llama", "mamba"})
+SLOW = EVERY_TAG | {"gemma2"}
 EVERY_DECODER = every_type(fast=FAST, slow=SLOW, of=DECODERS)
 
 
 @EVERY_DECODER
 def test_tokens_are_those_of_one_process(one: Specimen) -> None:
-    """200 prompts of unlike lengths, whose nodes built their blocks from bytes; then one, half of whose nodes die."""
+    """Prompts of unlike lengths, whose nodes built their blocks from bytes; then one, half of whose nodes die."""
     if one.model_type not in transformers.CONFIG_MAPPING:
         pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
     model = specimen.build(one)

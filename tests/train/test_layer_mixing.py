@@ -54,8 +54,8 @@ def tiny_bert() -> BertForMaskedLM:
     return BertForMaskedLM(config).eval()
 
 
-MAKERS: tuple[Callable[[], PreTrainedModel], ...] = (tiny_llama, tiny_gpt2, tiny_bert, tiny_vit)
-MODELS = pytest.mark.parametrize("make", MAKERS, ids=["llama", "gpt2", "bert", "vit"])
+MAKERS: tuple[Callable[[], PreTrainedModel], ...] = (tiny_llama, tiny_vit, tiny_gpt2, tiny_bert)
+MODELS = pytest.mark.parametrize("make", first_fast(MAKERS, slow=1), ids=["llama", "vit", "gpt2", "bert"])
 
 
 def inputs_of(model: PreTrainedModel) -> dict[str, Tensor]:
@@ -232,7 +232,7 @@ def trainer_of(stack: Stack, found: LayerMixing, folder: Path, sampler: Any = No
 
 
 @KINDS
-@pytest.mark.parametrize("make", [tiny_vit, tiny_llama], ids=["vit", "llama"])
+@pytest.mark.parametrize("make", first_fast([tiny_vit, tiny_llama]), ids=["vit", "llama"])
 def test_three_steps_move_alpha_and_keep_it_a_wiring(
     make: Callable[[], PreTrainedModel], options: LayerMixingOptions, tmp_path: Path
 ) -> None:
@@ -283,7 +283,7 @@ def test_recomputed_passes_learn_the_same(make: Callable[[], PreTrainedModel], r
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", ["wiring-softmax", "wiring-identity"])
+@pytest.mark.parametrize("method", first_fast(["wiring-softmax", "wiring-identity"]))
 def test_a_trained_wiring_is_saved_and_opened_again(method: str, tmp_path: Path) -> None:
     settings = Settings(epochs=1, batch_size=8, evals=1, learning_rate=1e-2)
     chosen = recipe(method, Options(settings), 3)

@@ -35,6 +35,7 @@ from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.training import Base, train
 from layerwise.train.variant import Variant
 from rounding import realigned
+from tier import first_fast
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
@@ -43,7 +44,11 @@ SETTINGS = Settings(epochs=3, batch_size=8, evals=3, learning_rate=1e-2, schedul
 METHODS = ("layershuffle", "layershuffle-position", "layershuffle-predict")
 PIXELS = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 MODELS = pytest.mark.parametrize(
-    ("make", "splits"), [(tiny_vit, tiny_digits()), (tiny_llama, tiny_text())], ids=["vit", "llama"]
+    ("make", "splits"),
+    [
+        pytest.param(tiny_vit, tiny_digits(), id="vit"),
+        pytest.param(tiny_llama, tiny_text(), marks=pytest.mark.slow, id="llama"),
+    ],
 )
 PLANS = [Plan.parse(text) for text in ("0-2", "2 0 1", "1 2")]
 
@@ -146,9 +151,7 @@ def test_a_training_that_was_killed_before_its_model_was_written_takes_no_furthe
     assert run().steps == steps == len(losses)
 
 
-@pytest.mark.parametrize(
-    ("make", "splits"), [(tiny_vit, tiny_digits()), (tiny_llama, tiny_text())], ids=["vit", "llama"]
-)
+@MODELS
 def test_the_model_is_that_of_the_best_checkpoint(
     make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,9 +174,7 @@ def test_the_model_is_that_of_the_best_checkpoint(
     assert not same_weights(saved, kept[9])
 
 
-@pytest.mark.parametrize(
-    ("make", "splits"), [(tiny_vit, tiny_digits()), (tiny_llama, tiny_text())], ids=["vit", "llama"]
-)
+@MODELS
 @torch.no_grad()
 def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path) -> None:
     opened: list[PreTrainedModel] = []
@@ -196,7 +197,7 @@ def test_what_is_saved_is_a_plain_model(make: Callable[[], PreTrainedModel], spl
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", first_fast(METHODS[::-1]))
 @torch.no_grad()
 def test_a_trained_model_opens_as_it_was_trained(method: str, tmp_path: Path) -> None:
     opened = []

@@ -13,41 +13,41 @@ from layerwise.experiments.experiment import Configuration, Experiment
 
 CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
-        "verify": "verification:Verification",
+        "verify": "actions:Verification",
         "time": "timing.config:Timing",
-        "time frontier": "frontier.config:LatencyFrontier",
-        "time speculation": "speculation.config:SpeculativeDecoding",
+        "time frontier": "timing.config:LatencyFrontier",
+        "time speculation": "timing.config:SpeculativeDecoding",
     },
     "Measuring": {
         "sweep": "sweep.config:Sweep",
         "diagnose": "diagnosis.config:Diagnosis",
-        "diagnose layer-weights": "layer_weights.config:LayerWeightAnalysis",
+        "diagnose layer-weights": "diagnosis.config:LayerWeightAnalysis",
         "evaluate": "evaluation.config:Evaluation",
         "robustness": "robustness.config:Robustness",
         "robustness merge": "merging.config:Merging",
-        "robustness rehearse": "rehearsal.config:Rehearsal",
+        "robustness rehearse": "robustness.config:Rehearsal",
     },
     "Changing": {
         "search": "search.config:Search",
-        "search route": "routing.config:Routing",
+        "search route": "search.config:Routing",
         "heal": "healing.config:Healing",
         "save": "saving.config:Saving",
-        "save convert": "conversion:Conversion",
+        "save convert": "saving.config:Conversion",
     },
     "Training": {
         "train robust": "robustness.config:RobustTraining",
         "train elc": "pretraining.config:ElcPretraining",
-        "train elc-study": "layer_weights_study.config:LayerWeightsStudy",
+        "train elc-study": "pretraining.config:LayerWeightsStudy",
         "train growth": "growth.config:GrowthTraining",
         "train growth-study": "growth_study.config:GrowthStudy",
-        "train schedule": "growth.schedule_source:ImportanceSchedule",
+        "train schedule": "growth.config:ImportanceSchedule",
     },
     "Serving": {
         "serve": "serving:Serving",
         "serve status": "serving:SwarmStatus",
     },
     "Results": {
-        "compare": "comparison:Comparison",
+        "compare": "actions:Comparison",
     },
 }
 """From the heading of a group to its verbs, each with the module and the class of its configuration."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from layerwise.errors import OptionError
 from layerwise.experiments.engines.steps import Steps
 from layerwise.experiments.option import check_options, given_flag, given_options, holds, needed, options_of
-from layerwise.experiments.options.run import RunOptions
+from layerwise.experiments.options.common import RunOptions
 from layerwise.experiments.reporter import Reporter
 
 if TYPE_CHECKING:

@@ -29,13 +29,12 @@ from typing import Any
 import numpy as np
 
 from layerwise.data.suites.classification import Task
-from layerwise.experiments.provenance import in_words
+from layerwise.experiments.opening import in_words
 from layerwise.measure.language.task_scores import task_score
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Member, Plan
-from layerwise.results import Run
+from layerwise.results import Run, Score
 from layerwise.results.checked import read, value_of
-from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import CHANCE, LEARNING_CURVE
 from layerwise.stack.load import resolve_device

@@ -26,9 +26,7 @@ from layerwise.measure.language.minimal_pairs import (
     stored_result,
 )
 from layerwise.measure.language.pseudo_likelihood import TooLong
-from layerwise.results import Run
-from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
+from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import ALL, PARADIGM
 
 Opened = tuple[nn.Module, PreTrainedTokenizerBase]

@@ -1,4 +1,4 @@
-"""Who is informed while an experiment runs: a terminal, a notebook, or nobody."""
+"""Who is informed while an experiment runs, a terminal, a notebook or nobody; and what every experiment says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from layerwise.results.identity import model_name
+
 if TYPE_CHECKING:
     from rich.text import Text
+if TYPE_CHECKING:
+    from layerwise.measure.language.evaluation_data import EvalData
+    from layerwise.stack import Stack
+    from layerwise.stack.streaming.estimate import StreamingEstimate
+    from layerwise.stack.streaming.resident import ReadingCost
 
 
 class Reporter(Protocol):
@@ -45,3 +52,59 @@ def waiting(reporter: Reporter, what: str) -> Iterator[None]:
         yield
     finally:
         reporter.progress(what, 1.0)
+
+
+def describe_model(stack: Stack) -> str:
+    """The name of a model, its depth, its data type and its device."""
+    dtype = str(stack.dtype).removeprefix("torch.")
+    return f"{model_name(stack.source.name)}: {stack.depth} layers, {dtype}, {stack.device}"
+
+
+def describe_data(text: EvalData) -> str:
+    """The name of a text, its documents and its scored tokens."""
+    return f"{text.name}: {text.documents:,} document{'s' * (text.documents != 1)}, {text.tokens:,} scored tokens"
+
+
+def describe_streaming(estimate: StreamingEstimate) -> str:
+    """What it takes to run plans whose layers are read from the disk, said beforehand."""
+    return (
+        f"layers on the disk: {estimate.readings:,} readings ({estimate.bound:,} at least), "
+        f"{size(estimate.bytes_read)} in {len(estimate.rounds):,} round{'s' * (len(estimate.rounds) != 1)} of "
+        f"batches; at most {size(estimate.resident_bytes)} of layers and {size(estimate.state_bytes)} of hidden "
+        "states in memory at once"
+    )
+
+
+def describe_readings(cost: ReadingCost) -> str:
+    """What was read, and how much memory it took."""
+    from layerwise.measure.cost.peak_memory import peak_bytes  # with torch
+
+    return (
+        f"layers on the disk: {cost.readings:,} readings, {size(cost.bytes)}; at most {cost.most_layers} layers, "
+        f"{size(cost.most_bytes)}, in memory at once; the process took {size(peak_bytes())} at most"
+    )
+
+
+def duration(seconds: float) -> str:
+    """A span of time in the unit a person would use.
+
+    >>> duration(75)
+    '1 min 15 s'
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def size(count: float) -> str:
+    """A number of bytes in the unit a person would use.
+
+    >>> size(340_000_000), size(2_100_000_000)
+    ('340 MB', '2.1 GB')
+    """
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
+    return f"{count / unit:.2g} {name}" if count < 10 * unit else f"{count / unit:,.0f} {name}"

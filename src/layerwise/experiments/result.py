@@ -14,27 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerwise.errors import MeasureError, near_matches
-from layerwise.experiments.chosen_plan import chosen_plan
+from layerwise.experiments.options.plans import chosen_plan
 from layerwise.plan import Plan
-from layerwise.results import Run
-from layerwise.results.rows import Loss, Score
-from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    ABOVE_CHOSEN,
-    AGAIN,
-    BETTER,
-    CHOSEN,
-    CLAIM,
-    COINCIDENCE,
-    DELTA,
-    FRONT,
-    GAP,
-    PRICE,
-    REPORT,
-    ROUTE_VERDICT,
-    ROUTER,
-    SEARCH,
-)
+from layerwise.results import Loss, Rows, Run, Score
+from layerwise.results import vocabulary as vocab
 from layerwise.search.front import FrontPoint
 
 if TYPE_CHECKING:
@@ -221,7 +204,7 @@ class RoutingResult(Result):
     @property
     def verdicts(self) -> dict[str, str]:
         """The decision of each task set, and of each `A to B` (fitted to A, asked B): one of `RoutingDecision`."""
-        decided = Rows(self.rows).where(measure=ROUTE_VERDICT, arm=ROUTER)
+        decided = Rows(self.rows).where(measure=vocab.ROUTE_VERDICT, arm=vocab.ROUTER)
         return {row.task if row.condition is None else f"{row.condition} to {row.task}": row.metric for row in decided}
 
 
@@ -240,13 +223,13 @@ class SearchResult(Result):
 
         A loss is a difference to the model as trained, in nats per token, which itself has 0.
         """
-        rows = Rows(self.rows).where(measure=SEARCH)
-        of_unit = rows.where(condition=rows.where(metric=CHOSEN).axis("condition"))
-        prices = of_unit.where(metric=PRICE).along("plan")
-        fresh = rows.where(metric=DELTA, task=REPORT).along("plan")
+        rows = Rows(self.rows).where(measure=vocab.SEARCH)
+        of_unit = rows.where(condition=rows.where(metric=vocab.CHOSEN).axis("condition"))
+        prices = of_unit.where(metric=vocab.PRICE).along("plan")
+        fresh = rows.where(metric=vocab.DELTA, task=vocab.REPORT).along("plan")
         points = [
             FrontPoint(Plan.parse(plan), prices[plan].value, fresh[plan].value if plan in fresh else 0.0)
-            for plan in of_unit.where(metric=FRONT).axis("plan")
+            for plan in of_unit.where(metric=vocab.FRONT).axis("plan")
         ]
         return sorted(points, key=lambda point: point.price)
 
@@ -254,9 +237,9 @@ class SearchResult(Result):
     def confirmed(self) -> pandas.DataFrame:
         """The rows of the chosen plan and of the arms beside it on every text, with the columns of `Score`."""
         best = str(self.best)
-        table = self.table(SEARCH)
-        own = (table.plan == best) & table.metric.isin([DELTA, AGAIN, GAP])
-        return table[own | table.metric.isin([ABOVE_CHOSEN, BETTER])].reset_index(drop=True)
+        table = self.table(vocab.SEARCH)
+        own = (table.plan == best) & table.metric.isin([vocab.DELTA, vocab.AGAIN, vocab.GAP])
+        return table[own | table.metric.isin([vocab.ABOVE_CHOSEN, vocab.BETTER])].reset_index(drop=True)
 
 
 COMPARISON_PAGE = Path("compare.html")
@@ -294,9 +277,9 @@ class ComparisonResult(Reported):
     @property
     def claims(self) -> list[Score]:
         """Every claim that some run has measured: its verdict in each model, in every model and in any model."""
-        return list(self.data.rows.where(measure=CLAIM))
+        return list(self.data.rows.where(measure=vocab.CLAIM))
 
     @property
     def coincidences(self) -> list[Score]:
         """Every strategy whose curves have a scale from as trained to chance: whether those of the models coincide."""
-        return list(self.data.rows.where(measure=COINCIDENCE))
+        return list(self.data.rows.where(measure=vocab.COINCIDENCE))

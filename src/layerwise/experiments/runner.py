@@ -22,12 +22,11 @@ from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.experiments.cluster.ranks import assist, measuring
 from layerwise.experiments.cluster.workers import as_workers_compute, is_spread, spread_over
 from layerwise.experiments.engines.forecast import Forecast, forecast, held_against
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession, carry_out
-from layerwise.experiments.engines.work import Work
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession, Work, carry_out
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
+from layerwise.experiments.opening import folder_of
 from layerwise.experiments.option import plain
-from layerwise.experiments.provenance import folder_of
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary

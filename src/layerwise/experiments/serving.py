@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from layerwise.errors import SwarmError
-from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.experiment import Action, Alternatives
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions
+from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter
 
 if TYPE_CHECKING:

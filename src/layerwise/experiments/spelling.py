@@ -40,6 +40,11 @@ def in_python(kind: type, text: str) -> str:
     >>> from layerwise.experiments.sweep.config import Sweep
     >>> in_python(Sweep, "use --max-length 128, or --no-similarity; --dtype float64 and --tokens take longer")
     "use max_length=128, or similarity=False; dtype='float64' and tokens take longer"
+
+    A command between backticks is one of the command line:
+
+    >>> in_python(Sweep, "`layerwise heal MODEL --tokens 9` takes --tokens")
+    '`layerwise heal MODEL --tokens 9` takes tokens'
     """
 
     def written(name: str, value: str | None) -> str:
@@ -76,6 +81,8 @@ def _respelt(kind: type, text: str, written: Callable[[str, str | None], str]) -
     names = {each.flag: name for name, (_, each) in options.items() if each.flag}
 
     def respelt(match: re.Match[str]) -> str:
+        if match["command"]:
+            return match.group()
         flag, value = match["flag"], match["value"] or ""
         name = names.get(flag, flag.removeprefix("--").removeprefix("set ").replace("-", "_"))
         if name.startswith("no_") and name not in options and name.removeprefix("no_") in options:
@@ -86,4 +93,5 @@ def _respelt(kind: type, text: str, written: Callable[[str, str | None], str]) -
             return written(name, value.strip())
         return written(name, None) + value
 
-    return re.sub(r"(?P<flag>--(?:set )?[a-z][a-z_]*(?:-[a-z]+)*)(?P<value> [\w-]+)?", respelt, text)
+    flag = r"(?P<flag>--(?:set )?[a-z][a-z_]*(?:-[a-z]+)*)(?P<value> [\w-]+)?"
+    return re.sub(rf"(?P<command>`layerwise [^`]*`)|{flag}", respelt, text)

@@ -10,8 +10,7 @@ from layerwise.errors import RunError
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.grid import complete
 from layerwise.report.kinds import present_kinds
-from layerwise.results import Run
-from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results import Loss, PlanRecord, Run, Score
 from layerwise.results.vocabulary import EFFECT
 
 

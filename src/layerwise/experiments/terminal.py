@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from layerwise.experiments.sentences import duration
+from layerwise.experiments.reporter import duration
 
 output = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)

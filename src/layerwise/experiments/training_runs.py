@@ -1,6 +1,7 @@
-"""What every run of trained models shares: its manifest, its models, and the least data it can be evaluated on.
+"""What every run of trained models shares: its examples, its manifest, its models, and the least data to evaluate on.
 
-The folder of a model is `RUN/ARM/seed-N/model`.
+A model is trained or evaluated on the images or the text of the options, prepared for it. The folder of a model is
+`RUN/ARM/seed-N/model`.
 """
 
 from __future__ import annotations
@@ -11,17 +12,206 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from layerwise.data.splits import Splits
+from layerwise.data.file_stamps import code_digest
+from layerwise.data.model_location import EMBEDDED
+from layerwise.data.splits import Splits, selecting_on_reported
+from layerwise.data.text import python_stdlib
+from layerwise.data.text.babylm_cleaning import cleaned
+from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus, source_files
+from layerwise.data.text.division import Division, divided, division
+from layerwise.data.text.documents import Document
+from layerwise.data.text.sources.hub_texts import HubText, is_hub_text
+from layerwise.data.text.token_cache.token_cache import ReadText, TextSource
+from layerwise.data.vision.images import read_images
+from layerwise.data.vision.labels import check_labels
+from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
+from layerwise.experiments.opening import described
 from layerwise.experiments.option import configured, options_of, plain
-from layerwise.experiments.options.data import DataOptions
-from layerwise.experiments.provenance import described
+from layerwise.experiments.options.common import CorpusOptions, DataOptions
 from layerwise.experiments.reporter import Reporter
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import Score
+from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
 from layerwise.results.vocabulary import FEWEST_UNITS, TRAINING
 from layerwise.stack import Stack
+from layerwise.stack.max_length import longest_input
+from layerwise.stack.packed_texts import keeps_texts_apart
+
+DIGITS = "digits"
+TEXT_LENGTH = 256
+"""Tokens in a window of training text, unless `--max-length` says otherwise."""
+
+
+def read_splits(
+    options: DataOptions,
+    stack: Stack,
+    location: str | None,
+    reporter: Reporter,
+    *,
+    seed: int,
+    corpus: Corpus | None = None,
+    augmentation: str = "none",
+    check: bool = True,
+    pack: bool = False,
+) -> Splits:
+    """The splits that were named, or the model's own: demo-vit reads digits, demo its text and skills.
+
+    `location` is where the model's settings for images lie, and `seed` draws the splits. An opened `corpus` stands in
+    place of `--text`. With `pack`, texts to train on are packed into rows. Raises `DataError` for both kinds at once,
+    for none, for a kind that the model does not take, for a model that does not keep packed texts apart and, with
+    `check`, for labels that do not fit its head.
+    """
+    takes_images = _takes_images(stack)
+    _check_kind(options, stack, corpus)
+    if pack and (takes_images or not keeps_texts_apart(stack.model)):
+        raise DataError(
+            f"--pack puts several texts into a row, and {stack.source.name} "
+            f"{'takes images' if takes_images else 'does not keep them apart there'}: leave it out"
+        )
+    if not takes_images:
+        texts = _texts(options, stack, reporter, seed, corpus, pack)
+        return selecting_on_reported(texts) if options.select_on == "reported" else texts
+    images = options.images or (DIGITS if stack.source.name == "demo-vit" else None)
+    if images is None:
+        raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
+    splits = read_images(
+        images, seed=seed, unreadable=options.on_bad_image, augmentation=augmentation, limit=options.limit,
+        select_on=options.select_on, preprocessing=preprocessing_of(
+            stack.model.config, location, trust_remote_code=stack.source.trust_remote_code
+        ),
+        progress=lambda done, total: reporter.progress("reading images", done / total),
+    )  # fmt: skip
+    for note in check_labels(splits, stack.model.config) if check else ():
+        reporter.log(f"note: {note}")
+    return splits
+
+
+def _check_kind(options: DataOptions, stack: Stack, corpus: Corpus | None) -> None:
+    takes_images, name = _takes_images(stack), stack.source.name
+    if options.images is not None and options.text is not None:
+        raise DataError("--images and --text were both given; a model reads one of them")
+    texts = any(each is not None for each in (options.text, options.validation, options.test, corpus))
+    if texts if takes_images else options.images is not None:
+        raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
+    if options.limit is not None and not takes_images:
+        raise DataError(f"--limit counts images, and {name} takes text: give less of it, or leave --limit out")
+
+
+def _takes_images(stack: Stack) -> bool:
+    return getattr(stack.model, "main_input_name", None) == "pixel_values"
+
+
+def _texts(
+    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
+) -> Splits:
+    from layerwise.data.text.language_modelling import with_packed_training
+
+    splits, length = _windows(options, stack, reporter, seed, corpus)
+    if not pack:
+        return splits
+    assert stack.tokenizer is not None, "texts were made of its tokens"
+    rows = with_packed_training(splits, length, seed=seed, start=stack.tokenizer.bos_token_id)
+    reporter.log(f"{len(splits.train):,} windows of text are packed into {len(rows.train):,} rows of {length} tokens")
+    return rows
+
+
+def _windows(
+    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
+) -> tuple[Splits, int]:
+    """The texts in windows, and the most tokens that one holds."""
+    from layerwise.data.text.language_modelling import demo_text_splits, splits_of
+
+    length = options.max_length
+    if stack.tokenizer is None:
+        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+    if all(each is None for each in (options.text, options.validation, options.test, corpus)):
+        if stack.source.name not in EMBEDDED:
+            raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
+        length = length or TEXT_LENGTH
+        return demo_text_splits(stack.tokenizer, seed=seed, length=length), length
+    positions = longest_input(stack.model)
+    name, division = divided_documents(options, seed, corpus)
+    for note in division.notes:
+        reporter.log(f"note: {note}")
+    length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
+    splits = splits_of(
+        stack.tokenizer, name, division.parts, length=length, positions=positions, objective=objective_of(stack)
+    )
+    return splits, length
+
+
+def _wanted(images: bool) -> str:
+    return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"
+
+
+def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> tuple[str, Division]:
+    """The name of the text, and its documents in three parts; without a text, those of the standard library.
+
+    `seed` draws what is held out where no text of its own was given for it. An opened `corpus` stands in place of
+    `--text`. Raises `DataError` where held-out texts are given to no text, and for files of BabyLM that are of several
+    splits and all to be trained on.
+    """
+    if options.text is None and corpus is None:
+        if options.clean:
+            raise DataError("--clean is for the files of BabyLM: give them, --text FOLDER")
+        if options.validation is not None or options.test is not None:
+            raise DataError("--validation and --test are held out of the training of a text: give it, --text PATH")
+        return "standard library", _standard_library(seed)
+    prepared = cleaned if options.clean else lambda text: text
+    if corpus is None:
+        assert options.text is not None
+        corpus = read_corpus(options.text)
+    held_out = (None if path is None else prepared(read_corpus(path)) for path in (options.validation, options.test))
+    parts = division(prepared(corpus), *held_out, seed=seed)
+    _check_one_split(options.text, parts.parts["train"])
+    return corpus.name, parts
+
+
+def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> TextSource:
+    """What `divided_documents` reads, and the files that it is read from, for the token cache.
+
+    An opened `corpus` and the standard library are in no files of their own, so they are read at every start.
+    """
+
+    def read() -> ReadText:
+        name, division = divided_documents(options, seed, corpus)
+        return ReadText(name, division.parts, division.notes)
+
+    paths = (options.text, options.validation, options.test)
+    settings = {
+        "paths": [None if path is None else str(path.absolute()) for path in paths],
+        "seed": seed,
+        "clean": options.clean,
+        "versions": [HubText.parse(str(path)).version() for path in paths if path is not None and is_hub_text(path)],
+        "program": code_digest(Path(__file__)),
+    }
+    if options.text is None or corpus is not None:
+        return TextSource(read, settings)
+    return TextSource(
+        read, settings, lambda: [file for path in paths if path is not None for file in source_files(path)]
+    )
+
+
+def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:
+    files = {each.part_of for each in documents if each.part_of is not None}
+    counts = {ending: sum(babylm_split(file) == ending for file in files) for ending in BABYLM}
+    if counts[".train"] and counts[".dev"] + counts[".test"]:
+        listed = ", ".join(f"{count} {ending}" for ending, count in counts.items() if count)
+        raise DataError(
+            f"{text or 'the text'} holds files to train on and files to hold out ({listed}), and all would be trained "
+            "on: give the folder of the .train files as --text, and the others as --validation and --test"
+        )
+
+
+def _standard_library(seed: int) -> Division:
+    seen, held_out = (
+        tuple(Document(f"stdlib/{each.module}", each.text) for each in python_stdlib.documents(split, "prose"))
+        for split in python_stdlib.SPLITS
+    )
+    train, validation = divided(Corpus("stdlib", seen), (0.9, 0.1), seed)
+    return Division({"train": train, "validation": validation, "test": held_out})
+
 
 Data = TypeVar("Data", bound=DataOptions)
 _SOURCES = {"images", "text", "validation", "test"}

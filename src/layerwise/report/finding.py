@@ -13,27 +13,13 @@ Effect = Literal["better", "worse", "open", "bare"]
 """What an interval says of a difference; `open` is not resolvable, `bare` has neither an interval nor a p."""
 
 
-class Number(str):
-    """A number inside a sentence, set apart when it is shown."""
-
-    __slots__ = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A question, its answer, and how firm the answer is.
-
-    The page sets numbers with an interval apart; of an answer in pieces those that are marked as `Number`.
-    """
+    """A question, its answer, and how firm the answer is; the page sets numbers with an interval apart."""
 
     question: str
-    answer: str | tuple[str, ...]
+    text: str
     state: State
-
-    @property
-    def text(self) -> str:
-        """The answer as plain text."""
-        return "".join(self.answer)
 
 
 def settled(known: bool | None) -> State:

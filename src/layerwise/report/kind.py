@@ -85,7 +85,6 @@ class Says:
 
     Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
     behind their title on the page. `note` is small print under them; `small` sentences are small print themselves.
-    Without `markdown` they are no part of the Markdown.
     """
 
     facts: Facts
@@ -93,7 +92,6 @@ class Says:
     terminal: bool = True
     folded: bool = False
     small: bool = False
-    markdown: bool = True
     note: str = ""
     name: str = ""
 
@@ -130,11 +128,11 @@ class Column:
 class Pivot:
     """A table of rows: a line for each combination of the columns `rows` (heading to column) that there is.
 
-    Its cells are `columns`, and with `across` a cell for each value of that column: its row, as `cell` or `show` writes
-    it. `where` and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column.
+    Its cells are `columns`, and with `across` a cell for each value of that column: its row, as `show` writes it.
+    `where` and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column.
     Columns without any cell are left out. `folded` hides it behind its title on the page. `terminal` puts it on a
-    terminal. `words` writes the values of `rows` and `across`. `order` sorts the lines. `badges` are the words that are
-    badges on the page; the cells of such a table are text.
+    terminal, or as many of its columns. `words` writes the values of `rows` and `across`. `order` sorts the lines.
+    `badges` are the words that are badges on the page; the cells of such a table are text.
     """
 
     name: str = ""
@@ -142,14 +140,12 @@ class Pivot:
     rows: Mapping[str, str]
     columns: Sequence[Column] = ()
     across: str | None = None
-    show: Show = NUMBER
-    cell: Callable[[Score], str] | None = None
+    show: Show | Callable[[Score], str] = NUMBER
     where: Mapping[str, Any] = field(default_factory=dict)
     derive: Derive | None = None
     split: str | None = None
     folded: bool = False
-    terminal: bool = True
-    page: bool = True
+    terminal: bool | int = True
     words: Callable[[Any], str] = str
     order: Callable[[tuple[Any, ...]], Any] | None = None
     badges: Mapping[str, str] = field(default_factory=dict)
@@ -173,7 +169,8 @@ class Pivot:
         keys = tuple(self.rows.values())
         lines: dict[tuple[Any, ...], None] = dict.fromkeys(tuple(getattr(row, key) for key in keys) for row in rows)
         across = rows.axis(self.across) if self.across else ()
-        columns = [*self.columns, *(Column(self.words(value), text=self._pivoted(value)) for value in across)]
+        pivoted = (Column(self.words(value), show=self.show, where={str(self.across): value}) for value in across)
+        columns = [*self.columns, *pivoted]
         ordered = list(lines)
         if self.order is not None:
             ordered.sort(key=self.order)
@@ -191,13 +188,6 @@ class Pivot:
         numeric_from = len(head) if self.badges else len(keys)
         return Table(head, tuple(body), numeric_from=numeric_from, code=plans, badges=self.badges)
 
-    def _pivoted(self, value: Any) -> Callable[[Rows], str]:
-        def text(rows: Rows) -> str:
-            row = rows.one(**{str(self.across): value})
-            return self.show.text(row) if self.cell is None or row is None else self.cell(row)
-
-        return text
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tabled:
@@ -208,7 +198,6 @@ class Tabled:
     table: Callable[[ReportData], Table]
     folded: bool = False
     terminal: bool = True
-    page: bool = True
     note: str = ""
 
     def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
@@ -227,12 +216,16 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class SweptPlans:
-    """The plans of a sweep, on the page alone: a few as pictures, all as tiles that open, or all as a table to sort."""
+    """The plans of a sweep: a few as pictures and all as tiles that open, on the page alone; all as a table to sort.
+
+    `rows` are those of the table where it is text.
+    """
 
     look: Literal["examples", "gallery", "table"]
     name: str = ""
     title: str = ""
     note: str = ""
+    rows: Callable[[ReportData], Table] | None = None
 
 
 Part = Mark | Beside | Says | Pivot | Tabled | SweptPlans

@@ -20,6 +20,7 @@ from layerwise.data.vision.image_sources import ImageSet, ImageSource
 from layerwise.data.vision.images import read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
+from tier import first_fast
 
 SMALL = Preprocessing(8, 8)
 CLASSES = tuple(f"class {number}" for number in range(8))
@@ -79,7 +80,7 @@ def image_set(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytes
     return tmp_path / "set"
 
 
-every_layout = pytest.mark.parametrize("image_set", LAYOUTS, indirect=True)
+every_layout = pytest.mark.parametrize("image_set", first_fast(LAYOUTS, 2), indirect=True)
 
 
 def content_of(examples: Examples) -> list[tuple[bytes, int]]:

@@ -16,7 +16,7 @@ from cli.command import refused
 from layerwise.errors import OptionError, RunError
 from layerwise.report import ReportData
 from layerwise.results import Manifest, Run
-from report import diagnosed
+from report import planted
 from report.comparison.several import DEPTHS, sweeps
 
 MODELS = ("small", "medium")
@@ -69,7 +69,7 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert result.report(tmp_path / "page.html").is_file()
     assert "small" in result.summary
     assert result.coincidences == []  # these runs have not stored what guessing loses
-    assert "<li>Of 1 claim measured" in result._repr_html_()
+    assert "<li>The one claim that was measured" in result._repr_html_()
 
 
 def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], tmp_path: P
     shutil.copytree(small, tmp_path / "copy")
     assert "hold the same run" in refused("compare", small, tmp_path / "copy")
     assert "is not a run" in refused("compare", small, tmp_path / "nothing")
-    diagnosis = write_run(tmp_path / "diagnosis", diagnosed.diagnosis(8), "other")
+    diagnosis = write_run(tmp_path / "diagnosis", planted.DIAGNOSIS, "other")
     assert "is a sweep and" in refused("compare", small, diagnosis)
     assert "could not be written" in refused("compare", small, medium, "--output", tmp_path / "none" / "page.html")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from layerwise.experiments.diagnosis import works
+from layerwise.experiments.diagnosis import run as works
 from layerwise.measure.interventions import ablation
 from layerwise.measure.interventions.intervention import Intervention
 from layerwise.measure.interventions.sweep_pieces import head_in_layers

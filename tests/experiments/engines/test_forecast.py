@@ -19,10 +19,9 @@ from experiments.outlines import outline_of
 from experiments.test_runner import Recorder
 from layerwise.errors import MeasureError
 from layerwise.experiments.engines import forecast as module
-from layerwise.experiments.engines import work
+from layerwise.experiments.engines import steps as work
 from layerwise.experiments.engines.forecast import LIMIT, forecast
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work, WorkCost
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.option import configured
 from layerwise.experiments.reporter import Reporter

@@ -15,13 +15,13 @@ from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.engines.work import SHORT
+from layerwise.experiments.engines.steps import SHORT
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.frontier import healed, run
-from layerwise.experiments.frontier.config import LatencyFrontier
+from layerwise.experiments.frontier import run
 from layerwise.experiments.opening import tokenized
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.timing import run as timing
+from layerwise.experiments.timing.config import LatencyFrontier
 from layerwise.measure.cost.pass_time import Setting, TimedPlan
 from layerwise.plan import Plan
 from layerwise.results import Run
@@ -183,7 +183,7 @@ def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path:
     many = Corpus("many", tuple(Document(f"{number}", f"number {number}") for number in range(300)))
     result = layerwise.time.frontier(stack, many, run=folder, heal_steps=2, **{**SMALL, "tokens": None})
     healed_arms = [row for row in result.rows if (row.arm, row.metric) == ("healed", "size")]
-    assert 1 <= len(healed_arms) <= healed.SIZES
+    assert 1 <= len(healed_arms) <= run.SIZES
     with Run.open(folder) as opened:
         chosen = {row.document for row in opened.store.losses() if row.task.startswith("choose/")}
     for path in (folder / "healed").iterdir():
@@ -191,7 +191,7 @@ def test_plans_are_healed_on_the_part_that_chooses_alone(stack: Stack, tmp_path:
             assert opened.manifest.corpus == "many, the part that chooses"
     settings = {name: value for name, value in SMALL.items() if name not in ("reporter", "tokens")}
     text = tokenized(LatencyFrontier(model="demo", **settings), stack, many, Silent(), 0)
-    documents = healed.documents_of(many, divided_text(text, 0, run.SHARES)["choose"])
+    documents = run.documents_of(many, divided_text(text, 0, run.SHARES)["choose"])
     assert {document.id for document in documents.documents} == chosen
 
 

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError, TrainError
-from layerwise.experiments.engines.trainings import grown_from_json
-from layerwise.experiments.engines.tuning import beyond
-from layerwise.experiments.growth.arms import (
+from layerwise.experiments.engines.trainings import beyond, grown_from_json
+from layerwise.experiments.growth.config import UNIFORM
+from layerwise.experiments.growth.task import (
     check_epochs,
     check_initial_weights,
     cost_in_uniform_steps,
     steps_within,
 )
-from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth_study.arms import (
     ARMS,
     CONTROLS,

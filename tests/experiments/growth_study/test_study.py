@@ -9,7 +9,7 @@ import pytest
 
 from cli.command import layerwise, refused
 from experiments.growth.tiny_inputs import DEPTH, SHORT, record
-from layerwise.experiments.engines.tuning import FIRST_SWEEP_SEED
+from layerwise.experiments.engines.trainings import FIRST_SWEEP_SEED
 from layerwise.experiments.growth_study import run as study_run
 from layerwise.experiments.growth_study.arms import ARMS
 from layerwise.experiments.reporter import Silent

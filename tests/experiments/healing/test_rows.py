@@ -6,15 +6,15 @@ from typing import ClassVar
 
 import pytest
 
-from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
-from layerwise.experiments.healing.rows import Trainings, crossing, regained, window_rows
+from layerwise.experiments.healing import rows as made
+from layerwise.experiments.healing.rows import HealingArm, Trainings
 from layerwise.plan import Plan
 from layerwise.train.heal.options import HealingOptions
 
 
 @pytest.mark.parametrize("at", [0.5, 1.0, 2.25, 3.9])
 def test_the_crossing_of_a_line_is_where_it_crosses(at: float) -> None:
-    assert crossing({count: count - at for count in range(6)}) == pytest.approx(at)
+    assert made.crossing({count: count - at for count in range(6)}) == pytest.approx(at)
 
 
 class PlantedLosses:
@@ -41,7 +41,7 @@ def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model
     }
     rows = {
         (row.metric, row.amount): row.value
-        for row in window_rows(Trainings(Plan.identity(6), 6, arms, 2, {}, {}), PlantedLosses(losses))
+        for row in made.window_rows(Trainings(Plan.identity(6), 6, arms, 2, {}, {}), PlantedLosses(losses))
         if row.against == "whole"
     }
     assert rows["above_whole", 2] == pytest.approx(2.05 - whole)
@@ -51,7 +51,7 @@ def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model
 def test_the_middle_is_in_the_middle() -> None:
     for depth in range(2, 14):
         for count in range(1, depth):
-            kept = middle_skipped(depth, count).layers()
+            kept = made.middle_skipped(depth, count).layers()
             gone = [layer for layer in range(depth) if layer not in kept]
             assert gone == list(range(gone[0], gone[0] + count))
             assert 0 <= (depth - 1 - gone[-1]) - gone[0] <= 1
@@ -59,7 +59,7 @@ def test_the_middle_is_in_the_middle() -> None:
 
 def test_a_random_plan_has_the_size_and_is_another() -> None:
     plan = Plan.parse("0-1 4-5")
-    drawn = {str(random_plan(plan, 6, seed)) for seed in range(20)}
+    drawn = {str(made.random_plan(plan, 6, seed)) for seed in range(20)}
     assert str(plan) not in drawn
     assert len(drawn) > 5
     assert all(len(Plan.parse(text).steps()) == 4 for text in drawn)
@@ -86,7 +86,7 @@ class Planted:
 def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
     """A random plan that lost 4 nats and kept 1.2 had regained 70 % of its own loss, beside 40 % of the healed plan."""
     arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random"))
-    rows = regained(Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), Planted(), "all")  # type: ignore[arg-type]
+    rows = made.regained(Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), Planted(), "all")  # type: ignore[arg-type]
     values = {(row.arm, row.metric): row.value for row in rows}
     assert values["pruned", "lost"] == pytest.approx(1.0)
     for arm, share in {"lora": 0.4, "random": -0.2}.items():

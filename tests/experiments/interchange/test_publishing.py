@@ -9,7 +9,7 @@ import pytest
 from conftest import tiny_llama
 from layerwise.checkpoint import save
 from layerwise.errors import RunError
-from layerwise.experiments.interchange.publishing import CHOSEN_THERE, Publication, evidence_of
+from layerwise.experiments.interchange.trained_models import CHOSEN_THERE, Publication, evidence_of
 from layerwise.experiments.terminal import Terminal
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run

@@ -122,6 +122,10 @@ def test_what_cannot_be_measured_is_refused(model: Path, tmp_path: Path) -> None
         plain
     )
     assert "has no learned layer weights" in refused("diagnose", "layer-weights", plain)
+    # The command of the advice is another verb's, whose model is a flag.
+    nowhere = refused("diagnose", "layer-weights", tmp_path / "nowhere")
+    assert "there is no folder" in nowhere
+    assert "wiring-identity --model MODEL`" in nowhere
     assert "give --keep SHARE or --tolerance NATS" in refused(
         "diagnose", "layer-weights", model, "--output", tmp_path / "sparse"
     )

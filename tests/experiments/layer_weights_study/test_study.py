@@ -14,8 +14,8 @@ from experiments.outlines import outline_of
 from layerwise.data.suites import generated_pairs
 from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.experiments.layer_weights_study import arms
-from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.tunings import REWIRED
+from layerwise.experiments.pretraining.config import LayerWeightsStudy
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_elc_study
 from layerwise.results import Run

@@ -14,7 +14,7 @@ from layerwise.errors import RunError
 from layerwise.experiments.finetuned_tasks import PREDICTIONS, FineTunedModel, kept_file
 from layerwise.experiments.layer_weights_study import arms, tunings
 from layerwise.experiments.layer_weights_study.tunings import StudyTuning, tune_elsewhere
-from layerwise.experiments.provenance import in_words
+from layerwise.experiments.opening import in_words
 from layerwise.experiments.reporter import Silent
 from layerwise.measure.workers import Spread
 from layerwise.train.finetune.fine_tuning import FineTuningConfig

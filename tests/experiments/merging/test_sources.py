@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import ModelError, RunError
-from layerwise.experiments.merging.sources import SourceModel, by_arm, check_one_base, named, source_models
+from layerwise.experiments.merging.run import SourceModel, by_arm, check_one_base, named, source_models
 from layerwise.results.training_record import TrainingRecord
 
 

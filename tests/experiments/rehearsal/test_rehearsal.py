@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import OptionError, SwarmError
-from layerwise.experiments.rehearsal.config import Rehearsal, levels
 from layerwise.experiments.rehearsal.trial import DeadNodes, rows
+from layerwise.experiments.robustness.config import Rehearsal, levels
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
 from layerwise.results.selection import Rows

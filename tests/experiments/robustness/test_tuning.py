@@ -12,7 +12,7 @@ from layerwise.errors import LayerwiseError
 from layerwise.experiments.engines.trainings import RecipeTraining
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
-from layerwise.experiments.robustness.tuning import SettingsGrid, splits_of_trials
+from layerwise.experiments.robustness.run import SettingsGrid, splits_of_trials
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.train.recipe import Recipe, Settings

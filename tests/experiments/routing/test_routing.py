@@ -14,7 +14,7 @@ from layerwise.errors import DataError, LayerwiseError, OptionError
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.result import RoutingResult
 from layerwise.experiments.routing import run as module
-from layerwise.experiments.routing.config import Routing
+from layerwise.experiments.search.config import Routing
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.selection import Rows

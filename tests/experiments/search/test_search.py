@@ -15,8 +15,8 @@ from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import DataError, OptionError
-from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.result import SearchResult
 from layerwise.experiments.search.config import Search

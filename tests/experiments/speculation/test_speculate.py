@@ -12,10 +12,9 @@ import torch
 from cli.command import layerwise as layerwise_command
 from cli.conftest import save_llama
 from layerwise.errors import MeasureError, OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.speculation import run, trial
-from layerwise.experiments.speculation.config import SpeculativeDecoding
-from layerwise.experiments.speculation.run import prompt_rows, speculation_rows, stored_trials
-from layerwise.experiments.speculation.trial import PromptTrial, twin
+from layerwise.experiments.speculation import run
+from layerwise.experiments.speculation.run import PromptTrial, prompt_rows, speculation_rows, stored_trials, twin
+from layerwise.experiments.timing.config import SpeculativeDecoding
 from layerwise.plan import Plan
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
@@ -115,7 +114,7 @@ def test_a_draft_that_is_given_and_a_text_that_differs(tmp_path: Path, monkeypat
     assert "draft 0 1 3: the whole model's arg-max at" in ended.out
     assert "equal to generate: 2 of 2 texts" in ended.out
     assert "x as fast as assistant" in ended.out
-    monkeypatch.setattr(trial, "verdict", lambda *_: "other")
+    monkeypatch.setattr(run, "verdict", lambda *_: "other")
     ended = layerwise_command(*command, tmp_path / "other")
     assert ended.code == 2
     assert "equal to generate: 0 of 2 texts" in ended.out
@@ -135,5 +134,5 @@ def test_a_verdict_tells_a_tie_from_another_text(stack: Stack) -> None:
     with torch.inference_mode():
         order = stack.model(ids).logits[0, -1].argsort(descending=True)
     first, second = (torch.cat([ids, token.view(1, 1)], dim=-1) for token in order[:2])
-    assert trial.verdict(stack, ids, first, first) == "equal"
-    assert trial.verdict(stack, ids, first, second) == "other"
+    assert run.verdict(stack, ids, first, first) == "equal"
+    assert run.verdict(stack, ids, first, second) == "other"

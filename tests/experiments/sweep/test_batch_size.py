@@ -10,8 +10,8 @@ import pytest
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.experiments.options.data import BATCH_TOKENS
-from layerwise.experiments.provenance import folder_of
+from layerwise.experiments.opening import folder_of
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.sweep import batch_size
 from layerwise.experiments.sweep.batch_size import batch_tokens, bytes_of_token
 from layerwise.experiments.sweep.config import Sweep

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from conftest import tiny_llama
-from layerwise.experiments.provenance import described
+from layerwise.experiments.opening import described
 from layerwise.experiments.sweep.benchmarks import folder_name, write_harness_results
 from layerwise.measure.interventions.sweep import sweep_into
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged

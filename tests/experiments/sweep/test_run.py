@@ -19,7 +19,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError, RunError
 from layerwise.experiments.engines.steps import UnitSession
-from layerwise.experiments.provenance import folder_of
+from layerwise.experiments.opening import folder_of
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.summary import report_data, summary
 from layerwise.experiments.sweep import benchmarks as asking

@@ -13,7 +13,7 @@ import pytest
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
 from layerwise.experiments.engines.forecast import LIMIT, forecast
-from layerwise.experiments.engines.work import Work
+from layerwise.experiments.engines.steps import Work
 from layerwise.experiments.sweep import works
 from layerwise.measure.interventions.sweep import cost_estimate
 from layerwise.measure.language.evaluation_data import EvalData
@@ -79,7 +79,7 @@ def of_sweep() -> tuple[list[Work], Any, EvalData]:
 def test_losses_come_first_and_are_priced_by_warm_typical_batches(
     seconds: float, few: bool, clock: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("layerwise.experiments.engines.work.SHARE", 1e6)
+    monkeypatch.setattr("layerwise.experiments.engines.steps.SHARE", 1e6)
     (losses, *others), due, _ = of_sweep()
     assert [each.name for each in (losses, *others)] == ["losses", "intervals", "similarity", "states"]
     cost = losses.measure(seconds)

@@ -28,7 +28,7 @@ WINDOWS = (3, 5, 7, 9, 11)
 WHOLE = str(Plan.identity(DEPTH))
 RECORDS = plan_records(families.looped(DEPTH))
 PLANS = tuple(sorted({record.plan for record in RECORDS} | {WHOLE}))
-RUNS = by_tier(fast=10, full=100)
+RUNS = by_tier(fast=10, full=25, nightly=100)
 WIDTHS = range(3, 30, 2)
 
 

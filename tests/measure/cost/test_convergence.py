@@ -74,7 +74,7 @@ def test_what_is_no_curve_is_refused_and_without_a_reference_nothing_is_compared
 @pytest.mark.parametrize("ratio", [0.6, 1.0, 1.3])
 def test_a_planted_ratio_is_met_and_its_interval_holds_it(ratio: float) -> None:
     """Of 500 studies of five seeds: the median within 5 % of the truth, coverage .92 to .98."""
-    runs = by_tier(fast=60, full=200, nightly=500)
+    runs = by_tier(fast=40, full=100, nightly=500)
     ratios = [
         row(convergence_rows(trainings(ratio, run), "ltg", 3.6), "elc - ltg", "steps", "ratio") for run in range(runs)
     ]

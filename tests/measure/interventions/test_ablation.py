@@ -119,6 +119,7 @@ def test_a_single_window_has_no_other_text_for_a_mean() -> None:
     assert [text for text in said if "over other text" in text and "--max-length" in text]
 
 
+@pytest.mark.slow
 def test_a_harmful_layer_is_found_and_confirmed() -> None:
     stack, reading = with_harm(2, depth=DEPTH, windows=48)
     losses = ablation_losses(stack, reading)

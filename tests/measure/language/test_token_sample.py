@@ -124,7 +124,7 @@ def test_the_mean_over_samples_is_the_loss_of_all_tokens() -> None:
     """Unbiased: the mean over many samples tends to what the whole text gives, plan by plan."""
     plans = ["0 2-5", "5-0"]
     whole = {(row.plan, row.document): row.nll for row in sweep(STACK, plans, TEXT)}
-    draws = by_tier(fast=30, full=400)
+    draws = by_tier(fast=30, full=30, nightly=400)
     drawn: dict[tuple[str, str], list[float]] = {key: [] for key in whole}
     for seed in range(draws):
         for row in sweep(STACK, plans, token_sample(TEXT, 0.4, seed)):
@@ -133,13 +133,20 @@ def test_the_mean_over_samples_is_the_loss_of_all_tokens() -> None:
         assert abs(np.mean(values) - whole[key]) < 4.5 * np.std(values) / np.sqrt(draws)
 
 
-STUDIES = 200
+STUDIES = by_tier(fast=100, full=100, nightly=200)
 SHARES = (1.0, 0.25, 0.1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("documents", [16, 60])
-@pytest.mark.parametrize("interval", ["bootstrap", "student"])
+@pytest.mark.parametrize(
+    ("documents", "interval"),
+    [
+        (16, "student"),
+        (60, "bootstrap"),
+        pytest.param(60, "student", marks=pytest.mark.nightly),
+        pytest.param(16, "bootstrap", marks=pytest.mark.nightly),
+    ],
+)
 def test_coverage_does_not_depend_on_the_share(documents: int, interval: str) -> None:
     """A study draws documents, and tokens within them; its interval holds the truth as often at any share."""
     held, width = dict.fromkeys(SHARES, 0), dict.fromkeys(SHARES, 0.0)
@@ -157,7 +164,7 @@ def test_coverage_does_not_depend_on_the_share(documents: int, interval: str) ->
     assert width[0.1] > width[1.0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_demo_keeps_its_effects_within_wider_intervals() -> None:
     """What every layer is worth on the demo's own text, told from a quarter of the tokens of its prose."""
     stack = load("demo")

@@ -28,12 +28,13 @@ RECIPE = RecoveryRecipe(
     steps=4, every=2, layer_rate=1e-3, model_rate=1e-4, batch_tokens=64, evaluation_tokens=120, tolerance=0.005
 )
 LAYERS = (1, 3)
+SEEDS = 2
 
 
 def study(stack: Stack = STACK, **changed: object) -> tuple[list[Score], list[list[Score]]]:
     """The rows of a small measurement, and what it handed to its sink, run by run."""
     handed: list[list[Score]] = []
-    asked: dict[str, object] = {"layers": LAYERS, "treatments": TREATMENTS, "recipe": RECIPE, "seeds": 3, **changed}
+    asked: dict[str, object] = {"layers": LAYERS, "treatments": TREATMENTS, "recipe": RECIPE, "seeds": SEEDS, **changed}
     asked.setdefault("cache", RecoveryCache(sink=lambda rows: handed.append(list(rows))))
     return recovery(stack, READING, **asked), handed  # type: ignore[arg-type]
 
@@ -141,7 +142,7 @@ def test_the_rows_of_a_layer(measured: tuple[list[Score], list[list[Score]]]) ->
     assert {row.measure for run in handed for row in run} == {RUNS}
     assert {f"{row.condition}/{row.arm}" for row in rows} == set(TREATMENTS)
     # Twins: of the model one a seed, of each layer one a seed. Noise does nothing to layer 3, of any size.
-    assert len(handed) == 3 + 2 * 3 + 3 * (6 + 2)
+    assert len(handed) == SEEDS * (1 + 2 + 6 + 2)
 
 
 def test_damage_left_out_is_said() -> None:
@@ -196,7 +197,7 @@ def test_a_killed_measurement_loses_at_most_one_run(measured: tuple[list[Score],
 
 def test_one_step_is_too_few_and_says_so() -> None:
     recipe = replace(RECIPE, steps=1, every=1, equal_damage=0.5, equal_tolerance=0.02)
-    rows, _ = study(layers=[1], treatments=["equal_damage/layer"], recipe=recipe)
+    rows, _ = study(layers=[1], treatments=["equal_damage/layer"], recipe=recipe, seeds=3)
     assert one(rows, "equal_damage/layer", "censored").value == 1.0
     steps = one(rows, "equal_damage/layer", "steps")
     assert (steps.value, steps.low, steps.high) == (1.0, 1.0, 1.0)
@@ -212,6 +213,7 @@ def test_a_loss_that_explodes_is_a_censored_seed(scope: str) -> None:
     assert all(run[-1].metric == "diverged" for run in handed)
 
 
+@pytest.mark.slow
 def test_recovery_is_set_against_ablation(measured: tuple[list[Score], list[list[Score]]]) -> None:
     effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([2, 1, 0.5, 0, 0.6, 3])]
     rows, _ = study(layers=range(6), treatments=["noise_50/layer"], effects=[*effects, replace(effects[0], task="x")])

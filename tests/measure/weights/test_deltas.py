@@ -89,7 +89,7 @@ def test_the_correlation_follows_from_the_autocovariances() -> None:
     assert share(correlation_parts(products, 1)) == pytest.approx(expected, abs=0.01)
 
 
-@settings(max_examples=by_tier(fast=5, full=20), deadline=None)
+@settings(max_examples=by_tier(fast=3, full=8, nightly=40), deadline=None)
 @given(seed=st.integers(0, 1000), depth=st.integers(4, 9), lag=st.integers(1, 2))
 def test_a_shared_matrix_and_the_direction_of_depth_do_not_matter(seed: int, depth: int, lag: int) -> None:
     weights = noise(depth, 4, 5, seed).double()

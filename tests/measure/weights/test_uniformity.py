@@ -76,7 +76,7 @@ def test_rows_that_only_stay_where_they_began_have_learned_nothing() -> None:
 )
 def test_the_interval_settles_what_was_planted(pull: float, noise: float, uniform: bool) -> None:
     """Of 200 studies of five seeds: at least 95 of 100 right, and at most 5 of 100 wrong."""
-    runs = by_tier(fast=40, full=200)
+    runs = by_tier(fast=20, full=60, nightly=200)
     distances_of = [found(pull, noise, run=run)[None, "distance"] for run in range(runs)]
     below = sum((row.high or 1.0) < MARGIN for row in distances_of)
     above = sum((row.p or 1.0) < 0.05 for row in distances_of)
@@ -88,7 +88,7 @@ def test_the_interval_settles_what_was_planted(pull: float, noise: float, unifor
 @pytest.mark.simulated
 def test_at_the_margin_non_uniform_is_said_in_at_most_5_of_100() -> None:
     """Rows whose mean distance is the margin exactly: their distances are put there, seed noise and all."""
-    runs = by_tier(fast=100, full=1_000)
+    runs = by_tier(fast=60, full=200, nightly=1_000)
     chance = np.random.default_rng(0)
     wrong = 0
     for _ in range(runs):

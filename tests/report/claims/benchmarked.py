@@ -7,7 +7,6 @@ random order differ, in the same way on every benchmark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 
 import numpy as np
 from scipy.stats import norm
@@ -16,11 +15,10 @@ from layerwise.measure.contrasts.benchmark_scores import Answers, Scaled, Strate
 from layerwise.measure.contrasts.benchmarks import benchmark_contrasts, fragile
 from layerwise.plan import Plan
 from layerwise.results.rows import PlanRecord, Score
+from report.claims.swept import DEPTH, WIDEST, plans_of
 from report.claims.truths import Truth
 from report.synthetic import plan_records
 
-DEPTH = 8  # windows of 7, 5 and 3 layers
-WIDEST = 7
 WHOLE = str(Plan.identity(DEPTH))
 RESAMPLES = 1_000
 
@@ -52,7 +50,9 @@ def benchmarked(
     `draws` is the spread of the draws of a random order, relative to what they lose, and `shared` the correlation of
     two plans on a document, before both are cut into right and wrong. `measure` makes the rows.
     """
-    plans, records = _plans()
+    plans, records = plans_of(("painters",), DEPTH)
+    # One in six random orders of three layers is the trained one, which would lose nothing of what was planted.
+    changed = tuple(record for record in plan_records(DEPTH, ("painters",)) if record.plan != WHOLE)
 
     def truth(run: int) -> list[Score]:
         draw = np.random.default_rng(run)
@@ -67,7 +67,7 @@ def benchmarked(
             noise = (1 - shared) ** 0.5 * draw.standard_normal((len(plans), documents))
             right[name] = (norm.cdf(hard + noise) < share[:, None]).astype(float)
         answers = Answers(plans, right, dict.fromkeys(right, "acc"), {name: BENCHMARKS[name][0] for name in right})
-        return measure(answers, _records(), WHOLE, DEPTH, seed=run, resamples=resamples)
+        return measure(answers, changed, WHOLE, DEPTH, seed=run, resamples=resamples)
 
     return truth
 
@@ -83,15 +83,3 @@ def fragility_alone(
 def straight(record: PlanRecord, steepness: float = 1.0) -> float:
     """A score that falls in a line, to chance at the widest window where the steepness is 1, and never below."""
     return max(0.0, 1 - steepness * record.affected / WIDEST)
-
-
-@cache
-def _records() -> tuple[PlanRecord, ...]:
-    # One in six random orders of three layers is the trained one, which would lose nothing of what was planted.
-    return tuple(record for record in plan_records(DEPTH, ("painters",)) if record.plan != WHOLE)
-
-
-@cache
-def _plans() -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
-    records = {record.plan: record for record in _records()[::-1]}
-    return tuple(sorted({*records, WHOLE})), records

@@ -45,7 +45,7 @@ def swept(
     `shape` is that of the documents' gamma factor, `noise` the spread of a plan on a document in nats per token, and
     `draws` that of the draws of a random order, relative to its cost.
     """
-    plans, records = _plans(families, depth)
+    plans, records = plans_of(families, depth)
     expected = np.array([cost(records[plan]) if plan in records else 0.0 for plan in plans])
     drawn = np.array([plan in records and records[plan].draw is not None for plan in plans])
     cells = tuple(("text", f"{number:03}", 0) for number in range(documents))
@@ -74,7 +74,7 @@ def by_strategy(**harm: float) -> Cost:
 
 
 @cache
-def _plans(families: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
+def plans_of(families: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
     """The plans of the families with the model as trained, sorted, and one record of each that changes something."""
     whole = str(Plan.identity(depth))
     records = {record.plan: record for record in plan_records(depth, families)[::-1] if record.plan != whole}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from layerwise.report import ReportData
 from layerwise.report.claims import Published, Verdict
 from layerwise.report.claims.contrasts import Facts
-from layerwise.report.claims.published import case
+from layerwise.report.claims.published import Case, FactCondition, Prose, prose_of
 from layerwise.results.rows import Score
 from report.claims.truths import ENOUGH, claim_of, concluded, ends
 
@@ -29,7 +31,13 @@ def planted(right: Verdict, wrong: Verdict) -> Published:
             **dict.fromkeys(("figures", "power", "harmful", "naive", "layers"), ""),
         }
 
-    return Published("anti_layers", facts, paper="heterogeneity").by(case(wrong, wrong=True), case(right))
+    class Planted(Published):
+        @property
+        def prose(self) -> Prose:
+            cases = (Case(wrong, (FactCondition.parse("wrong"),)), Case(right))
+            return replace(prose_of("heterogeneity")["anti_layers"], cases=cases)
+
+    return Planted("anti_layers", facts)
 
 
 def test_a_rule_that_is_wrong_one_time_in_eight_fails() -> None:

@@ -48,9 +48,14 @@ def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
 
 def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
     """How often each verdict is given over `runs` runs of a truth; over `ENOUGH` where these end alike."""
+    return counted(lambda run: claim_of(rule, truth(run), depth).verdict, runs)
+
+
+def counted(verdict: Callable[[int], Verdict], runs: int) -> Counter[Verdict]:
+    """How often each verdict is given, from the number of a run; over `ENOUGH` runs where these end alike."""
     counts: Counter[Verdict] = Counter()
     for run in range(runs):
-        counts[claim_of(rule, truth(run), depth).verdict] += 1
+        counts[verdict(run)] += 1
         if run + 1 == ENOUGH and len(counts) == 1:
             break
     return counts
@@ -110,6 +115,20 @@ def simulated(
     return _test(
         table, lambda rule, truth, right: ends(rule, truth, depth, right, other(right), least, runs), nightly
     )  # fmt: skip
+
+
+def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
+    """The test that one run of every world ends in the verdict that it is beside, with figures, why and its power."""
+
+    def check(rule: str, truth: Truth, right: str) -> None:
+        claim = claim_of(rule, truth(0), depth)
+        assert claim.verdict == right, claim.line
+        assert claim.figures.endswith(".")
+        assert "[" in claim.figures
+        assert claim.why.endswith(".")
+        assert claim.power.startswith("Of 100 such runs 80 would see ")
+
+    return _test(table, check, nightly)
 
 
 def seldom(table: Table, *, depth: int = 12, nightly: bool = True) -> Test:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from layerwise.report import ReportData, side_by_side
 from layerwise.results.rows import Score
-from report import diagnosed, synthetic
+from report import planted, synthetic
 
-DEPTHS = {"small": 8, "medium": 12, "large": 20}
+DEPTHS = {"small": 8, "medium": 10, "large": 12}
 CONTRASTS = (
     Score("contrast", "middle_repeat:skip", 0.5, 0.4, 0.6, claim="same_function"),
     Score("contrast", "middle_repeat", 1.0, 0.9, 1.1, claim="same_function"),
@@ -32,11 +32,7 @@ def sweeps(*names: str) -> list[tuple[str, ReportData]]:
 
 def diagnoses(*names: str) -> list[tuple[str, ReportData]]:
     """A diagnosis of each model, by its folder."""
-    chosen = names or tuple(DEPTHS)
-    return [
-        (f"runs/{name}", named(diagnosed.diagnosis(DEPTHS[name], seed=seed), f"org/{name}"))
-        for seed, name in enumerate(chosen)
-    ]
+    return [(f"runs/{name}", named(planted.DIAGNOSIS, f"org/{name}")) for name in names or DEPTHS]
 
 
 def of_rows(*rows: Iterable[Score], depth: int = 8, models: str = "01234567") -> ReportData:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from layerwise.report.kinds.comparison import COMPARISON
 from layerwise.report.writers import terminal_lines
 from layerwise.results.rows import UNIFORM, Loss, Score
 from report import synthetic
+from report.claims.truths import WRONG, counted, share
 from report.comparison.several import named
 from report.synthetic import plan_records
 from tier import by_tier
@@ -80,6 +81,10 @@ def found(curves: Sequence[tuple[Curve, int]], run: int, **settings: float) -> l
     return list(compared(runs).rows.where(measure="coincidence"))
 
 
+def verdict(curves: Sequence[tuple[Curve, int]], text: Mapping[str, float], run: int) -> str:
+    return found(curves, run, **text)[0].metric
+
+
 WORLDS: dict[str, tuple[str, tuple[tuple[Curve, int], ...]]] = {
     "two equal": ("coincide", ((usual, 8), (usual, 12))),
     "three equal": ("coincide", ((usual, 8), (usual, 12), (usual, 20))),
@@ -93,10 +98,9 @@ WORLDS: dict[str, tuple[str, tuple[tuple[Curve, int], ...]]] = {
 def test_much_text_finds_what_was_planted_and_little_is_rarely_wrong(world: str) -> None:
     right, curves = WORLDS.get(world, ("not resolvable", ((usual, 12), (shifted, 12))))
     for text, runs in ((MUCH, by_tier(fast=2, full=100)), (SOME, by_tier(fast=20, full=200))):
-        counts = Counter(found(curves, run, **text)[0].metric for run in range(runs))
-        wrong = runs - counts[right] - counts["not resolvable"]
-        assert wrong <= 0.05 * runs, counts
-        assert text is SOME or counts[right] >= 0.95 * runs, counts
+        counts = counted(partial(verdict, curves, text), runs)
+        assert 1 - share(counts, right, "not resolvable") <= WRONG, counts
+        assert text is SOME or share(counts, right) >= 0.95, counts
 
 
 def test_the_pair_that_differs_is_named() -> None:

@@ -61,7 +61,7 @@ def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
 @pytest.mark.slow
 def test_of_models_without_effect_few_are_shown_to_have_one() -> None:
     """Five models at the border, on one text: uncorrected, some model would show an effect in more than 5 %."""
-    runs = 400
+    runs = by_tier(fast=100, full=200, nightly=400)
     wrong = uncorrected = 0
     for run in range(runs):
         draw = np.random.default_rng(run)

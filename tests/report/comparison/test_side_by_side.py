@@ -8,11 +8,10 @@ from dataclasses import replace
 import pytest
 
 from layerwise.errors import RunError
-from layerwise.experiments.summary import summary
-from layerwise.report import ReportData, markdown, render, side_by_side
+from layerwise.report import ReportData, render, side_by_side
 from layerwise.report.kinds.comparison import differences, missing
 from layerwise.results.rows import Score
-from report import grown, pretrained, robust, synthetic
+from report import planted, synthetic
 from report.comparison.several import diagnoses, named, sweeps
 from report.page.test_render import read
 
@@ -41,9 +40,9 @@ REFUSED = [
     ((SMALL, ("copy", RUN)), "runs/small and copy hold the same run"),
     ((SMALL, *diagnoses("large")), "runs/small is a sweep and runs/large is a diagnosis"),
     ((SMALL, *diagnoses("large")), "compare sweeps with sweeps"),
-    ((SMALL, ("other", robust.run())), f"other is a run of another kind (robustness); {KINDS}"),
-    ((SMALL, ("other", pretrained.run())), "pretraining, evaluation and wiring); layerwise compare takes"),
-    ((SMALL, ("other", grown.run())), "other is a run of another kind (growth"),
+    ((SMALL, ("other", planted.ROBUSTNESS)), f"other is a run of another kind (robustness); {KINDS}"),
+    ((SMALL, ("other", planted.PRETRAINING)), "pretraining, evaluation and wiring); layerwise compare takes"),
+    ((SMALL, ("other", planted.GROWTH)), "other is a run of another kind (growth"),
     ((SMALL, ("other", ReportData({}, (), ()))), "other is a run of another kind (no kind that has rows)"),
 ]
 
@@ -84,17 +83,6 @@ def test_what_some_run_lacks_is_listed() -> None:
         assert words in page
 
 
-def test_every_output_has_the_models_the_claims_and_the_numbers() -> None:
-    data = side_by_side([(FOLDER, COUNTED), LARGE])
-    lines = summary(data).splitlines()
-    assert " ".join(lines[1].split()) == "small small standard library, held-out modules 8 1,234,567 240 45,000"
-    (line,) = [line for line in lines if line.startswith("Middle layers differ in")]
-    assert line.split()[-4:] == ["supported", "supported", "holds", "holds"]
-    assert any(line.startswith("skip ") for line in lines)
-    assert lines[-1].startswith("Of 1 claim measured in two models or more 1 holds in every one of them, and 1 in at")
-    assert "| Middle layers differ in function | supported | supported | holds | holds |" in markdown(data)
-
-
 def test_the_page_of_sweeps_has_every_model_in_every_figure_and_maps_of_one_scale() -> None:
     page = read(render(side_by_side(sweeps())))
     assert page.loads == [link for link in page.loads if link.startswith("#")]
@@ -105,18 +93,9 @@ def test_the_page_of_sweeps_has_every_model_in_every_figure_and_maps_of_one_scal
         if not name.startswith("similarity"):
             assert {trace["legendgroup"] for trace in variants["0"]["data"]} == {"small", "medium", "large"}
     maps = [variants["0"] for name, variants in figures.items() if name.startswith("similarity")]
-    assert [len(each["data"][0]["z"]) for each in maps] == [9, 13, 21]
+    assert [len(each["data"][0]["z"]) for each in maps] == [9, 11, 13]
     assert len({(each["layout"]["height"], each["data"][0]["zmin"], each["data"][0]["zmax"]) for each in maps}) == 1
     assert all(each["layout"]["shapes"] for each in maps)
-
-
-def test_diagnoses_have_claims_and_layers_and_say_what_none_of_them_has() -> None:
-    html = render(side_by_side(diagnoses()))
-    page = read(html)
-    assert {"models", "claims", "layers", "provenance"} <= set(page.ids)
-    assert "curves" not in page.ids
-    assert "Weights oscillate" in html
-    assert "No strategy was measured at two sizes in any of the runs" in html
 
 
 @pytest.mark.parametrize("name", ["</script><b>x</b>", "a|b & <i>"])

@@ -1,4 +1,7 @@
-"""A diagnosis as a kind: what it answers, what it recommends, what it draws of planted layers, and what is missing."""
+"""A diagnosis as a kind: what it answers, what it recommends, and what is missing.
+
+What the planted run says and draws is frozen in tests/golden/diagnosis-planted.
+"""
 
 from __future__ import annotations
 
@@ -8,48 +11,22 @@ from typing import Any
 
 import pytest
 
-from layerwise.experiments.summary import summary
 from layerwise.report import ReportData, render
 from layerwise.report.data import concluded
 from layerwise.report.kinds.diagnosis import DIAGNOSIS, in_words
 from layerwise.report.kinds.diagnosis_changes import recommendation
 from layerwise.results.rows import Note, Score
-from report import diagnosed, synthetic
-from report.diagnosed import row
-from report.page.test_render import Page, read
-
-ANCHORS = tuple(section.anchor for section in DIAGNOSIS.sections)
-CHAPTERS = (ANCHORS[0], "claims", *ANCHORS[1:], "provenance")
-"""The anchors of measures that are not called alike."""
-
-
-def chapters(page: Page) -> list[str]:
-    return [name for name in page.ids if name in CHAPTERS]
+from report import planted, synthetic
+from report.page.test_render import read
+from report.planted import row
 
 
 def figures(data: ReportData) -> dict[str, Any]:
     return dict(json.loads(read(render(data)).json)["figures"])
 
 
-@pytest.fixture(scope="module")
-def drawn() -> dict[str, Any]:
-    return figures(diagnosed.diagnosis(12))
-
-
 def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
     return next(each for each in figure["data"] if each.get("name") == name and "markers" in each.get("mode", ""))
-
-
-def test_the_layers_stand_first_and_the_claims_after_them() -> None:
-    page = read(render(diagnosed.diagnosis(12)))
-    assert chapters(page) == list(CHAPTERS)
-    assert page.open == []
-    lines = summary(diagnosed.diagnosis(12)).splitlines()
-    assert lines[0].split()[0] == "layer"
-    assert [line.split()[0] for line in lines[1:13]] == [str(layer) for layer in range(12)]
-    assert lines[13].startswith("Of 12 layers 10 (0, 1, 2, 3, 4, 5, 8, 9, 10 and 11) matter, 1 (7) is without effect")
-    assert '--plan "0-5 8-11"' in lines[14]
-    assert all(line.startswith("- ") for line in lines[15:])
 
 
 @pytest.mark.parametrize(
@@ -89,40 +66,40 @@ def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() 
 
 
 def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
-    sweep, diagnosis = synthetic.run(12), diagnosed.diagnosis(12)
-    both = replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)
-    page = read(render(both))
-    assert {*CHAPTERS, "headline"} <= set(page.ids)
+    sweep, diagnosis = synthetic.run(6), planted.DIAGNOSIS
+    page = read(render(replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)))
+    assert {*(section.anchor for section in DIAGNOSIS.sections), "claims", "headline", "provenance"} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
-    assert not {"verdicts", "ablation"} & set(read(render(synthetic.run(6))).ids)
+    assert not {"verdicts", "ablation"} & set(read(render(sweep)).ids)
 
 
-def test_censored_layers_are_open_marks(drawn: dict[str, Any]) -> None:
-    line = trace(
-        drawn["recovery-area"]["variants"]["0"], "Loss above the undamaged twin, summed over training, by layer"
-    )
+def test_censored_layers_are_open_marks() -> None:
+    drawn = figures(planted.only(planted.DIAGNOSIS, "recovery"))["recovery-area"]["variants"]["0"]
+    line = trace(drawn, "Loss above the undamaged twin, summed over training, by layer")
     assert line["marker"]["symbol"][0].endswith("-open")
     assert not any(symbol.endswith("-open") for symbol in line["marker"]["symbol"][1:])
 
 
 def test_wild_values_of_r2_stand_at_the_floor_and_tell_the_truth() -> None:
-    rows = tuple(
+    rows = (
         replace(each, value=-30.0, low=-40.0, high=-20.0) if each.metric == "heldout_layers_r2" else each
-        for each in diagnosed.scores(8)
+        for each in planted.DIAGNOSIS.scores
+        if each.measure == "predictability"
     )
-    marks = trace(
-        figures(replace(diagnosed.diagnosis(8), scores=rows))["predictability-r2"]["variants"]["1"], "held-out layers"
-    )
+    marks = trace(figures(planted.of(*rows))["predictability-r2"]["variants"]["1"], "held-out layers")
     assert set(marks["x"]) == {-1.0}
     assert all("−30" in text for text in marks["text"])
 
 
 def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
-    part = diagnosed.resumable(diagnosed.without(diagnosed.diagnosis(8), "recovery", "pruning"), *diagnosed.PARTS[:8])
-    text = read(render(part)).text
-    assert "(recovery, agreement and pruning) are not complete" in text
-    whole = diagnosed.resumable(diagnosed.diagnosis(8), *diagnosed.PARTS)
-    assert "not complete" not in read(render(whole)).text
+    def banner(data: ReportData, *finished: str) -> str | None:
+        done = (row("part", "done", 1.0, condition=part) for part in finished)
+        return DIAGNOSIS.unfinished(replace(data, scores=(*data.scores, *done)))
+
+    parts = [part for part in planted.DIAGNOSIS.manifest["families"] if ":" not in part]  # type: ignore[attr-defined]
+    part = banner(planted.without(planted.DIAGNOSIS, "recovery", "pruning"), *parts[:8])
+    assert "(recovery, agreement and pruning) are not complete" in str(part)
+    assert banner(planted.DIAGNOSIS, *parts) is None
 
 
 def recommended(**correlations: tuple[float, float | None, float]) -> str:
@@ -153,6 +130,7 @@ def test_no_proxy_is_recommended_without_evidence(taylor: tuple[float, float | N
 
 
 def test_what_a_measure_left_out_stands_in_its_chapter_as_text() -> None:
-    page = render(replace(diagnosed.diagnosis(8), notes=(Note("deltas", "Layers 3 and 4 have <unlike> shapes."),)))
+    data = planted.only(planted.DIAGNOSIS, "deltas", "predictability")
+    page = render(replace(data, notes=(Note("deltas", "Layers 3 and 4 have <unlike> shapes."),)))
     chapter = page[page.index('<section id="deltas"') : page.index('<section id="predictability"')]
     assert "Layers 3 and 4 have &lt;unlike&gt; shapes." in chapter

@@ -1,15 +1,18 @@
-"""A study of layer weights on the page: verdicts on differences, costs to a loss and to a score, words that decide."""
+"""A study of layer weights on the page: verdicts on differences, costs to a loss and to a score, and bounds.
+
+What is said of planted runs is frozen in tests/golden/pretraining-planted and layer-weights-study.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from layerwise.report import ReportData
-from layerwise.report.finding import Finding
 from layerwise.report.kinds import layer_weights_study as page
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ATTRIBUTION, CONVERGENCE, DATA_SHARE, STUDY, TOKENS, TUNING_CONVERGENCE
-from report import pretrained
+from layerwise.results.vocabulary import CONVERGENCE, DATA_SHARE, STUDY, TOKENS, TUNING_CONVERGENCE
+from report import planted
+from report.planted import of
 from report.tables import table
 
 PAIR = {"arm": "elc", "against": "ltg"}
@@ -17,31 +20,11 @@ PAIR = {"arm": "elc", "against": "ltg"}
 
 @pytest.fixture(scope="module")
 def data() -> ReportData:
-    return pretrained.run()
-
-
-def of(*rows: Score) -> ReportData:
-    return ReportData({}, (), rows)
-
-
-def only(data: ReportData, question: str) -> Finding:
-    every = (*page.study_findings(data), *page.tuning_findings(data), *page.dynamics_findings(data))
-    return next(each for each in (*every, *page.attribution_findings(data)) if each.question.startswith(question))
+    return planted.PRETRAINING
 
 
 def compared(task: str, value: float, low: float, high: float, p: float, **more: float) -> Score:
     return Score(STUDY, "difference", value, low, high, p, task=task, condition=TOKENS, **PAIR, **more)
-
-
-def test_a_difference_is_better_worse_or_not_resolvable(data: ReportData) -> None:
-    first = only(data, "Is elc worth it against ltg, at equal tokens?")
-    assert first.text.startswith("Better: held-out loss −0.0230 nats per token [−0.0350, −0.0110]")
-    assert "(3 seeds)" in first.text
-    assert first.state == "resolved"
-    seconds = only(data, "Is elc worth it against ltg, at equal seconds?")
-    assert (seconds.text[:16], seconds.state) == ("Not resolvable: ", "unresolved")
-    assert next(page.study_findings(data)) == first, "the difference of the paper is the first"
-    assert page.STUDY_KIND.answer(data) == f"{first.question} {first.text}"
 
 
 @pytest.mark.parametrize(("task", "word"), [("masked_lm", "Worse"), ("pairs", "Better")])
@@ -76,9 +59,6 @@ def test_every_arm_has_a_line_and_those_of_fine_tuning_name_their_model(data: Re
 
 
 def test_fine_tuning_is_sooner_later_or_never_there(data: ReportData) -> None:
-    text = only(data, "Do layer weights make fine-tuning sooner?").text
-    assert "weights in pretraining only: steps at least ×1.20" in text
-    assert "weights in both: steps ×0.800 [0.700, 0.900]" in text
     table = {(row[0], row[1]): row[2:] for row in page.tuning_table(data, page.WEIGHTS_IN).body}
     assert table["rte", "elc-kept"][:4] == ("pretraining", "–", "≥ 288", "≥ ×1.20")
     assert table["cola", "ltg"][2:] == ("240", "–", "31", "–")
@@ -98,15 +78,6 @@ def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none(
     assert table["rte", "elc-kept"][3] == "–"
 
 
-def test_words_that_decide_stand_beside_shuffled_labels(data: ReportData) -> None:
-    finding = only(data, "Which words decide")
-    assert "elc −17.0 [−21.0, −13.0] (shuffled labels 0.00 [−4.00, +4.00])" in finding.text
-    assert finding.text.endswith("Different from ltg: elc.")
-    alone = pretrained.only(data, ATTRIBUTION)
-    assert next(page.attribution_findings(alone)).state == "described"
-    assert list(page.attribution_notes(data)) == ["At most 0.40 % is missing from completeness."]
-
-
 @pytest.mark.parametrize(
     ("censored", "words"),
     [
@@ -124,13 +95,7 @@ def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], word
     assert (finding.state, finding.question[-24:]) == ("unresolved", "(validation loss 4.200)?")
 
 
-def test_grids_and_shares_are_read_by_their_intervals(data: ReportData) -> None:
-    bias = only(data, "Does the initial weight")
-    assert "held-out loss +0.0100 nats per token per unit" in bias.text
-    assert bias.text.endswith("not resolvable.")
-    share = only(data, "Are layer weights worth more with less text")
-    assert "on 12.5 % of the text −0.0566" in share.text
-    assert share.state == "resolved"
+def test_shares_are_read_by_their_intervals() -> None:
     grown = Score(DATA_SHARE, "by_halving", 0.1, -0.1, 0.3, 0.4, p_adjusted=0.4, task="pairs", **PAIR)
     (open_one,) = page.share_findings(of(grown))
     assert open_one.text.endswith("each halving adds +10.0 points [−10.0, +30.0], not resolvable.")

@@ -1,75 +1,54 @@
-"""The report of a probe from planted rows: where a feature is read best, what takes training, which side gains more."""
+"""A probe: what an untrained model gives too is not called learned, and the side that gains more is read off.
+
+What is said and drawn of the planted run is frozen in tests/golden/probing-planted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from layerwise.report import ReportData, render
-from layerwise.report.kinds.probing import PROBING_KIND, by_state, findings
-from layerwise.report.marks import Lines
-from layerwise.results.rows import Score
+from layerwise.report.kinds.probing import by_state, findings
+from report.planted import of
+from tools.golden.outputs import stored
 
-FEATURES = {"length": "surface", "part_of_speech": "linguistic"}
-
-
-def rows(gain: float = 0.2, difference: float = 0.1, arms: tuple[str | None, ...] = (None,)) -> Iterator[Score]:
-    """Two features over three states, the last the best; the twin has `gain` less, with an interval of 0.05."""
-    for arm in arms:
-        for seed in (0, 1) if arm else (None,):
-            own = {"arm": arm, "seed": seed}
-            for layer in range(3):
-                for task, side in FEATURES.items():
-                    value = 0.6 + 0.1 * layer + 0.02 * (seed or 0)
-                    at = {"layer": layer, "task": task, "part": side, "documents": 40, **own}
-                    yield Score("probing", "accuracy", value, value - 0.05, value + 0.05, **at)
-                    yield Score("probing", "accuracy", 0.5, 0.45, 0.55, **at, against="shuffled")
-                    yield Score("probing", "accuracy", value - gain, 0.1, 0.9, **at, against="random_twin")
-                    above = (gain, gain - 0.05, gain + 0.05)
-                    yield Score("probing", "accuracy_above", *above, **at, against="random_twin")
-                yield Score(
-                    "probing", "difference", difference, difference - 0.05, difference + 0.05, layer=layer, **own
-                )
+RUN = stored("probing-planted")
 
 
-def data(*scores: Score) -> ReportData:
-    return ReportData({"model": "m", "corpus": "c"}, (), scores)
+def text(gain: float, difference: float) -> str:
+    """What is said where every state gains so much beside the untrained twin, and one side so much more."""
+    values = {"accuracy_above": gain, "difference": difference}
+    rows = (
+        replace(row, value=value, low=value - 0.05, high=value + 0.05)
+        if (value := values.get(row.metric)) is not None
+        else row
+        for row in RUN.scores
+    )
+    return " ".join(findings(replace(RUN, scores=tuple(rows))))
 
 
-def test_the_sentences_name_the_best_state_and_what_training_gives() -> None:
-    text = " ".join(findings(data(*rows())))
-    assert "part of speech: read best at state 2, 80.0 % [75.0, 85.0]" in text
-    assert "+20.0 points [+15.0, +25.0] beside the untrained twin's." in text
-    assert "Training gives linguistic features more than surface ones at the states 0, 1, 2" in text
-
-
-@pytest.mark.parametrize(("gain", "difference"), [(0.01, 0.01), (-0.01, -0.01)])
-def test_what_an_untrained_model_gives_too_is_not_called_learned(gain: float, difference: float) -> None:
-    text = " ".join(findings(data(*rows(gain, difference))))
-    assert "nothing shows that it takes training" in text
-    assert "At no state is it resolvable" in text
-
-
-def test_surface_features_may_gain_more() -> None:
-    assert "gives surface features more than linguistic ones" in " ".join(findings(data(*rows(difference=-0.2))))
+@pytest.mark.parametrize(
+    ("gain", "difference", "is_learned", "side"),
+    [
+        (0.2, 0.1, True, "gives linguistic features more than surface ones at the states 0, 1, 2"),
+        (0.2, -0.2, True, "gives surface features more than linguistic ones"),
+        (0.01, 0.01, False, "gives linguistic or surface features more"),
+        (-0.01, -0.01, False, "gives linguistic or surface features more"),
+    ],
+)
+def test_what_is_learned_and_which_side_gains_more(gain: float, difference: float, is_learned: bool, side: str) -> None:
+    said = text(gain, difference)
+    assert ("nothing shows that it takes training" in said) is not is_learned
+    assert side in said
+    assert ("At no state is it resolvable" in said) is not is_learned
 
 
 def test_arms_are_told_apart_and_seeds_are_averaged() -> None:
-    made = data(*rows(arms=("ltg", "elc")))
-    drawn = list(by_state(made))
-    assert len([row for row in drawn if row.against is None]) == 2 * len(FEATURES) * 3
-    assert len([row for row in drawn if row.against == "shuffled"]) == len(FEATURES) * 3
+    drawn = list(by_state(RUN))
+    assert len([row for row in drawn if row.against is None]) == 2 * 2 * 3
+    assert len([row for row in drawn if row.against == "shuffled"]) == 2 * 3
     (row,) = (each for each in drawn if (each.arm, each.task, each.layer, each.against) == ("elc", "length", 0, None))
     assert row.value == pytest.approx(0.61)
-    assert "length of a word of elc: read best" in " ".join(findings(made))
-
-
-def test_the_lines_have_their_nulls_and_the_page_is_whole() -> None:
-    made = data(*rows())
-    (mark,) = (part for part in PROBING_KIND.sections[0].parts if isinstance(part, Lines))
-    (picture,) = mark.pictures(made)
-    assert picture.choices[0].options == ("length of a word", "part of speech")
-    for figure in picture.variants.values():
-        assert {"shuffled labels", "untrained twin"} <= {trace.get("name") for trace in figure.traces}
-    assert "What is read from the hidden states" in render(made)
+    alone = (replace(row, arm=None, seed=None) for row in RUN.rows.where(arm="elc", seed=0))
+    assert "length of a word: read best at state 2, 80.0 % [75.0, 85.0]" in " ".join(findings(of(*alone)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from layerwise.report import render, terminal_lines
-from layerwise.report.kinds.speculation import SPECULATION_KIND
+from layerwise.report.kinds.timing import SPECULATION_KIND
 from tools.golden.outputs import stored
 
 RUN = stored("speculation-planted")

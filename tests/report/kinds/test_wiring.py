@@ -1,28 +1,20 @@
-"""A learned wiring on the page: what each edge is worth, what a cut leaves, and which phenomenon an edge carries."""
+"""A learned wiring on the page: what each edge is worth, what a cut leaves, and which phenomenon an edge carries.
+
+What is said of a planted run is frozen in tests/golden/pretraining-planted.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from layerwise.report import ReportData, render
+from layerwise.report import render
 from layerwise.report.kinds import wiring as page
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import EDGE_PHENOMENA, EDGES, PRUNED
-from report import pretrained
+from report import planted
+from report.planted import of
 
 QUESTION = "What does the sparse wiring lose?"
-
-
-def of(*rows: Score) -> ReportData:
-    return ReportData({}, (), rows)
-
-
-def test_the_sparse_wiring_stands_beside_its_nulls() -> None:
-    found = {each.question: each for each in page.edge_findings(pretrained.run())}
-    text = found[QUESTION].text
-    assert text.startswith("30 edges kept: +0.0210 nats [+0.0120, +0.0300]; as many cut by size +0.0640")
-    assert text.endswith("better than by size.")
-    assert found["Do great weights have great effects?"].state == "resolved"
 
 
 def test_cuts_that_are_not_told_apart_are_called_so() -> None:
@@ -42,13 +34,8 @@ def test_models_of_one_run_are_told_apart() -> None:
     assert [row.task for row in page.cuts(of(*rows))] == [f"elc/{seed} cut by measured effect" for seed in (0, 1)]
 
 
-def test_an_edge_that_fresh_pairs_confirm_is_named() -> None:
-    data = pretrained.run()
-    blimp, ours, contrast = page.phenomenon_findings(data)
-    assert blimp.text.startswith("1 effect of 9 edges times 12 phenomena confirmed")
-    assert "3<-1 for subject_verb_agreement +0.80 nats [+0.60, +1.00]" in blimp.text
-    assert ours.state == "unresolved"
-    assert "surface features more: 1<-0" in contrast.text
+def test_an_edge_that_fresh_pairs_confirm_stands_first() -> None:
+    data = planted.PRETRAINING
     table = next(part for part in page.WIRING.sections[2].parts_of(data) if getattr(part, "folded", False))
     ((_, lines),) = table.tables(data)  # type: ignore[union-attr]
     assert lines.body[0][:3] == ("3<-1", "BLiMP", "subject_verb_agreement")
@@ -63,5 +50,5 @@ def test_only_the_two_half_of_the_pairs_that_did_not_choose_confirms() -> None:
 
 
 def test_the_colour_of_a_dot_is_that_of_the_state_that_is_read() -> None:
-    html = render(pretrained.only(pretrained.run(), EDGES))
+    html = render(planted.only(planted.PRETRAINING, EDGES))
     assert '"#8d919c"' in html, "the embedding is grey"

@@ -176,9 +176,6 @@ def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
     assert not any("random order" in text for _, text in told.values())
 
 
-def test_an_empty_run_finds_nothing() -> None:
+def test_families_without_curves_leave_only_the_layers_and_an_empty_run_nothing() -> None:
     assert findings(ReportData({}, (), ())) == ()
-
-
-def test_families_without_curves_leave_only_the_layers() -> None:
     assert list(found(synthetic.run(6, ("leave_one_out",)))) == [LAYERS, ZONES]

@@ -117,7 +117,7 @@ def test_a_prompt_that_says_nothing_is_not_claimed() -> None:
 @pytest.mark.parametrize("right", [RIGHT, (0.6,) * 5, (0.5, 0.55, 0.75, 0.75, 0.75)])
 @pytest.mark.slow
 def test_how_often_nothing_is_called_above(right: tuple[float, ...]) -> None:
-    runs = by_tier(fast=20, full=60)
+    runs = by_tier(fast=20, full=20, nightly=60)
     counts = Counter(decided(world(200, seed, right=right)) for seed in range(runs))
     print(f"nothing to know, {right}: {dict(counts)}")
     # 5 % at most: beyond the 99.9th percentile of that many runs is an error
@@ -126,7 +126,7 @@ def test_how_often_nothing_is_called_above(right: tuple[float, ...]) -> None:
 
 @pytest.mark.slow
 def test_how_often_a_gain_beyond_the_margin_is_called_alike() -> None:
-    runs = by_tier(fast=20, full=60)
+    runs = by_tier(fast=20, full=20, nightly=60)
     outcomes = [over_seeds(world(300, seed, effect=0.7)) for seed in range(runs)]
     truth = float(np.mean([outcome.gains["fixed"].mean() for outcome in outcomes]))
     assert truth > 0.02

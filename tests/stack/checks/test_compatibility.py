@@ -26,7 +26,7 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build
 from stack.random_plans import plans
-from tier import by_tier
+from tier import by_tier, first_fast
 
 DEPTH = 4
 NAMES = ("a", "b", "c")
@@ -105,7 +105,7 @@ def by_hand(kind: str, plan: Plan) -> Tensor:
         return shell(**inputs).logits
 
 
-@pytest.mark.parametrize("kind", ["vit", "bert", "llama"])
+@pytest.mark.parametrize("kind", first_fast(["llama", "vit", "bert"], slow=1))
 @pytest.mark.parametrize("text", ["a:0 b:1 c:2 a:3", "c:3 b:0 a:1 c:2", "0 b:1-3", "b:2 c:2"])
 def test_a_plan_over_sources_is_the_model_put_together_from_their_layers(kind: str, text: str) -> None:
     plan, inputs = Plan.parse(text), MAKERS[kind][1]
@@ -119,9 +119,9 @@ def test_a_plan_over_sources_is_the_model_put_together_from_their_layers(kind: s
     assert (alone - expected).abs().max() > 1e-2, "the sources differ, so leaving their names out is seen"
 
 
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("kind", first_fast(MAKERS))
 @given(plan=plans(DEPTH, sources=(None, *NAMES)))
-@settings(max_examples=by_tier(fast=5, full=15), suppress_health_check=list(HealthCheck))
+@settings(max_examples=by_tier(fast=3, full=6, nightly=30), suppress_health_check=list(HealthCheck))
 def test_in_place_equals_step_by_step_equals_the_graph(kind: str, plan: Plan) -> None:
     assume(kind != "bert" or not plan.has_sublayers())
     stack, inputs = merged_stack(kind), MAKERS[kind][1]
@@ -143,7 +143,7 @@ def test_in_place_equals_step_by_step_equals_the_graph(kind: str, plan: Plan) ->
         assert torch.equal(walked[graph.ends[other]], stack.run(other, captured))
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma3"])
+@pytest.mark.parametrize("kind", first_fast(["llama", "gemma3"]))
 def test_every_law_holds_for_a_plan_over_sources(kind: str) -> None:
     laws = verify(merged_stack(kind), Plan.parse("a:0 b:1*2 (c:2|b:3 a:0):sum 1.mlp c:3.attn b:3"))
     assert [law for law in laws if law.holds is not True] == []

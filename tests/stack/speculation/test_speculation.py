@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from contextlib import ExitStack
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from transformers import LlamaForCausalLM, MaxLengthCriteria, StoppingCriteria, 
 
 from contracts import specimen
 from contracts.specimen import EOS, PAD, Specimen
+from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import SUPPORTED
 from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedModel
 from layerwise.stack import Stack, load
@@ -21,18 +24,21 @@ from layerwise.stack.speculation.acceptance import accept_greedy
 
 DEPTH = specimen.DEPTH
 DRAFTS = ("1-4", "0-4", "0 2 4", "4-0", "0 1*2 2-4", "0 (1|2) 4", "0-2 3.mlp 4.attn")
-QUICK = ("llama", "gpt2", "mistral", "gemma3_text", "bloom", "opt")
+QUICK = ("llama", "gemma3_text")
+BY_POSITION = ("gpt2", "opt", "bloom", "mistral")
+"""Positions that are learned, with an offset or as slopes of the scores, and a window over all layers."""
 TYPES = {one.model_type: one for one in SUPPORTED if one.kind == "decoder"}
 
 
+@cache
 def made(name: str) -> Stack:
-    """A tiny model in float64, so that one token and several are told apart by no rounding of logits."""
+    """A tiny model in float64, so that one token and several are told apart by no rounding of logits; made once."""
     model = specimen.build(TYPES[name])
     model.generation_config.pad_token_id, model.generation_config.eos_token_id = PAD, EOS
     return load(model.double())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def llama() -> Stack:
     return made("llama")
 
@@ -51,9 +57,7 @@ def generated(stack: Stack, draft: Any = None, rows: int = 1, **options: Any) ->
     return model.generate(**prompts(rows), **settings, custom_generate=draft)
 
 
-@pytest.mark.parametrize(
-    "one", [pytest.param(one, marks=() if name in QUICK else pytest.mark.slow, id=name) for name, one in TYPES.items()]
-)
+@every_type(fast=QUICK, slow=(*BY_POSITION, *EVERY_TAG), of=tuple(TYPES.values()))
 def test_every_architecture_generates_its_own_tokens_or_is_refused(one: Specimen) -> None:
     model = specimen.build(one)
     try:
@@ -79,14 +83,16 @@ tokens at once, three have short convolutions, and one keeps no cache."""
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
-@pytest.mark.parametrize("name", ["llama", "mistral"])
+@pytest.mark.parametrize("name", ["llama", pytest.param("mistral", marks=pytest.mark.nightly)])
 def test_the_layer_passes_are_the_printed_ones(name: str, draft: str) -> None:
     stack = made(name)
     way = speculative(stack, draft, tokens=3, adapts=False)
     calls: list[int] = []
-    for layer in range(DEPTH):
-        stack.block(layer).register_forward_hook(lambda *_, layer=layer: calls.append(layer))
-    new = generated(stack, way).shape[1] - 7
+    with ExitStack() as hooks:
+        for layer in range(DEPTH):
+            hook = stack.block(layer).register_forward_hook(lambda *_, layer=layer: calls.append(layer))
+            hooks.callback(hook.remove)
+        new = generated(stack, way).shape[1] - 7
     passes = way.passes
     assert len(calls) == DEPTH + passes.total  # one pass over the prompt
     assert passes.total == passes.rounds * DEPTH + passes.draft_passes * len(way.draft.steps())
@@ -121,12 +127,11 @@ def test_accepting_everything_would_be_seen(llama: Stack, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_texts_end_where_they_end(llama: Stack, rows: int) -> None:
-    ends = generated(llama, rows=rows)[:, 9].tolist()
-    for draft in ("0-4", "1-4"):
-        for end in ends:
-            plain = generated(llama, rows=rows, eos_token_id=end)
-            found = generated(llama, speculative(llama, draft), rows, eos_token_id=end)
-            assert torch.equal(found, plain)
+    ways = [speculative(llama, draft) for draft in ("0-4", "1-4")]
+    for end in generated(llama, rows=rows)[:, 9].tolist():
+        plain = generated(llama, rows=rows, eos_token_id=end)
+        for way in ways:
+            assert torch.equal(generated(llama, way, rows, eos_token_id=end), plain)
 
 
 class _AtToken(StoppingCriteria):

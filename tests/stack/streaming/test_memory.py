@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from apart import apart
+from layerwise.measure.cost.peak_memory import peak_bytes
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.stack import load
+from measure.interventions.test_sweep_pieces import text
+
 DEPTH, RESIDENT, WIDTH = 16, 3, 512
 LAYER = 4 * (4 * WIDTH**2 + 3 * WIDTH * 3 * WIDTH + 2 * WIDTH)
 """Bytes of a layer in float32: 13.6 MB."""
 
-SWEEP = """
-import sys
-from layerwise.measure.interventions.sweep import sweep
-from layerwise.stack import load
-from layerwise.measure.cost.peak_memory import peak_bytes
-from measure.interventions.test_sweep_pieces import text
 
-stack = load(sys.argv[1], device="cpu", resident_layers=int(sys.argv[2]) or None)
-for row in sweep(stack, ["1-15", "0-6 8-15"], text(1)):
-    print(row.plan, row.nll.hex())
-print(peak_bytes())
-"""
+def sweep_with(folder: Path, resident: int) -> None:
+    stack = load(folder, device="cpu", resident_layers=resident or None)
+    for row in sweep(stack, ["1-15", "0-6 8-15"], text(1)):
+        print(row.plan, row.nll.hex())
+    print(peak_bytes())
 
 
 @pytest.mark.slow
@@ -38,10 +36,9 @@ def test_a_process_holds_no_more_layers_than_said(tmp_path: Path) -> None:
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     peaks, rows = [], []
     for resident in (0, RESIDENT):
-        command = [sys.executable, "-c", SWEEP, str(tmp_path), str(resident)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2])
-        assert done.returncode == 0, done.stderr
-        *lines, peak = done.stdout.splitlines()
+        ended = apart(sweep_with, tmp_path, resident)
+        assert ended.code == 0, ended.err
+        *lines, peak = ended.out.splitlines()
         peaks.append(int(peak))
         rows.append(lines)
     assert len(rows[0]) == 3

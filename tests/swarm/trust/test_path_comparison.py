@@ -34,7 +34,7 @@ def _settings(paths: int, seed: int) -> SwarmSettings:
 
 @pytest.mark.parametrize("wrongness", ["noise", "zeros"])
 @pytest.mark.parametrize(("paths", "replicas"), [(2, 2), (3, 3), (3, 2), (2, 1)])
-@pytest.mark.parametrize("seed", range(by_tier(fast=1, full=10)))
+@pytest.mark.parametrize("seed", range(by_tier(fast=1, full=3, nightly=10)))
 def test_the_first_answer_is_right(wrongness: str, paths: int, replicas: int, seed: int) -> None:
     stack, (ids, _) = _stack(), prompts(1, seed=seed)
     own = stack.logits("0-" + str(stack.depth - 1), input_ids=ids)
@@ -59,7 +59,7 @@ def test_one_path_alone_returns_what_a_wrong_node_says() -> None:
 @pytest.mark.parametrize("paths", [2, 3])
 def test_honest_nodes_are_believed_on_every_path(paths: int) -> None:
     stack = _stack()
-    for seed in range(by_tier(fast=3, full=30)):
+    for seed in range(by_tier(fast=2, full=6, nightly=30)):
         ids, _ = prompts(1, seed=seed)
         schedule = Schedule(jitter=0.3, seed=seed)
         with gather(stack, 4, 2, schedule=schedule, settings=_settings(paths, seed)) as swarm:

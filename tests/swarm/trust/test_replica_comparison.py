@@ -45,7 +45,7 @@ def _requests_until_found(swarm: Swarm, seed: int) -> int | None:
 
 @pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize("wrongness", ["noise", "zeros", "another layer"])
-@pytest.mark.parametrize("seed", range(by_tier(fast=1, full=10)))
+@pytest.mark.parametrize("seed", range(by_tier(fast=1, full=2, nightly=10)))
 def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -> None:
     fault = Fault("node-1", "wrong", 0.0, wrongness="zeros" if wrongness == "zeros" else "noise")
     schedule = Schedule(() if wrongness == "another layer" else (fault,), seed=seed)
@@ -75,7 +75,7 @@ def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
 
 
 def test_an_honest_node_is_never_quarantined() -> None:
-    for seed in range(by_tier(fast=2, full=100)):
+    for seed in range(by_tier(fast=1, full=10, nightly=100)):
         with gather(
             _stack(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed), settings=SwarmSettings(seed=seed)
         ) as swarm:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.trust.norm_bounds import ENOUGH, NormBounds, Norms
 from layerwise.swarm.trust.trust import ROUTER, STRIKES, Judgement, SpotCheck, Trust, judge, judge_paths, tolerance
-from tier import by_tier
+from tier import by_tier, first_fast
 
 State = NDArray[np.float64]
 WIDTH, DEPTH, SPAN, PASSES, REQUESTS, EPS = 32, 12, 3, 16, 20, 2.0**-23
@@ -119,12 +119,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("since", [0, 25])
+@pytest.mark.parametrize("since", first_fast([25, 0]))
 @pytest.mark.parametrize(("name", "replicas", "router"), CASES)
 def test_a_faulty_node_is_quarantined_within_twenty_requests(
     name: str, replicas: int, router: bool, since: int
 ) -> None:
-    for seed in range(by_tier(fast=1, full=5)):
+    for seed in range(by_tier(fast=1, full=1, nightly=5)):
         swarm = Swarm(seed, replicas, FAULTS[name], since, router)
         swarm.run()
         assert set(swarm.trust.quarantined) == {swarm.bad}
@@ -133,7 +133,7 @@ def test_a_faulty_node_is_quarantined_within_twenty_requests(
 @pytest.mark.simulated
 def test_an_honest_swarm_is_never_accused() -> None:
     compared = []
-    for seed in range(by_tier(fast=5, full=100)):
+    for seed in range(by_tier(fast=2, full=16, nightly=100)):
         swarm = Swarm(seed, 2 + seed % 2)
         swarm.run()
         assert swarm.trust.quarantined == {}
@@ -153,6 +153,7 @@ def test_a_node_without_replicas_is_quarantined_by_its_norms_alone() -> None:
         )
 
 
+@settings(max_examples=by_tier(fast=3, full=8, nightly=200))
 @given(st.sampled_from([0.01, 0.03, 0.2, 0.34, 0.6, 0.99, 1.0]), st.integers(0, 99), st.text(max_size=3))
 def test_spot_checks_are_at_least_their_share_and_always_the_same(share: float, seed: int, node: str) -> None:
     check = SpotCheck(share, seed)

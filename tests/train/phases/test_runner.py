@@ -209,7 +209,11 @@ def learning_names(model: PreTrainedModel, phase: Phase, learning: tuple[int, ..
 
 
 @pytest.mark.parametrize(
-    ("make", "splits"), [(tiny_llama, tiny_text()), (tiny_vit, tiny_digits())], ids=["llama", "vit"]
+    ("make", "splits"),
+    [
+        pytest.param(tiny_llama, tiny_text(), id="llama"),
+        pytest.param(tiny_vit, tiny_digits(), marks=pytest.mark.slow, id="vit"),
+    ],
 )
 def test_what_rests_is_unchanged_to_the_bit_and_what_learns_is_not(
     make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path
@@ -237,7 +241,7 @@ def test_what_rests_is_unchanged_to_the_bit_and_what_learns_is_not(
         assert changed == learning_names(make(), table.phase(step), table.learning(step)), step
 
 
-@pytest.mark.parametrize("stop", first_fast([4, 1, 3, 6, 7, 9, 10, 11]))
+@pytest.mark.parametrize("stop", first_fast([4, 7, 10, 1, 3, 6, 9, 11], slow=2))
 def test_a_training_that_is_stopped_and_resumed_is_the_one_without_a_stop(
     stop: int, tmp_path: Path, straight: tuple[Path, Seen, TrainingRecord]
 ) -> None:

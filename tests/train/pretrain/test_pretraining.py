@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import signal
 import sys
 from dataclasses import replace
@@ -93,6 +94,13 @@ def run(
     return pretrain(TOKENIZER, text, recipe, seed, folder, arguments={**QUIET, **arguments})
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingRecord]:
+    """A finished training that nobody changes."""
+    folder = tmp_path_factory.mktemp("finished")
+    return folder, run(folder)
+
+
 # Recipes
 
 
@@ -138,19 +146,19 @@ def test_both_phases_are_one_training(passes: list[Any], tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
-def test_the_model_is_an_ordinary_one(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    model = AutoModelForMaskedLM.from_pretrained(tmp_path / MODEL)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / MODEL)
+def test_the_model_is_an_ordinary_one(finished: tuple[Path, TrainingRecord]) -> None:
+    folder, done = finished
+    model = AutoModelForMaskedLM.from_pretrained(folder / MODEL)
+    tokenizer = AutoTokenizer.from_pretrained(folder / MODEL)
     assert model.config.pad_token_id == tokenizer.pad_token_id
     assert model.num_parameters() == done.figures["parameters"]
     logits = model(**tokenizer("The [MASK] ran.", return_tensors="pt")).logits
     assert logits.shape[-1] == len(tokenizer)
-    assert TrainingRecord.read(tmp_path / MODEL) == done
+    assert TrainingRecord.read(folder / MODEL) == done
 
 
-def test_rows_tell_what_it_took(tmp_path: Path) -> None:
-    done = run(tmp_path)
+def test_rows_tell_what_it_took(finished: tuple[Path, TrainingRecord]) -> None:
+    _, done = finished
     rows = {(row.amount, row.metric): row.value for row in training_rows({("elc", 0): done})}
     assert rows[None, "steps"] == STEPS
     assert 0 < rows[None, "tokens"] <= 4 * 8 * 16 + 2 * 2 * 48
@@ -159,9 +167,8 @@ def test_rows_tell_what_it_took(tmp_path: Path) -> None:
     assert {metric for step, metric in rows if step == 6} == {"train_loss", "validation_loss"}
 
 
-def test_held_out_rows_and_layer_weights(tmp_path: Path) -> None:
-    run(tmp_path)
-    found = pretrained_rows("elc", 0, tmp_path / MODEL, TEXT.test, RECIPE)
+def test_held_out_rows_and_layer_weights(finished: tuple[Path, TrainingRecord]) -> None:
+    found = pretrained_rows("elc", 0, finished[0] / MODEL, TEXT.test, RECIPE)
     nll = next(row for row in found if row.measure == "masked_lm")
     assert nll.low is not None
     assert nll.high is not None
@@ -250,10 +257,9 @@ def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
     assert resumed.figures["tokens"] == straight.figures["tokens"]
 
 
-def test_a_finished_training_is_left_alone(passes: list[Any], tmp_path: Path) -> None:
-    done = run(tmp_path)
-    passes.clear()
-    assert run(tmp_path) == done
+def test_a_finished_training_is_left_alone(finished: tuple[Path, TrainingRecord], passes: list[Any]) -> None:
+    folder, done = finished
+    assert run(folder) == done
     assert passes == []
 
 
@@ -275,9 +281,11 @@ def test_a_folder_of_another_training_is_refused(what: str, passes: list[Any], t
 
 
 @pytest.mark.parametrize("algorithm", first_fast(["optimizer", "masking"]))
-def test_a_training_by_another_algorithm_is_refused(algorithm: str, passes: list[Any], tmp_path: Path) -> None:
+def test_a_training_by_another_algorithm_is_refused(
+    algorithm: str, finished: tuple[Path, TrainingRecord], tmp_path: Path
+) -> None:
     """Earlier ones did not name theirs: a LAMB with bounded weight norms, and masks from other random numbers."""
-    run(tmp_path)
+    shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     file = tmp_path / MODEL / FILE
     pedigree = json.loads(file.read_text())
     del pedigree["recipe"][algorithm]

@@ -20,7 +20,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from layerwise.experiments.cluster.shared import check_same_here
+from layerwise.experiments.cluster.workers import check_same_here
 from layerwise.experiments.engines.steps import Outline
 from layerwise.measure.workers import Emit, OnPartial, PieceFunction, Plain, Spread
 from layerwise.results import Manifest

@@ -30,8 +30,7 @@ from layerwise.measure.stats.grid import Piece
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
 from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Plan
-from layerwise.results import Run, Score
-from layerwise.results.rows import Loss
+from layerwise.results import Loss, Run, Score
 from layerwise.stack import Stack
 
 FINISHED = "part"

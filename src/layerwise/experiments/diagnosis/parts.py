@@ -40,8 +40,7 @@ from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.predictability import predictability
 from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.weights.spectra import spectra
-from layerwise.results import Score
-from layerwise.results.rows import Loss
+from layerwise.results import Loss, Score
 from layerwise.results.vocabulary import MARGIN, PROBING, PROXIES, RACING, VERDICT
 
 RECOVERY_RUNS = "recovery_run"

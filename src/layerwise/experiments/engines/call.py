@@ -1,19 +1,20 @@
 """What is computed at once: rows that are kept as a whole, and measurements that keep what they finish themselves.
 
-`ExpectedWork` says what units will take that are not known before others have ended.
+Rounds are pieces that are measured in turn and each give rows, which are stored as the piece ends: a run that was
+stopped goes on with the next piece, and one that asks for more adds them. `ExpectedWork` says what units will take that
+are not known before others have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, slow_seconds
+from layerwise.results import Run, Score
 
 T = TypeVar("T")
 
@@ -70,3 +71,78 @@ class ExpectedWork(Unit[None]):
 
     def carry_out(self, session: UnitSession) -> None:
         """Nothing: other units do the work."""
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class RoundParts:
+    """What one piece consists of, to measure what all pieces take: `run` are functions that do a part each.
+
+    A part is `passes` of a model, each of so many `operations`.
+    """
+
+    run: Sequence[Callable[[], object]]
+    passes: float
+    operations: float
+
+
+@dataclass(frozen=True)
+class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
+    """The rows of `measure` by piece: those of `pieces` that are missing are measured, and all that are stored come.
+
+    `key(row)` tells which piece a row is of. `begin()` is called once, where a piece is missing: it opens and warms up
+    what is needed, and returns the function that measures a piece. `label(piece)` is what progress is called.
+    """
+
+    measure: str
+    pieces: Sequence[Key]
+    key: Callable[[Score], Key]
+    begin: Callable[[], Callable[[Key], Iterable[Score]]]
+    label: Callable[[Key], str] = lambda piece: "rounds"
+    parts: RoundParts | None = None
+
+    def carry_out(self, session: UnitSession) -> dict[Key, list[Score]]:
+        """Measure what is missing, piece after piece."""
+        kept = self._kept(session.run)
+        missing = [piece for piece in self.pieces if piece not in kept]
+        once = self.begin() if missing else None
+        for number, piece in enumerate(missing, start=len(self.pieces) - len(missing) + 1):
+            assert once is not None
+            kept[piece] = list(once(piece))
+            session.store.replace_scores(self.measure, [row for rows in kept.values() for row in rows])
+            session.reporter.progress(self.label(piece), number / len(self.pieces))
+        return kept
+
+    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
+        """The pieces that are left, and one more that warms up."""
+        left = len(set(self.pieces) - self._kept(run).keys())
+        if self.parts is None or not left:
+            return
+        count = (left + 1) * len(self.parts.run)
+        passes = count * self.parts.passes
+        slow = slow_seconds(passes * self.parts.operations, passes)
+        yield Work(self.label(self.pieces[-1]), _measured(self.parts.run, count), slow=slow)
+
+    def _kept(self, run: Run | None) -> dict[Key, list[Score]]:
+        kept: dict[Key, list[Score]] = {}
+        for row in [] if run is None else run.store.scores(self.measure):
+            kept.setdefault(self.key(row), []).append(row)
+        return kept
+
+
+def _measured(parts: Sequence[Callable[[], object]], count: int) -> Callable[[float], WorkCost]:
+    """What `count` parts take: one after the other is timed, as long as there is time, once the first has warmed up."""
+
+    def measure(seconds: float) -> WorkCost:
+        end = time.perf_counter() + seconds
+        parts[0]()
+        began, done = time.perf_counter(), 0
+        while done < len(parts) and (not done or time.perf_counter() < end):
+            parts[done]()
+            done += 1
+        each = (time.perf_counter() - began) / done
+        return WorkCost(each * count, measured_on=f"{done} of {len(parts):,} parts of a round")
+
+    return measure

@@ -23,12 +23,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerwise.experiments.engines.work import SHORT, Work, total
-from layerwise.experiments.reporter import Reporter, Silent
-from layerwise.experiments.sentences import duration, size
+from layerwise.experiments.engines.steps import SHORT, Work, total
+from layerwise.experiments.reporter import Reporter, Silent, duration, size
 from layerwise.measure.cost.peak_memory import PeakMemory
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.results import Run, Score
 
 LIMIT = 10.0
 """Seconds that a measurement may take."""

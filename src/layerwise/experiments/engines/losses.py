@@ -11,14 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
+from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, slow_seconds
 from layerwise.experiments.sweep.works import typical_batch
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, sweep_into
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
-from layerwise.results import Run
-from layerwise.results.rows import Loss
+from layerwise.results import Loss, Run
 from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.stack import Stack

@@ -1,35 +1,47 @@
-"""Trainings from one base model: each resumes by itself in its folder, and any worker can carry one out."""
+"""Trainings in folders of their own: each resumes by itself, and any worker can carry one out.
+
+Settings that validation chooses are those whose loss is the least, of each arm:
+
+RUN/pilot/ARM@RATE/seed-1000           one trial
+RUN/pilot/ARM@RATE,BATCH/seed-1000     one of several sizes of batch too
+
+A trial has a seed of its own and none of the examples that are reported. Rates are tried beyond those that were named
+while the best of them is at an end. Sizes of batch are what memory allows, so that no others are tried.
+"""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from torch.utils.data import Subset
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
-from layerwise.experiments.engines.steps import Unit, UnitSession
-from layerwise.experiments.engines.work import Work, WorkCost, slow_seconds
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import duration
+from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
+from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, by_examples, slow_seconds
+from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.training_runs import training_progress
 from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.workers import Plain
 from layerwise.plan import Plan
-from layerwise.results import Run
+from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
+from layerwise.train.monitoring.clock import Progress
+from layerwise.train.phases.metrics import best_rate
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.training import Base, train, trainer_of, training_config
-from layerwise.train.trial_steps import FEW, training_times
+from layerwise.train.trial_steps import training_times
+
+TRAINING = "training"
+"""What a piece is called that is a training."""
 
 _KEPT = 3
 """Checkpoints that are on disk at once: the last, the best, and the one that is being written."""
@@ -38,54 +50,87 @@ _CALLS = 5
 """A step, forward and backward with the optimizer's, beside a pass of the model."""
 
 
+class FolderRecipe(Protocol):
+    """What decides a training but its base, its data and its seed."""
+
+    @property
+    def arm(self) -> str:
+        """The name that its models share."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The recipe in plain values."""
+
+
+R = TypeVar("R", bound=FolderRecipe)
+
+
 @dataclass(frozen=True, slots=True)
-class RecipeTraining:
+class FolderTraining(Generic[R]):
     """A training of a recipe with a seed: what it is called, and its folder in that of the run."""
 
-    recipe: Recipe
+    recipe: R
     seed: int
     folder: str
     label: str
 
     @classmethod
-    def of(cls, recipe: Recipe, seed: int) -> RecipeTraining:
+    def of(cls, recipe: R, seed: int) -> FolderTraining[R]:
         """The training of an arm, in `RUN/ARM/seed-N`."""
         return cls(recipe, seed, f"{recipe.arm}/seed-{seed}", f"{recipe.arm}/{seed}")
 
     def plain(self, run: Path) -> Plain:
         """As plain values, in the run folder `run`."""
         return {
-            "part": "training", "training": self.folder, "folder": str(run.absolute()), "seed": self.seed,
+            "part": TRAINING, "training": self.folder, "folder": str(run.absolute()), "seed": self.seed,
             "label": self.label, "recipe": self.recipe.to_json(),
         }  # fmt: skip
 
-    @classmethod
-    def grown(cls, piece: Plain) -> RecipeTraining:
-        """What `plain` describes, where it is a training in phases."""
-        return cls(grown_from_json(piece["recipe"]), piece["seed"], piece["training"], piece["label"])
+
+RecipeTraining: TypeAlias = FolderTraining[Recipe]
+"""A training of a base model."""
 
 
-@dataclass(frozen=True)
-class TrainingsUnit(Unit[list[TrainingRecord]]):
+class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
     """The records of `trainings`, in their order; those that are finished are not trained again.
 
-    `stack` is a model of the size that is trained, `arguments` are further `TrainingArguments`.
+    `arguments` are further `TrainingArguments`.
     """
 
-    base: Base
-    stack: Stack
-    splits: Splits
-    trainings: Sequence[RecipeTraining]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    trainings: Sequence[FolderTraining[R]]
+    arguments: Mapping[str, Any]
     collective: ClassVar[bool] = True
+
+    @abstractmethod
+    def training_config(self, training: FolderTraining[R]) -> dict[str, Any]:
+        """What a training is, as its folder records it."""
+
+    @abstractmethod
+    def train(self, training: FolderTraining[R], folder: Path, progress: Progress) -> TrainingRecord:
+        """Carry a training out in its own `folder`, or read what it left there."""
+
+    @abstractmethod
+    def trial(self, recipe: R, folder: Path, quiet: Mapping[str, Any]) -> Any:
+        """The Trainer of a recipe, to be timed in a `folder` that is removed; the arguments `quiet` win."""
+
+    @abstractmethod
+    def length(self, recipe: R) -> tuple[float, int]:
+        """The multiplications and additions of a training, forward and backward, and its steps."""
+
+    @abstractmethod
+    def recipe_of(self, content: Any) -> R:
+        """The recipe that its `to_json` wrote."""
+
+    @staticmethod
+    @abstractmethod
+    def outcome(record: TrainingRecord) -> str:
+        """How a training ended, behind how long it took."""
 
     def refuse(self, folder: Path) -> None:
         """Raise `TrainError` where the run `folder` holds another training in the place of one of these."""
         for each in self.trainings:
-            wanted = training_config(self.base, self.splits, each.recipe, each.seed)
-            existing_run(folder / each.folder, wanted)
+            existing_run(folder / each.folder, self.training_config(each))
 
-    def due(self, folder: Path) -> list[RecipeTraining]:
+    def due(self, folder: Path) -> list[FolderTraining[R]]:
         """The trainings that are not finished in the run `folder`."""
         return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
 
@@ -96,36 +141,95 @@ class TrainingsUnit(Unit[list[TrainingRecord]]):
         pieces = [each.plain(session.folder) for each in due]
         for number in carried_out(session.spread, pieces, self.carry_out_piece, session.reporter):
             refuse_unseen(due[number].label, session.spread, due[number] not in self.due(session.folder))
-        return [self._train(each, session.folder, session.reporter) for each in self.trainings]
+        return [self._trained(each, session.folder, session.reporter) for each in self.trainings]
 
     def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:
         """Carry out one training, which `carry_out` made a piece of.
 
-        A worker may be handed one in phases that is not among those it knows of, since others decided its schedule.
+        A worker may be handed one that is not among those it knows of, since others decided what its recipe is.
         """
         known = {each.folder: each for each in self.trainings}
-        training = known.get(piece["training"]) or RecipeTraining.grown(piece)
-        record = self._train(training, Path(piece["folder"]), reporter)
-        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
-        least = f", least validation loss {min(losses):.3f} at step {record.best_step:,}" if losses else ""
-        if training.recipe.growth is not None:  # its last weights are kept
-            least = f", validation loss {losses[-1]:.3f}" if losses else ""
+        training = known.get(piece["training"]) or FolderTraining(
+            self.recipe_of(piece["recipe"]), piece["seed"], piece["training"], piece["label"]
+        )
+        record = self._trained(training, Path(piece["folder"]), reporter)
         steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
-        reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{least}")
+        reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{self.outcome(record)}")
 
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The trainings that are not finished, by their recipes."""
-        left: dict[str, tuple[Recipe, list[int]]] = {}
-        for each in self.trainings:
+        left: dict[str, tuple[R, list[int]]] = {}
+        for each in self.due(folder):
             _, behind = left.setdefault(each.recipe.arm, (each.recipe, []))
-            behind += steps_behind([folder / each.folder])
-        yield from recipe_works(self.base, self.stack, self.splits, left, self.arguments)
+            last = last_checkpoint(folder / each.folder)
+            behind.append(0 if last is None else steps_of(last))
+        for name, (recipe, behind) in left.items():
+            yield self.work(name, recipe, behind)
 
-    def _train(self, training: RecipeTraining, folder: Path, reporter: Reporter) -> TrainingRecord:
+    def work(self, name: str, recipe: R, behind: Sequence[int]) -> Work:
+        """Trainings of a recipe, that have so many steps behind them each."""
+        operations, steps = self.length(recipe)
+        left = sum(1 - done / steps for done in behind)
+
+        def measure(seconds: float) -> WorkCost:
+            times = training_times(partial(self.trial, recipe), seconds)
+            given: float | None = getattr(recipe, "seconds", None)
+            return WorkCost(
+                sum(times.seconds(done) for done in behind) if given is None else given * len(behind),
+                len(behind) * times.model_bytes, _KEPT * times.checkpoint_bytes,
+                f"{times.timed} of {times.steps:,} steps",
+            )  # fmt: skip
+
+        return Work(name, measure, slow=slow_seconds(left * operations, _CALLS * left * steps))
+
+    def _trained(self, training: FolderTraining[R], folder: Path, reporter: Reporter) -> TrainingRecord:
+        return self.train(training, folder / training.folder, training_progress(reporter, training.label))
+
+
+@dataclass(frozen=True)
+class TrainingsUnit(FolderTrainings[Recipe]):
+    """Trainings of a base model on splits; `stack` is a model of the size that is trained."""
+
+    base: Base
+    stack: Stack
+    splits: Splits
+    trainings: Sequence[RecipeTraining]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def training_config(self, training: RecipeTraining) -> dict[str, Any]:
+        """What a training is, as its folder records it."""
+        return training_config(self.base, self.splits, training.recipe, training.seed)
+
+    def train(self, training: RecipeTraining, folder: Path, progress: Progress) -> TrainingRecord:
+        """Train, or read what there is; raises what `layerwise.train.training.train` does."""
         return train(
-            self.base, self.splits, training.recipe, training.seed, folder / training.folder,
-            progress=training_progress(reporter, training.label), arguments=self.arguments,
-        )  # fmt: skip
+            self.base, self.splits, training.recipe, training.seed, folder, progress=progress, arguments=self.arguments
+        )
+
+    def trial(self, recipe: Recipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
+        """The Trainer of a recipe with the seed 0."""
+        return trainer_of(self.base, self.splits, recipe, 0, folder, arguments={**self.arguments, **quiet})
+
+    def length(self, recipe: Recipe) -> tuple[float, int]:
+        """Six operations for every weight that a position meets."""
+        weights = sum(parameter.numel() for parameter in self.stack.model.parameters())
+        steps = recipe.steps(len(self.splits.train))
+        positions = positions_of(self.stack, self.splits) * recipe.settings.batch_size
+        return 6.0 * weights * positions * steps, steps
+
+    def recipe_of(self, content: Any) -> Recipe:
+        """One in phases: others decided its schedule."""
+        return grown_from_json(content)
+
+    @staticmethod
+    def outcome(record: TrainingRecord) -> str:
+        """The loss of what is kept: of a training in phases the last weights."""
+        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
+        if not losses:
+            return ""
+        if record.recipe["variant"] == GrowthVariant.NAME:
+            return f", validation loss {losses[-1]:.3f}"
+        return f", least validation loss {min(losses):.3f} at step {record.best_step:,}"
 
 
 def grown_from_json(content: Mapping[str, Any]) -> Recipe:
@@ -137,45 +241,7 @@ def grown_from_json(content: Mapping[str, Any]) -> Recipe:
     return replace(recipe, from_scratch=content["from_scratch"], ranks=content["ranks"])
 
 
-def steps_behind(folders: Sequence[Path]) -> list[int]:
-    """The steps that are behind each training that is not finished, by its folder: those of its last checkpoint."""
-    left = [folder for folder in folders if not (folder / MODEL / FILE).is_file()]
-    return [0 if (last := last_checkpoint(folder)) is None else steps_of(last) for folder in left]
-
-
-def training_work(
-    name: str, make: Callable[[Path, Mapping[str, Any]], Any], behind: Sequence[int], slow: float = math.inf
-) -> Work:
-    """Trainings that `make` gives the Trainer of, and that go on behind so many steps each; see `Work` for `slow`."""
-
-    def measure(seconds: float) -> WorkCost:
-        times = training_times(make, seconds)
-        return WorkCost(
-            sum(times.seconds(done) for done in behind), len(behind) * times.model_bytes,
-            _KEPT * times.checkpoint_bytes, f"{times.timed} of {times.steps:,} steps",
-        )  # fmt: skip
-
-    return Work(name, measure, slow=slow)
-
-
-def recipe_works(
-    base: Base, stack: Stack, splits: Splits, recipes: Mapping[str, tuple[Recipe, Sequence[int]]],
-    arguments: Mapping[str, Any],
-) -> Iterator[Work]:  # fmt: skip
-    """The trainings of recipes by name, each with the steps behind those of its trainings that are not finished."""
-    weights = sum(parameter.numel() for parameter in stack.model.parameters()) * positions(stack, splits)
-    for name, (recipe, behind) in recipes.items():
-        if behind:
-
-            def make(folder: Path, quiet: Mapping[str, Any], recipe: Recipe = recipe) -> Any:
-                return trainer_of(base, splits, recipe, 0, folder, arguments={**arguments, **quiet})
-
-            steps = sum(recipe.steps(len(splits.train)) - done for done in behind)
-            slow = slow_seconds(6.0 * weights * steps * recipe.settings.batch_size, _CALLS * steps)
-            yield training_work(name, make, behind, slow)
-
-
-def positions(stack: Stack, splits: Splits) -> int:
+def positions_of(stack: Stack, splits: Splits) -> int:
     """The positions of one example in the model."""
     example = splits.collate([splits.train[0]])
     if "input_ids" in example:
@@ -226,21 +292,86 @@ def evaluation_work(name: str, stack: Stack, splits: Splits, count: float, *, fi
     """`count` evaluations of a whole model of this size on the examples to report, by some of them."""
     examples = len(splits.test)
 
-    def timed(few: int, first: int) -> float:
+    def once(first: int, few: int) -> None:
         chosen = Subset(splits.test, [(first + number * examples // few) % examples for number in range(few)])
-        begun = time.perf_counter()
         evaluate(stack, Plan.identity(stack.depth), chosen, splits.collate, filled_in=filled_in)
-        return (time.perf_counter() - begun) / few
 
-    def measure(seconds: float) -> WorkCost:
-        end = time.perf_counter() + seconds
-        timed(min(examples, FEW), 0)  # the first one warms up
-        each = timed(min(examples, FEW), 1)
-        # As many more as there is time for, up to a batch: those of a whole batch take less each.
-        more = min(examples, BATCH, int((end - time.perf_counter()) / each))
-        each = timed(more, 2) if more > FEW else each
-        return WorkCost(count * examples * each, measured_on=f"{max(more, FEW)} of {examples:,} examples")
-
+    measure = by_examples(once, examples, BATCH, "examples", count)
     weights = sum(parameter.numel() for parameter in stack.model.parameters())
-    operations = 2.0 * weights * positions(stack, splits) * count * examples
+    operations = 2.0 * weights * positions_of(stack, splits) * count * examples
     return Work(name, measure, slow=slow_seconds(operations, count * examples / BATCH))
+
+
+PILOT = "pilot"
+"""The folder of the trials in that of the run."""
+
+FIRST_SWEEP_SEED = 1_000
+"""The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""
+BEYOND = 4
+"""Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def beyond(losses: Mapping[float, float]) -> float | None:
+    """The learning rate to try next, where the best of several is the least or the greatest: as far from it as its
+    neighbour is, as a ratio; `None` where the best lies between others, or where one rate was meant.
+
+    >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
+    (0.008, None, None)
+    """
+    rates = sorted(losses)
+    best = min(rates, key=losses.__getitem__)
+    if len(rates) < 2 or rates[0] < best < rates[-1]:
+        return None
+    neighbour = rates[1] if best == rates[0] else rates[-2]
+    return float(f"{best * best / neighbour:.6g}")
+
+
+class RateSweep(Generic[K]):
+    """The least validation loss of everything that is tuned at every learning rate that was tried."""
+
+    def __init__(self) -> None:
+        self.losses: dict[K, dict[float, float]] = {}
+
+    def due(self, key: K, first: Sequence[float]) -> Iterator[float]:
+        """The rates to try, one after the other, each once the loss of the one before is noted.
+
+        Those of `first`, and beyond them while the best is at an end; one rate alone is tried as it is.
+        """
+        yield from first
+        for _ in range(BEYOND if len(first) > 1 else 0):
+            further = beyond(self.losses[key])
+            if further is None:
+                return
+            yield further
+
+    def note(self, key: K, rate: float, record: TrainingRecord) -> None:
+        """Note how a trial ended."""
+        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
+        self.losses.setdefault(key, {})[rate] = min(losses)
+
+    def best(self, key: K) -> float:
+        """The rate of the least loss."""
+        return best_rate(self.losses[key])
+
+
+def trial(recipe: Recipe, *settings: float) -> RecipeTraining:
+    """The trial of a recipe, which is called by the `settings` that it has."""
+    label = f"{recipe.arm}@{','.join(f'{each:g}' for each in settings)}"
+    return replace(
+        RecipeTraining.of(recipe, FIRST_SWEEP_SEED), folder=f"{PILOT}/{label}/seed-{FIRST_SWEEP_SEED}", label=label
+    )
+
+
+def tried_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
+    """The validation loss at every rate: the `amount` is the rate, and `other` the size of batch, where it is tuned."""
+    for rate, loss in sorted(losses.items()):
+        yield Score(measure, "validation_nll", loss, arm=arm, amount=rate, other=batch)
+
+
+def chosen_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
+    """Which rate is the best, and whether it is at an end of those that were tried."""
+    best = best_rate(losses)
+    at_end = best in (min(losses), max(losses))
+    return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best, other=batch)

@@ -10,7 +10,7 @@ from layerwise.bounded import kind_of, named
 from layerwise.errors import DataError, RunError, near_matches
 from layerwise.experiments.experiment import Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.model import ModelOptions
+from layerwise.experiments.options.common import ModelOptions
 from layerwise.experiments.options.plans import PlanOptions
 from layerwise.experiments.options.training import FineTuningOptions
 from layerwise.results.run import is_run

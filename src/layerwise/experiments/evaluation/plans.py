@@ -25,9 +25,7 @@ from layerwise.measure.language.task_summary import (
     summary_rows,
 )
 from layerwise.plan import Member
-from layerwise.results import Run
-from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
+from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import ALL, CHANCE
 from layerwise.stack import Stack
 from layerwise.train.finetune.fine_tuning import FineTuningConfig

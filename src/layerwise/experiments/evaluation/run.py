@@ -35,16 +35,14 @@ from layerwise.experiments.minimal_pairs import (
     evaluate_models,
     pairs_table,
 )
-from layerwise.experiments.opening import open_named, quiet_transformers
-from layerwise.experiments.provenance import described, in_words
+from layerwise.experiments.opening import described, in_words, open_named, quiet_transformers
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import finished_models
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.report import ReportData
 from layerwise.report.kinds.evaluation import PLANS, Taught, plan_table
-from layerwise.results import Manifest, Run
+from layerwise.results import Manifest, Rows, Run
 from layerwise.results.run import is_run
-from layerwise.results.selection import Rows
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.results.vocabulary import BABYLM, CHANCE
 from layerwise.stack import Stack, weight_hash

@@ -20,20 +20,30 @@ from __future__ import annotations
 import shutil
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from layerwise.errors import LayerwiseError, PlanError, UnsupportedModel
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import LayerwiseError, OptionError, PlanError, UnsupportedModel
 from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.frontier.config import LatencyFrontier
-from layerwise.experiments.frontier.healed import HEALED, documents_of, given_models, healed_here, opened, plans_to_heal
-from layerwise.experiments.opening import divided_sentence, first_windows, open_named, tokenized
-from layerwise.experiments.options.data import BATCH_TOKENS
-from layerwise.experiments.provenance import provenance, size_row
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_data, describe_model
+from layerwise.experiments.healing.config import Healing
+from layerwise.experiments.healing.rows import RATES
+from layerwise.experiments.opening import (
+    divided_sentence,
+    first_windows,
+    open_model,
+    open_named,
+    provenance,
+    size_row,
+    tokenized,
+)
+from layerwise.experiments.options.common import BATCH_TOKENS, LoadingOptions
+from layerwise.experiments.reporter import Reporter, Silent, describe_data, describe_model
+from layerwise.experiments.runner import perform
+from layerwise.experiments.timing.config import LatencyFrontier
 from layerwise.experiments.timing.run import timed_rounds, timed_settings, times_of, timing_settings
 from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
@@ -41,14 +51,96 @@ from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, row
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.differences import ArmLosses, differences
 from layerwise.plan import Plan
-from layerwise.results.rows import Loss, Score
+from layerwise.results import Loss, Run, Score
+from layerwise.results.run import is_run
+from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import CHOOSE, DELTA, FRONTIER, FRONTIER_DRAFT, FUSED, IDENTITY, PARALLEL, REPORT
 from layerwise.search.drafts import best_first, draft_times, leaving_out
-from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets, skip_sizes
+from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets, skip_sizes, spread
 from layerwise.search.rungs import mean_losses
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.speculation import Speculation, speculative
+from layerwise.train.heal.options import Method
+
+HEALED = "healed"
+SIZES = 3
+"""Sizes of the plans that are healed here."""
+
+METHOD: Method = "lora"
+
+
+def given_models(config: LatencyFrontier, stack: Stack) -> tuple[dict[str, Stack], dict[str, str]]:
+    """The models of `--healed` by name, and for those that lie in a run the text that they were healed on.
+
+    Raises `OptionError` for a model of another vocabulary, which the text is not cut for.
+    """
+    models: dict[str, Stack] = {}
+    texts: dict[str, str] = {}
+    for location in config.healed:
+        folder = Path(location).expanduser()
+        run = next((each for each in (folder, folder.parent) if is_run(each)), None)
+        path = folder / MODEL if run == folder else folder
+        name = f"{HEALED} {path.parent.name if path.name == MODEL else path.name}"
+        if name in models:
+            name = f"{HEALED} {location}"
+        models[name] = opened(config, str(path), stack)
+        if run is not None:
+            with Run.open(run) as opened_run:
+                texts[name] = opened_run.manifest.corpus
+    return models, texts
+
+
+def opened(config: LatencyFrontier, location: str, stack: Stack) -> Stack:
+    """A healed model. Raises `OptionError` for one of another vocabulary than that of `stack`."""
+    options = LoadingOptions(device=config.device)
+    healed = open_model(options, model=location, dtype=config.dtype, trust_remote_code=config.trust_remote_code)
+    sizes = [int(each.text_config.vocab_size) for each in (stack, healed)]
+    if sizes[0] != sizes[1]:
+        raise OptionError(
+            f"--healed {location} has a vocabulary of {sizes[1]:,}, and {stack.source.name} one of {sizes[0]:,}: give "
+            "models that were made of this one"
+        )
+    return healed
+
+
+def plans_to_heal(kept: Sequence[ArmPlan]) -> list[Plan]:
+    """Of the plans that skip layers one of each of three sizes: the first of its size."""
+    by_size: dict[int, Plan] = {}
+    for each in kept:
+        if each.arm == "skip":
+            by_size.setdefault(each.size, each.plan)
+    return [by_size[size] for size in spread(sorted(by_size), SIZES)]
+
+
+def healed_here(
+    config: LatencyFrontier, stack: Stack, plans: Sequence[Plan], corpus: Corpus, folder: Path, reporter: Reporter
+) -> Mapping[str, Path]:
+    """Each of `plans` healed on `corpus` with the recipe of `layerwise heal`, in a run of its own: name to model.
+
+    What is finished is not trained again. A model that no checkpoint can hold is left out.
+    """
+    models = {}
+    for plan in plans:
+        path = folder / HEALED / str(plan).replace(" ", "_")
+        if not (path / MODEL / "config.json").is_file():
+            reporter.log(f"healing {plan}: {config.heal_steps} steps")
+            healing = Healing(
+                model=config.model, device=config.device, plan=str(plan), method=METHOD, steps=config.heal_steps,
+                seeds=1, controls=(), learning_rates=(RATES[METHOD][0],), run=path, seed=config.seed,
+            )  # fmt: skip
+            perform(healing, Silent(), Inputs(stack, corpus))
+        if (path / MODEL / "config.json").is_file():
+            models[f"{HEALED} {plan}"] = path / MODEL
+    return models
+
+
+def documents_of(corpus: Corpus, part: EvalData) -> Corpus:
+    """The documents of which `part` reads a window, as a corpus of their own."""
+    read = {window.document for window in part.windows}
+    kept = tuple(document for document in corpus.documents if document.id in read)
+    return Corpus(f"{corpus.name}, the part that chooses", kept)
+
 
 SHARES: Mapping[str, float] = {CHOOSE: 0.4, REPORT: 0.6}
 """The part of the text that chooses plans, and the part that says what they lose."""

@@ -13,17 +13,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from layerwise.experiments.engines.steps import Unit
-from layerwise.experiments.engines.trainings import RecipeTraining, recipe_works
-from layerwise.experiments.engines.tuning import BEYOND, FIRST_SWEEP_SEED, beyond
-from layerwise.experiments.engines.work import Work
-from layerwise.experiments.growth.arms import GrowthArm, at_length, check_arms, check_epochs
+from layerwise.experiments.engines.steps import Unit, Work
+from layerwise.experiments.engines.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, beyond
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.task import GrowthTask
+from layerwise.experiments.growth.task import GrowthArm, GrowthTask, at_length, check_arms, check_epochs
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import rate_of
 from layerwise.experiments.growth_study.config import GrowthStudy
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.results.vocabulary import WARMUP
 from layerwise.schedule import GrowthSchedule, flops_per_token, preset, share_of_uniform, steps_for
@@ -150,8 +147,7 @@ class StudyDesign:
         left = max(1, round(length - spent / self._uniform_flops()))
         task, uniform = self.task, self.arm(UNIFORM, self.schedules[UNIFORM], self.task.settings)
         yield from task.held_out_works(max(1, round(left * self._measured() / count)))
-        recipes = {f"trainings like {UNIFORM}": (uniform.recipe(task, 0), [0] * left)}
-        yield from recipe_works(task.base, task.stack, task.splits, recipes, task.arguments)
+        yield task.unit().work(f"trainings like {UNIFORM}", uniform.recipe(task, 0), [0] * left)
 
     def _most_steps(self, steps: Iterable[int]) -> int:
         """The most of `steps`, and of what the schedule by importance may take."""

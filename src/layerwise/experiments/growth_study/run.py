@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
-from layerwise.experiments.cluster.pieces import Telling
+from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.growth.arms import GrowthArm, cost_in_uniform_steps
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.experiments.growth.rows import finished_arms, headline_rows, training_scores
-from layerwise.experiments.growth.task import FAMILY, GrowthTask, open_task
+from layerwise.experiments.growth.run import finished_arms, headline_rows, training_scores
+from layerwise.experiments.growth.task import FAMILY, GrowthArm, GrowthTask, cost_in_uniform_steps, open_task
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import IMPORTANCE
 from layerwise.experiments.growth_study.config import GrowthStudy
@@ -36,7 +35,7 @@ from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import FLOPS, GROWTH
 from layerwise.schedule import GrowthSchedule

@@ -19,10 +19,10 @@ from layerwise.data.suites.generated_pairs import SUITE as PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import MeasureError
+from layerwise.experiments.engines.steps import Work, WorkCost
 from layerwise.experiments.engines.trainings import KeptEvaluation
-from layerwise.experiments.engines.work import Work, WorkCost
 from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.measure.interventions.accuracy import Predictions, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.sweep import sweep_into
@@ -37,7 +37,8 @@ from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
-from layerwise.results.rows import BENCHMARK_TASK, Loss
+from layerwise.results import Loss
+from layerwise.results.rows import BENCHMARK_TASK
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 

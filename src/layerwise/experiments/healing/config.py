@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from layerwise.errors import PlanError, TrainError, near_matches
-from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import DataOptions
-from layerwise.experiments.options.model import LoadingOptions
-from layerwise.experiments.options.run import PublishingOptions
+from layerwise.experiments.options.common import DataOptions, LoadingOptions, PublishingOptions
+from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
 from layerwise.plan import Plan
 from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher

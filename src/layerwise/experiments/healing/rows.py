@@ -1,4 +1,4 @@
-"""The rows of a healing: what was lost, what came back, net of what the whole model gains, and who did better.
+"""The arms of a healing, and its rows: what was lost, what came back, net of what the whole model gains.
 
 With L(m) the nats a token of a model m on the reported text, W the whole model, P the model under the plan, H the
 healed one of a seed, and C the whole model trained on the same tokens with the same seed,
@@ -21,38 +21,121 @@ several is over seeds and questions (`over_seeds`). Guessing is a row `against` 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from layerwise.experiments.engines.tuning import chosen_row, tried_rows
-from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
+from layerwise.experiments.engines.trainings import RateSweep, chosen_row, tried_rows
 from layerwise.experiments.healing.benchmarks import ALL, Outcomes
+from layerwise.experiments.healing.config import Healing, parse_arm
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
-from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.plan import Plan, edits
+from layerwise.results import Score
+from layerwise.results import vocabulary as vocab
 from layerwise.results.training_record import TrainingRecord
-from layerwise.results.vocabulary import (
-    BEFORE,
-    CHANCE,
-    HEALED,
-    HEALING,
-    HEALING_CONTRAST,
-    HEALING_COST,
-    HEALING_RATE,
-    HEALING_TASK,
-    HEALING_WINDOW,
-    PRUNED,
-    RANDOM,
-    SKIP,
-    UNTOUCHED,
-    WHOLE,
-)  # fmt: skip  # fmt: skip
+from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
+from layerwise.train.recipe import Recipe, Settings
+
+SETTINGS = Settings(
+    epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4
+)  # fmt: skip
+DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
+RATES: Mapping[Method, tuple[float, ...]] = {
+    "lora": (1e-3, 3e-3, 1e-2), "full": (1e-4, 3e-4, 1e-3), "tail": (3e-4, 1e-3, 3e-3),
+}  # fmt: skip
+"""The rates that are swept without `--learning-rates`; LoRA's are 3 to 10 times those of the weights themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealingArm:
+    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's."""
+
+    name: str
+    options: HealingOptions
+    rate_of: str
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether its learning rate is its own."""
+        return self.rate_of == self.name
+
+    def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
+        """The plan that it runs, where `plan` is the one that is healed."""
+        if self.name == vocab.WHOLE:
+            return Plan.identity(depth)
+        if self.name == vocab.RANDOM:
+            return random_plan(plan, depth, seed)
+        return (
+            middle_skipped(depth, int(self.name.removeprefix(vocab.SKIP))) if self.name.startswith(vocab.SKIP) else plan
+        )
+
+
+def arms_of(config: Healing) -> tuple[HealingArm, ...]:
+    """Every arm: the healings under the plan, the controls, and the windows."""
+    healings = [HealingArm(name, parse_arm(name, config.rank), name) for name in config.arm_names()]
+    main = healings[0]
+    arms = list(healings)
+    if vocab.WHOLE in config.controls:
+        # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.
+        arms.append(HealingArm(vocab.WHOLE, replace(main.options, teacher="none", hidden="none"), vocab.WHOLE))
+    if vocab.RANDOM in config.controls:
+        arms.append(replace(main, name=vocab.RANDOM))
+    arms += [replace(main, name=f"{vocab.SKIP}{count}") for count in range(1, (config.windows or 0) + 1)]
+    return tuple(arms)
+
+
+def random_plan(plan: Plan, depth: int, seed: int) -> Plan:
+    """As many layers as `plan` visits, in order, drawn from `seed`; another plan than this one where there is one.
+
+    >>> random_plan(Plan.parse("0-1 4-5"), 6, 0)
+    Plan('0 3-5')
+    """
+    count = min(depth, len(plan.steps()))
+    chance = random.Random(f"{seed}/{vocab.RANDOM}")
+    drawn = plan
+    for _ in range(10):
+        drawn = Plan.of(sorted(chance.sample(range(depth), count)))
+        if drawn != plan:
+            break
+    return drawn
+
+
+def middle_skipped(depth: int, count: int) -> Plan:
+    """All layers but `count` in the middle, one more behind it than before it where they are odd.
+
+    >>> middle_skipped(12, 3)
+    Plan('0-3 7-11')
+    """
+    first = (depth - count) // 2
+    return edits.skip(Plan.identity(depth), *range(first, first + count))
+
+
+class HealingSweep(RateSweep[str]):
+    """The sweep of the arms of a healing by name: those that are controls take the rate of what they control."""
+
+    def __init__(self, rates: tuple[float, ...]) -> None:
+        super().__init__()
+        self.rates = rates
+
+    def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
+        """The rates that are tried at the beginning."""
+        return self.rates or RATES[arm.options.method]
+
+    def chosen(self, arm: HealingArm) -> float:
+        """The learning rate of an arm."""
+        alone = self.first_rates(arm)
+        return alone[0] if len(alone) == 1 else self.best(arm.rate_of)
+
+
+def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
+    """The recipe of an arm under its own plan."""
+    return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +151,13 @@ class Trainings:
 
     def unhealed(self) -> dict[str, Plan]:
         """The base under every plan, by name."""
-        plans = {UNTOUCHED: Plan.identity(self.depth), PRUNED: self.plan}
+        plans = {vocab.UNTOUCHED: Plan.identity(self.depth), vocab.PRUNED: self.plan}
         for arm in self.arms:
-            if arm.name == RANDOM:
-                plans |= {before(RANDOM, seed): random_plan(self.plan, self.depth, seed) for seed in range(self.seeds)}
-            elif arm.name.startswith(SKIP):
+            if arm.name == vocab.RANDOM:
+                plans |= {
+                    before(vocab.RANDOM, seed): random_plan(self.plan, self.depth, seed) for seed in range(self.seeds)
+                }
+            elif arm.name.startswith(vocab.SKIP):
                 plans[before(arm.name, 0)] = middle_skipped(self.depth, _count(arm.name))
         return plans
 
@@ -92,9 +177,9 @@ def before(arm: str, seed: int) -> str:
     >>> before("lora-teacher", 1), before("random", 1), before("skip-2", 1)
     ('pruned', 'random before/1', 'skip-2 before')
     """
-    if arm == RANDOM:
-        return f"{RANDOM} before/{seed}"
-    return f"{arm} before" if arm.startswith(SKIP) else UNTOUCHED if arm == WHOLE else PRUNED
+    if arm == vocab.RANDOM:
+        return f"{vocab.RANDOM} before/{seed}"
+    return f"{arm} before" if arm.startswith(vocab.SKIP) else vocab.UNTOUCHED if arm == vocab.WHOLE else vocab.PRUNED
 
 
 def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
@@ -112,55 +197,57 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
 def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """Loss and accuracy of every model on every task."""
     seeds = range(trainings.seeds)
-    models: dict[str, dict[str, Any]] = {UNTOUCHED: {"arm": UNTOUCHED}, PRUNED: {"arm": PRUNED}}
+    models: dict[str, dict[str, Any]] = {vocab.UNTOUCHED: {"arm": vocab.UNTOUCHED}, vocab.PRUNED: {"arm": vocab.PRUNED}}
     for arm in trainings.names:
-        if arm == RANDOM:
-            models |= {before(arm, seed): {"arm": arm, "seed": seed, "condition": BEFORE} for seed in seeds}
-        elif arm.startswith(SKIP):
-            models[before(arm, 0)] = {"arm": arm, "condition": BEFORE}
+        if arm == vocab.RANDOM:
+            models |= {before(arm, seed): {"arm": arm, "seed": seed, "condition": vocab.BEFORE} for seed in seeds}
+        elif arm.startswith(vocab.SKIP):
+            models[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE}
     models |= {f"{arm}/{seed}": {"arm": arm, "seed": seed} for arm in trainings.names for seed in seeds}
     for task in outcomes.tasks:
         counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
         for name, columns in models.items():
             for metric, value in (("nll", outcomes.nll(name, task)), ("accuracy", outcomes.accuracy(name, task))):
-                yield Score(HEALING, metric, value, **columns, **counts)
+                yield Score(vocab.HEALING, metric, value, **columns, **counts)
         for arm in trainings.names:
             for metric, of in (("nll", outcomes.nll), ("accuracy", outcomes.accuracy)):
                 values = [of(f"{arm}/{seed}", task) for seed in seeds]
-                yield _over(HEALING, metric, values, arm=arm, task=task)
+                yield _over(vocab.HEALING, metric, values, arm=arm, task=task)
 
 
 def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
     """What was lost, what came back, and the share of it that the control does not gain."""
-    value, low, high = outcomes.difference(PRUNED, UNTOUCHED, task)
+    value, low, high = outcomes.difference(vocab.PRUNED, vocab.UNTOUCHED, task)
     yield Score(
-        HEALING, "lost", value, low, high, arm=PRUNED, task=task, documents=outcomes.documents(task)
+        vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
     )  # fmt: skip
     seeds = range(trainings.seeds)
-    whole = outcomes.nll(UNTOUCHED, task)
-    gained = [whole - outcomes.nll(f"{WHOLE}/{seed}", task) if WHOLE in trainings.names else 0.0 for seed in seeds]
+    whole = outcomes.nll(vocab.UNTOUCHED, task)
+    gained = [
+        whole - outcomes.nll(f"{vocab.WHOLE}/{seed}", task) if vocab.WHOLE in trainings.names else 0.0 for seed in seeds
+    ]
     for arm in trainings.names:
         # A random plan is measured from where the plan that was asked for begins: all shares have one denominator.
-        origin = PRUNED if arm == RANDOM else before(arm, 0)
+        origin = vocab.PRUNED if arm == vocab.RANDOM else before(arm, 0)
         start = outcomes.nll(origin, task)
         nats = [start - outcomes.nll(f"{arm}/{seed}", task) for seed in seeds]
         above = [outcomes.nll(f"{arm}/{seed}", task) - whole for seed in seeds]
-        yield _over(HEALING, "above_whole", above, arm=arm, task=task)
-        yield _over(HEALING, "regained", nats, arm=arm, task=task)
+        yield _over(vocab.HEALING, "above_whole", above, arm=arm, task=task)
+        yield _over(vocab.HEALING, "regained", nats, arm=arm, task=task)
         lost = start - whole
         # A share of what was not resolvably lost is a ratio of two noises.
-        if arm == WHOLE or lost <= 0 or (origin == PRUNED and (low is None or low <= 0)):
+        if arm == vocab.WHOLE or lost <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
             continue
-        yield _over(HEALING, "regained_share", [own / lost for own in nats], arm=arm, task=task)
-        if WHOLE in trainings.names:
+        yield _over(vocab.HEALING, "regained_share", [own / lost for own in nats], arm=arm, task=task)
+        if vocab.WHOLE in trainings.names:
             net = [(own - other) / lost for own, other in zip(nats, gained, strict=True)]
-            yield _over(HEALING, "net_share", net, arm=arm, task=task)
+            yield _over(vocab.HEALING, "net_share", net, arm=arm, task=task)
 
 
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """The healing that is asked for against every other arm under this plan and under random ones, paired by seed."""
     main = trainings.names[0]
-    others = [name for name in trainings.names[1:] if name != WHOLE and not name.startswith(SKIP)]
+    others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
     losses = {
         name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)}
         for name in (main, *others)
@@ -169,8 +256,8 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     adjusted = holm_by_key({name: each.p for name, each in differences.items()})
     for name, each in differences.items():
         yield Score(
-            HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde, each.seeds,
-            arm=main, against=name,
+            vocab.HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde,
+            each.seeds, arm=main, against=name,
         )  # fmt: skip
 
 
@@ -180,34 +267,36 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     The text alone may make any model better. Where the whole one was trained on it too (at 0), the rows against `whole`
     have the healed models beside that one, seed by seed, and the crossing is where they stop to be no worse than it.
     """
-    counts = sorted(_count(name) for name in trainings.names if name.startswith(SKIP))
+    counts = sorted(_count(name) for name in trainings.names if name.startswith(vocab.SKIP))
     if not counts:
         return
-    whole, seeds = outcomes.nll(UNTOUCHED, ALL), range(trainings.seeds)
+    whole, seeds = outcomes.nll(vocab.UNTOUCHED, ALL), range(trainings.seeds)
     curves = {seed: {} for seed in seeds}  # type: dict[int, dict[int, float]]
-    if WHOLE in trainings.names:
+    if vocab.WHOLE in trainings.names:
         for seed in seeds:
-            curves[seed][0] = outcomes.nll(f"{WHOLE}/{seed}", ALL) - whole
+            curves[seed][0] = outcomes.nll(f"{vocab.WHOLE}/{seed}", ALL) - whole
     for count in counts:
-        name = f"{SKIP}{count}"
-        value, low, high = outcomes.difference(before(name, 0), UNTOUCHED, ALL)
-        yield Score(HEALING_WINDOW, "above_whole", value, low, high, condition=BEFORE, amount=count)
+        name = f"{vocab.SKIP}{count}"
+        value, low, high = outcomes.difference(before(name, 0), vocab.UNTOUCHED, ALL)
+        yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, amount=count)
         for seed in seeds:
             curves[seed][count] = outcomes.nll(f"{name}/{seed}", ALL) - whole
     for count in sorted(curves[0]):
         each = [curves[seed][count] for seed in seeds]
-        yield _over(HEALING_WINDOW, "above_whole", each, condition=HEALED, amount=count)
+        yield _over(vocab.HEALING_WINDOW, "above_whole", each, condition=vocab.HEALED, amount=count)
     against = None
-    if WHOLE in trainings.names:
-        against = WHOLE
+    if vocab.WHOLE in trainings.names:
+        against = vocab.WHOLE
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
         for count in counts:
             beside = [curves[seed][count] for seed in seeds]
-            yield _over(HEALING_WINDOW, "above_whole", beside, condition=HEALED, amount=count, against=WHOLE)
+            yield _over(
+                vocab.HEALING_WINDOW, "above_whole", beside, condition=vocab.HEALED, amount=count, against=vocab.WHOLE
+            )
     crossings = [crossing(curves[seed]) for seed in seeds]
     known = [each for each in crossings if each is not None]
     if len(known) == len(crossings):
-        yield _over(HEALING_WINDOW, "layers", known, condition=HEALED, against=against)
+        yield _over(vocab.HEALING_WINDOW, "layers", known, condition=vocab.HEALED, against=against)
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
@@ -229,8 +318,8 @@ def crossing(curve: Mapping[int, float]) -> float | None:
 def _sweep(trainings: Trainings) -> Iterator[Score]:
     """The validation loss at every rate, which was chosen, and whether the best is at an end."""
     for arm, losses in trainings.losses.items():
-        yield from tried_rows(HEALING_RATE, arm, losses)
-        yield chosen_row(HEALING_RATE, arm, losses)
+        yield from tried_rows(vocab.HEALING_RATE, arm, losses)
+        yield chosen_row(vocab.HEALING_RATE, arm, losses)
 
 
 def _costs(trainings: Trainings) -> Iterator[Score]:
@@ -241,7 +330,7 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
             "best_step": record.best_step, **record.figures,
         }  # fmt: skip
         for metric, value in taken.items():
-            yield Score(HEALING_COST, metric, float(value), arm=arm, seed=seed)
+            yield Score(vocab.HEALING_COST, metric, float(value), arm=arm, seed=seed)
 
 
 def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) -> Score:
@@ -253,7 +342,7 @@ def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) ->
 
 
 def _count(arm: str) -> int:
-    return int(arm.removeprefix(SKIP))
+    return int(arm.removeprefix(vocab.SKIP))
 
 
 def _least(record: TrainingRecord) -> float:
@@ -268,24 +357,24 @@ def benchmark_rows(
     trainings: Trainings, surveys: Mapping[str, Survey], chance: Mapping[str, float]
 ) -> Iterator[Score]:  # fmt: skip
     """The rows of every benchmark, by the surveys of all models."""
-    for task in surveys[UNTOUCHED].outcomes:
+    for task in surveys[vocab.UNTOUCHED].outcomes:
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
-        shared: dict[str, Any] = {"task": task, "documents": len(right[UNTOUCHED])}
-        yield Score(HEALING_TASK, "accuracy", chance[task], against=CHANCE, **shared)
+        shared: dict[str, Any] = {"task": task, "documents": len(right[vocab.UNTOUCHED])}
+        yield Score(vocab.HEALING_TASK, "accuracy", chance[task], against=vocab.CHANCE, **shared)
         for name, columns in _bases(trainings).items():
             yield _accuracy(right[name], **columns, **shared)
-            if name != UNTOUCHED:
-                yield _difference([(right[name], right[UNTOUCHED])], against=UNTOUCHED, **columns, **shared)
+            if name != vocab.UNTOUCHED:
+                yield _difference([(right[name], right[vocab.UNTOUCHED])], against=vocab.UNTOUCHED, **columns, **shared)
         for arm in trainings.names:
             yield from _trained(arm, right, trainings, shared)
 
 
 def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
     """The base under the plans that are compared, by the name of its survey, with the columns of its rows."""
-    bases: dict[str, dict[str, Any]] = {UNTOUCHED: {"arm": UNTOUCHED}, PRUNED: {"arm": PRUNED}}
+    bases: dict[str, dict[str, Any]] = {vocab.UNTOUCHED: {"arm": vocab.UNTOUCHED}, vocab.PRUNED: {"arm": vocab.PRUNED}}
     for arm in trainings.names:
-        if arm.startswith(SKIP):
-            bases[before(arm, 0)] = {"arm": arm, "condition": BEFORE, "amount": _count(arm)}
+        if arm.startswith(vocab.SKIP):
+            bases[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE, "amount": _count(arm)}
     return bases
 
 
@@ -294,24 +383,24 @@ def _trained(
 ) -> Iterator[Score]:  # fmt: skip
     """What the models of an arm answer, one by one and on the mean, beside the untouched one and beside the control."""
     columns: dict[str, Any] = {"arm": arm, **shared}
-    if arm.startswith(SKIP):
-        columns |= {"condition": HEALED, "amount": _count(arm)}
+    if arm.startswith(vocab.SKIP):
+        columns |= {"condition": vocab.HEALED, "amount": _count(arm)}
     own = [right[f"{arm}/{seed}"] for seed in range(trainings.seeds)]
     rows = [_accuracy(each, seed=seed, **columns) for seed, each in enumerate(own)]
     yield from rows
     values = [row.value for row in rows]
     bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in rows])
-    yield Score(HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
-    yield _difference([(each, right[UNTOUCHED]) for each in own], against=UNTOUCHED, **columns)
-    if arm not in (WHOLE, RANDOM) and WHOLE in trainings.names:
-        controls = [right[f"{WHOLE}/{seed}"] for seed in range(trainings.seeds)]
-        yield _difference(list(zip(own, controls, strict=True)), against=WHOLE, **columns)
+    yield Score(vocab.HEALING_TASK, "accuracy", float(np.mean(values)), *bounds, **columns)
+    yield _difference([(each, right[vocab.UNTOUCHED]) for each in own], against=vocab.UNTOUCHED, **columns)
+    if arm not in (vocab.WHOLE, vocab.RANDOM) and vocab.WHOLE in trainings.names:
+        controls = [right[f"{vocab.WHOLE}/{seed}"] for seed in range(trainings.seeds)]
+        yield _difference(list(zip(own, controls, strict=True)), against=vocab.WHOLE, **columns)
 
 
 def _accuracy(right: Numbers, **columns: Any) -> Score:
     estimate = wilson(right.sum(), len(right))
     low, high = float(estimate.low), float(estimate.high)
-    return Score(HEALING_TASK, "accuracy", float(right.mean()), low, high, **columns)
+    return Score(vocab.HEALING_TASK, "accuracy", float(right.mean()), low, high, **columns)
 
 
 def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Score:
@@ -324,4 +413,4 @@ def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Sco
         values.append(float(estimate.value))
         bounds.append((float(estimate.low), float(estimate.high)))
     interval = over_seeds(values, DIFFERENCE_RANGE, bounds)
-    return Score(HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)
+    return Score(vocab.HEALING_TASK, "difference", float(np.mean(values)), *interval, **columns)

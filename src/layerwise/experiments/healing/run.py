@@ -14,26 +14,40 @@ from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
-from layerwise.experiments.engines.trainings import EvaluationsUnit, RecipeTraining, TrainingsUnit, evaluation_work
-from layerwise.experiments.engines.tuning import FIRST_SWEEP_SEED, PILOT, trial
+from layerwise.experiments.engines.trainings import (
+    FIRST_SWEEP_SEED,
+    PILOT,
+    EvaluationsUnit,
+    RecipeTraining,
+    TrainingsUnit,
+    evaluation_work,
+    trial,
+)
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.healing.arms import (
+from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
+from layerwise.experiments.healing.config import Healing
+from layerwise.experiments.healing.rows import (
     DEMO_EPOCHS,
     SETTINGS,
     HealingArm,
     HealingSweep,
+    Trainings,
     arms_of,
+    benchmark_rows,
+    healing_rows,
     recipe_of,
 )
-from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
-from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.healing.rows import Trainings, benchmark_rows, healing_rows
-from layerwise.experiments.opening import base_model
-from layerwise.experiments.provenance import described
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import TEXT_LENGTH, divided_documents, read_splits
-from layerwise.experiments.training_runs import check_enough, describe_splits, discard_trainings, split_notes
+from layerwise.experiments.opening import base_model, described
+from layerwise.experiments.reporter import Reporter, describe_model
+from layerwise.experiments.training_runs import (
+    TEXT_LENGTH,
+    check_enough,
+    describe_splits,
+    discard_trainings,
+    divided_documents,
+    read_splits,
+    split_notes,
+)
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL

@@ -1,32 +1,41 @@
-"""The finished models of a training on the hub, each with its card: asked for before it begins, pushed at its end.
+"""Models with their cards, on the disk and on the hub: the finished ones of a training, and one that is saved.
+
+Those of a training are asked for before it begins, and pushed at its end.
 
 A model that was pushed is noted beside it, so that the same command, run again, pushes what is left.
 
 The card is made of the training record beside the weights: what the model was trained from and on, by which recipe, for
 how long, the losses on the validation split, the command and the versions, and the hash of every file of weights. It
-claims nothing else: what was measured after a training stands in the run's report.
+claims nothing else: what was measured after a training stands in the run's report. Of a saved model, what a run
+measured of its plan stands there as tables: every line is a row of the run, or there is none.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from layerwise.checkpoint import push as hub
 from layerwise.checkpoint.base_models import CARD
-from layerwise.checkpoint.card import escaped, file_section, markdown_table, write_card
+from layerwise.checkpoint.card import CardTable, escaped, file_section, markdown_table, write_card
 from layerwise.checkpoint.origin import FILE as ORIGIN
 from layerwise.checkpoint.push import check_push, push
-from layerwise.errors import CheckpointError
+from layerwise.errors import CheckpointError, RunError
 from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Experiment
-from layerwise.experiments.interchange.publishing import command_line
-from layerwise.experiments.options.run import PublishingOptions
+from layerwise.experiments.options.common import PublishingOptions
 from layerwise.experiments.reporter import Reporter
+from layerwise.plan import Plan
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.identity import model_name
 from layerwise.results.manifest import installed_versions
 from layerwise.results.training_record import FILE, TrainingRecord
+from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, EFFECT, GAP, SEARCH
 
 _PUSHED = "pushed.txt"
 """The file beside the folder of a model with the repository that it is in."""
@@ -150,3 +159,158 @@ def _making(record: TrainingRecord, command: str, versions: Mapping[str, str]) -
     yield f"```sh\n{command}\n```"
     yield "Versions: " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + "."
     yield f"```json\n{json.dumps(record.recipe, indent=1)}\n```"
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A card, and the repository of the hub that a model goes to with it, if it goes to one."""
+
+    tables: tuple[CardTable, ...] = ()
+    repository: str | None = None
+    private: bool = False
+    overwrite: bool = False
+
+    @classmethod
+    def of(
+        cls, runs: Sequence[str], plan: Plan, models: Iterable[str], *, push: str | None, private: bool, overwrite: bool
+    ) -> Publication:
+        """A card of what `runs` measured of the plan, checked before anything is written.
+
+        Raises `RunError` for a run that measured nothing of the plan, and `CheckpointError` where the hub would refuse.
+        """
+        tables = evidence_of(map(Path, runs), plan, models)
+        if push is not None:
+            hub.check_push(push, overwrite=overwrite)
+        return cls(tables, push, private, overwrite)
+
+    def publish(self, folder: Path, reporter: Reporter) -> None:
+        """Write the card of the model in `folder`, and push the folder.
+
+        Raises `CheckpointError` with what the hub refused; the folder stays.
+        """
+        name = folder.resolve().name if self.repository is None else self.repository.partition("/")[2]
+        versions = {each: version for each, version in installed_versions().items() if each != "numpy"}
+        write_card(folder, name=name, command=command_line(), versions=versions, tables=self.tables)
+        reporter.result(f"{folder / 'README.md'}: the model's card")
+        if self.repository is not None:
+            reporter.log(f"pushing {folder} to {self.repository}")
+            address = hub.push(folder, self.repository, private=self.private, overwrite=self.overwrite)
+            reporter.result(f"{address}: pushed{', private' if self.private else ''}")
+
+
+def evidence_of(runs: Iterable[Path], plan: Plan, models: Iterable[str]) -> tuple[CardTable, ...]:
+    """What `runs` measured of a plan over `models`, as tables. Raises `RunError` for a run that says nothing of it."""
+    locations = tuple(models)
+    return tuple(evidence(run, plan, locations) for run in runs)
+
+
+def command_line() -> str:
+    """The command of this process, as it could be typed; in a notebook or a script it is what runs that."""
+    program, *arguments = sys.argv or ["python"]
+    return shlex.join([Path(program).name.replace("__main__.py", "layerwise"), *arguments])
+
+
+CONTROLS = 20
+"""Plans of a sweep with as many layer evaluations that stand beside the plan: the first ones by their effects."""
+
+COLUMNS = ("what", "text", "quantity", "value", "95% interval", "adjusted p", "smallest detectable", "documents")
+
+CHOSEN_THERE = (
+    "A plan that was chosen for its value among those that stand here looks better than it is: only text that chose "
+    "nothing says what it loses."
+)
+"""The winner's curse, which a search measures and a sweep does not."""
+
+QUANTITIES = {
+    DELTA: "nats per token above the model as trained",
+    AGAIN: "the same, with the interval for another text",
+    GAP: "nats per token above what the search saw",
+    ABOVE_CHOSEN: "nats per token above this model",
+    BETTER: "share of the random sets that lose less",
+}
+"""What the metrics of a row are called in a card; rows of other metrics are left to the run's report."""
+
+
+def evidence(folder: Path, plan: Plan, models: Iterable[str]) -> CardTable:
+    """What the run in `folder`, a search or a sweep, measured of `plan`, with its controls beside it.
+
+    Raises `RunError` for a run about none of `models`, and for one that has no row of the plan: a card says nothing
+    that was not measured.
+    """
+    with Run.open(folder) as run:
+        manifest, scores = run.manifest, run.store.scores()
+    locations = {_resolved(model): model for model in models}
+    if _resolved(manifest.model) not in locations:
+        raise RunError(
+            f"the run {folder} is about {manifest.model}, and the plan about {', '.join(locations.values())}: give a "
+            "run of the model that is saved"
+        )
+    rows = [score for score in scores if score.measure == SEARCH] or [
+        score for score in scores if score.measure == EFFECT
+    ]
+    own = [score for score in rows if _about(score) == str(plan) and score.metric in QUANTITIES]
+    if not own:
+        measured = sorted({_about(score) for score in rows if score.metric == DELTA})
+        of = f"it measured {', '.join(measured[:3])}{', ...' * (len(measured) > 3)}" if measured else "it has no rows"
+        raise RunError(
+            f"the run {folder} says nothing of the plan {plan}: {of}; give the run of a search or a sweep that has it"
+        )
+    chosen_there = () if own[0].measure == SEARCH else (CHOSEN_THERE,)
+    return CardTable(
+        f"Measured by layerwise {manifest.experiment.get('experiment', 'sweep')}",
+        (*_sentences(manifest), *chosen_there),
+        COLUMNS,
+        tuple(_line(score, plan) for score in (*own, *_controls(rows, plan))),
+    )
+
+
+def _resolved(model: str) -> str:
+    folder = Path(model).expanduser()
+    return str(folder.resolve()) if folder.is_dir() else model
+
+
+def _controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
+    """Rows of other subjects: the arms and random sets of a search, or the plans of a sweep that cost as much."""
+    others = [score for score in rows if _about(score) != str(plan)]
+    if others and others[0].measure == SEARCH:
+        yield from (score for score in others if score.metric in (ABOVE_CHOSEN, BETTER))
+        return
+    same = [
+        score
+        for score in others
+        if score.metric == DELTA and score.task == "all" and Plan.parse(_about(score)).evaluations == plan.evaluations
+    ]
+    yield from sorted(same, key=lambda score: score.value)[:CONTROLS]
+
+
+def _about(score: Score) -> str:
+    """The plan or the arm of a row."""
+    return score.plan or score.arm or ""
+
+
+def _sentences(manifest: Manifest) -> Iterator[str]:
+    yield (
+        f"Model: {model_name(manifest.model)}; its weights and configuration have SHA-256 {manifest.weight_hash[:16]}. "
+        f"Text: {manifest.corpus}; {manifest.documents:,} documents of {manifest.tokens:,} scored tokens, in windows "
+        f"of at most {manifest.window}; seed {manifest.seed}; {manifest.dtype} on {manifest.device}."
+    )
+    yield "Differences are paired by document, and p is adjusted over what was compared."
+    if manifest.command:
+        program, *arguments = manifest.command
+        yield f"Command: `{shlex.join([Path(program).name, *arguments])}`."
+
+
+def _line(score: Score, plan: Plan) -> tuple[str, ...]:
+    subject = "this plan" if _about(score) == str(plan) else f"`{_about(score)}`"
+    interval = "" if score.low is None or score.high is None else f"{score.low:.4f} to {score.high:.4f}"
+    p = score.p_adjusted if score.p_adjusted is not None else score.p
+    return (
+        subject,
+        score.task,
+        QUANTITIES[score.metric],
+        f"{score.value:.4f}",
+        interval,
+        "" if p is None else f"{p:.2g}",
+        "" if score.mde is None else f"{score.mde:.4f}",
+        "" if score.documents is None else f"{score.documents:,}",
+    )

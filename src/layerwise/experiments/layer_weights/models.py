@@ -1,25 +1,43 @@
-"""Models with learned layer weights, wherever they keep them.
+"""Models with learned layer weights, wherever they keep them, and the examples that their edges are judged on.
 
 A model keeps its layer weights in a wiring that was attached to it (`layerwise train robust wiring-identity`) or in its
-own architecture (ELC-BERT); both are opened alike.
+own architecture (ELC-BERT); both are opened alike. Examples are held out of the training of the model, in two parts:
+edges are chosen on one and evaluated on the other.
 """
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from layerwise.errors import ModelError, RunError
-from layerwise.experiments.opening import quiet_transformers
-from layerwise.experiments.training_runs import TrainedModel, finished_models
-from layerwise.measure.interventions.edge_pruning import Wired, wired_as
+from torch.utils.data import Subset
+
+from layerwise.data.batches import IGNORED
+from layerwise.data.model_location import EMBEDDED
+from layerwise.data.splits import Splits, digest, sample
+from layerwise.data.text.babylm_cleaning import cleaned
+from layerwise.data.text.corpus import Corpus, read_corpus
+from layerwise.data.text.documents import Document
+from layerwise.data.text.encoding import encode
+from layerwise.data.text.segments import cut, digest_of
+from layerwise.data.text.span_masking import ALGORITHM, FixedMasks, Padding, SpanMasking
+from layerwise.errors import DataError, ModelError, RunError
+from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
+from layerwise.experiments.opening import described, quiet_transformers
+from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.training_runs import DIGITS, TrainedModel, divided_documents, finished_models, read_splits
+from layerwise.measure.interventions.edge_pruning import LossEvaluation, Wired, wired_as
+from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import LayerWeights
+from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
-from layerwise.stack import Stack, load
+from layerwise.results.vocabulary import FEWEST_UNITS
+from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.checks.checkpoint_files import CONFIG, read_config
 from layerwise.train.load_trained import open_trained
 
@@ -61,8 +79,10 @@ def weighted_models(run: Path) -> dict[str, TrainedModel]:
 def open_weighted(folder: Path, *, device: str, dtype: str) -> WeightedModel:
     """The model in `folder` with its layer weights; one without a record of a training goes by the folder's name.
 
-    Raises `ModelError` for a model without layer weights.
+    Raises `ModelError` for a model without layer weights, and where there is none.
     """
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder {folder}; {ORIGIN}")
     if not has_layer_weights(folder):
         raise ModelError(f"{folder} has no learned layer weights; {ORIGIN}")
     quiet_transformers()
@@ -104,3 +124,129 @@ def write_sparse(model: WeightedModel, edges: LayerWeights, output: Path) -> str
     if set(again.wired.edges()) != set(edges):
         raise ModelError(f"{output} does not hold the edges that were written to it; write them elsewhere")
     return f"{output}: {len(edges)} edges, {edges.live_states()} live states; opened again and compared"
+
+
+FAMILY = "layer-weights"
+"""What the manifest of a single model's edges calls itself."""
+
+MASKED_LENGTH = 128
+"""Tokens in a segment of masked text, unless `--max-length` says otherwise."""
+
+SEGMENTS = 256
+"""Such segments in each half, spread over its documents, unless `--limit` says otherwise: each edge reads them all."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeExamples:
+    """What edges are chosen on, what the edges that are left are evaluated on, and the manifest of both."""
+
+    choosing: LossEvaluation
+    evaluation: LossEvaluation
+    manifest: Manifest
+
+
+def examples_of(
+    model: WeightedModel, config: LayerWeightAnalysis, reporter: Reporter, corpus: Corpus | None = None
+) -> EdgeExamples:
+    """The examples that the options name, or those of the model's training.
+
+    Raises `RunError` where the examples are not those that the model's training held out, and `DataError` where there
+    are none.
+    """
+    stack = model.stack
+    if type(stack.model).__name__.endswith("ForMaskedLM"):
+        return _masked(model, config, corpus)
+    known = model.record.data_name if model.record is not None else None
+    if config.images is None and config.text is None and corpus is None:
+        if known == DIGITS:
+            config = replace(config, images=DIGITS)
+        elif known in EMBEDDED:
+            stack.source = replace(stack.source, name=str(known))
+    splits = read_splits(config, stack, str(model.folder), reporter, seed=config.seed, corpus=corpus)
+    if model.record is not None and model.record.data != splits.digest:
+        options = "--images or --text (--validation, --test), --limit, --select-on and --seed"
+        raise _learned(model, model.record, splits.name, options)
+    choosing, evaluation = (_held_out(part, splits) for part in (_choosing(splits, config.seed), splits.test))
+    manifest = described(
+        stack, weight_hash(stack.model), corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
+        tokens=len(splits.test), window=1, families=(FAMILY,), tasks=(), seed=config.seed,
+    )  # fmt: skip
+    return EdgeExamples(lambda: choosing.evaluate(stack), lambda: evaluation.evaluate(stack), manifest)
+
+
+def _masked(model: WeightedModel, config: LayerWeightAnalysis, corpus: Corpus | None) -> EdgeExamples:
+    """Masked tokens: in the documents that the training held out, or in two halves of a text without a training."""
+    stack = model.stack
+    if stack.tokenizer is None:
+        raise DataError(f"{model.folder} has no tokenizer beside it, so it cannot read text")
+    name, content, parts = _documents(model, config, corpus)
+    choosing, evaluation = (_masked_segments(stack, part, config) for part in parts)
+    manifest = described(
+        stack, weight_hash(stack.model), corpus=name, corpus_hash=content, documents=sum(map(len, parts)),
+        tokens=_scored(choosing) + _scored(evaluation), window=config.max_length or MASKED_LENGTH, families=(FAMILY,),
+        tasks=(), seed=config.seed, settings={"masking": ALGORITHM},
+    )  # fmt: skip
+    return EdgeExamples(lambda: choosing.evaluate(stack), lambda: evaluation.evaluate(stack), manifest)
+
+
+def _documents(
+    model: WeightedModel, config: LayerWeightAnalysis, corpus: Corpus | None
+) -> tuple[str, str, list[Sequence[Document]]]:
+    """The name and the digest of a text, the documents that choose, and those that judge."""
+    if model.record is not None:
+        name, division = divided_documents(config, config.seed, corpus)
+        content = digest_of(division.parts)
+        if model.record.data != content:
+            raise _learned(model, model.record, name, "--text, --validation, --test and --seed")
+        return name, content, [division.parts["validation"], division.parts["test"]]
+    if config.validation is not None or config.test is not None:
+        raise DataError(
+            f"{model.folder} has no record of a training that --validation or --test could have been held out of: "
+            "leave them out, and give a text that it was not trained on as --text"
+        )
+    if config.text is None and corpus is None:
+        raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
+    if corpus is None:
+        assert config.text is not None
+        corpus = cleaned(read_corpus(config.text)) if config.clean else read_corpus(config.text)
+    count = len(corpus.documents)
+    if count < 2 * FEWEST_UNITS:
+        raise DataError(
+            f"{corpus.name} holds {count} document(s); edges are chosen on one half and evaluated on the other, and an "
+            f"interval needs {FEWEST_UNITS} in each: give {2 * FEWEST_UNITS} or more"
+        )
+    content = digest((str(index % 2), "", each.text.encode()) for index, each in enumerate(corpus.documents))
+    return corpus.name, content, [corpus.documents[start::2] for start in (0, 1)]
+
+
+def _masked_segments(stack: Stack, documents: Sequence[Document], config: LayerWeightAnalysis) -> HeldOut:
+    tokenizer = stack.tokenizer
+    assert tokenizer is not None, "it is checked above"
+    segments = cut(encode(tokenizer, documents), config.max_length or MASKED_LENGTH)
+    masks = FixedMasks(segments, SpanMasking.of(tokenizer), tokenizer, config.limit or SEGMENTS)
+    padding = Padding(int(tokenizer.pad_token_id))
+    return HeldOut.of(masks, padding, owners=masks.owners.tolist(), filled_in=True)
+
+
+def _choosing(splits: Splits, seed: int) -> object:
+    """The examples that choose edges: those that selected the checkpoint, unless they are reported."""
+    if not splits.selects_on_reported:
+        return splits.validation
+    return Subset(splits.train, sample(splits.train, len(splits.test), seed))
+
+
+def _held_out(examples: object, splits: Splits) -> HeldOut:
+    windows = getattr(examples, "windows", None)
+    owners = None if windows is None else [(window.task, window.document) for window in windows]
+    return HeldOut.of(examples, splits.collate, owners=owners)
+
+
+def _learned(model: WeightedModel, record: TrainingRecord, name: str, options: str) -> RunError:
+    return RunError(
+        f"{model.folder} was trained on {record.data_name} with other splits than these ({name}), so its edges would "
+        f"be evaluated on examples that it learned from. Give the {options} of its training"
+    )
+
+
+def _scored(held_out: HeldOut) -> int:
+    return sum(int((batch["labels"] != IGNORED).sum()) for batch in held_out.batches)

@@ -25,14 +25,14 @@ from layerwise.data.suites.generated_msgs import LINGUISTIC, SURFACE
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.data.text.passages import Passage
 from layerwise.errors import DataError, ModelError
+from layerwise.experiments.diagnosis.config import MSGS, LayerWeightAnalysis
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.suites import digest_of_suites, fine_tuned_tasks, pair_sets
-from layerwise.experiments.layer_weights.config import MSGS, LayerWeightAnalysis
 from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models
+from layerwise.experiments.opening import described
 from layerwise.experiments.options.training import changed
-from layerwise.experiments.provenance import described
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_phenomena import (
@@ -51,10 +51,8 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import Edge
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import Score
+from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import is_run
-from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS, PRUNED, RANDOM, SIZE, edge_name
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating

@@ -13,15 +13,20 @@ from pathlib import Path
 from rich.text import Text
 
 from layerwise.errors import ModelError, RunError
+from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.layer_weights.config import LayerWeightAnalysis
-from layerwise.experiments.layer_weights.examples import EdgeExamples, examples_of
-from layerwise.experiments.layer_weights.models import WeightedModel, open_weighted, weighted_models, write_sparse
+from layerwise.experiments.layer_weights.models import (
+    EdgeExamples,
+    WeightedModel,
+    examples_of,
+    open_weighted,
+    weighted_models,
+    write_sparse,
+)
 from layerwise.experiments.layer_weights.phenomena import agreement_sentence, cut_sentences, edge_phenomena, edges_table
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_model
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.training_runs import TrainedModel, manifest_of
 from layerwise.measure.interventions.edge_pruning import (
     DRAWS,
@@ -33,7 +38,7 @@ from layerwise.measure.interventions.edge_pruning import (
     ranking_rows,
 )
 from layerwise.plan import LayerWeights
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.run import is_run
 
 Opened = tuple[WeightedModel, EdgeExamples]

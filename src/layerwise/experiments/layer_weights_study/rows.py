@@ -29,31 +29,14 @@ from layerwise.measure.cost.overhead import Overhead, ratio
 from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
-from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import (
-    ALL,
-    AMBIGUOUS,
-    ATTRIBUTION,
-    BACKBONE,
-    CONTROLS,
-    DATA_SHARE,
-    INITIAL_BIAS,
-    LAYER_WEIGHTS,
-    LEARNING_CURVE,
-    MASKED_LM,
-    OUR_MSGS,
-    PAIRS,
-    SECONDS,
-    STUDY,
-    TOKENS,
-    TRAINING,
-)
+from layerwise.results import Rows, Score
+from layerwise.results import vocabulary as vocab
+from layerwise.results.selection import PRESENT
 
 FEWEST_BIASES = 3
 """Biases that a slope or a comparison of all needs; two are a difference of arms, which the study has."""
 
-ON_SHARES = {MASKED_LM: "nll", PAIRS: "accuracy"}
+ON_SHARES = {vocab.MASKED_LM: "nll", vocab.PAIRS: "accuracy"}
 """What is compared on shares of the text: measure and metric of the models' rows over all of it, or of the pairs."""
 
 Key = TypeVar("Key", bound=Hashable)
@@ -63,19 +46,19 @@ Values = Mapping[str, Mapping[int, float]]
 
 def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
     """What every arm costs against the backbone: a step, a pass, and the bytes a step keeps, as ratios."""
-    base = overheads[BACKBONE]
+    base = overheads[vocab.BACKBONE]
     rows = []
     for arm, own in overheads.items():
-        if arm == BACKBONE:
+        if arm == vocab.BACKBONE:
             continue
-        of: dict[str, Any] = {"arm": arm, "against": BACKBONE}
+        of: dict[str, Any] = {"arm": arm, "against": vocab.BACKBONE}
         for task, seconds, against in (
             ("training step", own.step_seconds, base.step_seconds),
             ("forward pass", own.pass_seconds, base.pass_seconds),
         ):
             timed = ratio(seconds, against)
-            rows.append(Score(STUDY, "ratio", timed.value, timed.low, timed.high, task=task, **of))
-        rows.append(Score(STUDY, "ratio", own.kept_bytes / base.kept_bytes, task="memory of a step", **of))
+            rows.append(Score(vocab.STUDY, "ratio", timed.value, timed.low, timed.high, task=task, **of))
+        rows.append(Score(vocab.STUDY, "ratio", own.kept_bytes / base.kept_bytes, task="memory of a step", **of))
     return rows
 
 
@@ -86,11 +69,13 @@ def difference_rows(rows: Iterable[Score]) -> list[Score]:
     """
     results = []
     for task, values in answers(rows).items():
-        for terms in (TOKENS, SECONDS):
-            arms = [arm for arm in values if arm != BACKBONE and (arm == AT_EQUAL_SECONDS) == (terms == SECONDS)]
-            results += _against(BACKBONE, task, terms, values, arms)
+        for terms in (vocab.TOKENS, vocab.SECONDS):
+            arms = [
+                arm for arm in values if arm != vocab.BACKBONE and (arm == AT_EQUAL_SECONDS) == (terms == vocab.SECONDS)
+            ]
+            results += _against(vocab.BACKBONE, task, terms, values, arms)
         for other in UNLEARNED:
-            results += _against(other, task, TOKENS, values, [LAYER_WEIGHTS])
+            results += _against(other, task, vocab.TOKENS, values, [vocab.LAYER_WEIGHTS])
     return results
 
 
@@ -103,19 +88,19 @@ def answers(rows: Iterable[Score]) -> dict[str, Values]:
     those of the surface. Arms of a share of the text are left out: they are compared with each other (`share_rows`).
     """
     of_models = Rows(row for row in rows if _is_model(row) and share_of(str(row.arm)) is None)
-    mixed = of_models.where(measure=OUR_MSGS, metric="mcc", against=None)
+    mixed = of_models.where(measure=vocab.OUR_MSGS, metric="mcc", against=None)
     on_glue = (
         row
         for row in of_models.where(measure=GLUE, against=None)
         if row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
     )
     return {
-        MASKED_LM: by_arm(of_models.where(measure=MASKED_LM, metric="nll")),
-        PAIRS: by_arm(of_models.where(measure=PAIRS, task=ALL, metric="accuracy")),
-        "control tasks": _mean_over_tasks(mixed.where(task=CONTROLS)),
-        "linguistic generalisation": _mean_over_tasks(mixed.where(task=AMBIGUOUS)),
+        vocab.MASKED_LM: by_arm(of_models.where(measure=vocab.MASKED_LM, metric="nll")),
+        vocab.PAIRS: by_arm(of_models.where(measure=vocab.PAIRS, task=vocab.ALL, metric="accuracy")),
+        "control tasks": _mean_over_tasks(mixed.where(task=vocab.CONTROLS)),
+        "linguistic generalisation": _mean_over_tasks(mixed.where(task=vocab.AMBIGUOUS)),
         GLUE: _mean_over_tasks(on_glue),
-        "linguistic attribution": by_arm(of_models.where(measure=ATTRIBUTION, metric="preference", against=None)),
+        "linguistic attribution": by_arm(of_models.where(measure=vocab.ATTRIBUTION, metric="preference", against=None)),
     }
 
 
@@ -145,8 +130,8 @@ def _against(other: str, task: str, terms: str, values: Values, arms: Sequence[s
     seeds = set(values.get(other, {}))
     gaps = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
     rows = {
-        arm: _row(STUDY, "difference", gap, task=task, arm=LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm,
-                  against=other, condition=terms)
+        arm: _row(vocab.STUDY, "difference", gap, task=task,
+                  arm=vocab.LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm, against=other, condition=terms)
         for arm, gap in gaps.items()
     }  # fmt: skip
     return list(_corrected(rows))
@@ -168,12 +153,12 @@ def bias_rows(rows: Iterable[Score], biases: Mapping[str, float]) -> list[Score]
             continue
         table = np.array([[values[arm][seed] for arm in biases] for seed in seeds])
         for at, (arm, bias) in enumerate(biases.items()):
-            results.append(_mean_row(INITIAL_BIAS, table[:, at].tolist(), task=question, arm=arm, amount=bias))
+            results.append(_mean_row(vocab.INITIAL_BIAS, table[:, at].tolist(), task=question, arm=arm, amount=bias))
         slope = _slope(np.array(list(biases.values())), table)
-        slopes[question] = _row(INITIAL_BIAS, "slope", slope, task=question)
+        slopes[question] = _row(vocab.INITIAL_BIAS, "slope", slope, task=question)
         if len(seeds) > 1:
             ratio, p = _f_of_arms(table)
-            differ[question] = Score(INITIAL_BIAS, "differ", ratio, p=p, task=question)
+            differ[question] = Score(vocab.INITIAL_BIAS, "differ", ratio, p=p, task=question)
     return [*results, *_corrected(slopes), *_corrected(differ)]
 
 
@@ -182,7 +167,7 @@ def share_rows(rows: Iterable[Score]) -> list[Score]:
     rows = list(rows)
     results: list[Score] = []
     for task, metric in ON_SHARES.items():
-        values = by_arm(Rows(rows).where(measure=task, task=ALL, metric=metric))
+        values = by_arm(Rows(rows).where(measure=task, task=vocab.ALL, metric=metric))
         shares = sorted({of[1] for arm in values if (of := share_of(arm)) is not None})
         if shares:
             results += _of_shares(task, values, [*shares, *([1.0] if set(COMPARED) <= set(values) else [])])
@@ -194,19 +179,19 @@ def _of_shares(task: str, values: Values, shares: Sequence[float]) -> Iterator[S
     for arm, of in on.items():
         for share, own in of.items():
             if own:
-                yield _mean_row(DATA_SHARE, list(own.values()), task=task, arm=arm, amount=share)
+                yield _mean_row(vocab.DATA_SHARE, list(own.values()), task=task, arm=arm, amount=share)
     backbone, timed = on.values()
     both = [share for share in shares if set(backbone[share]) & set(timed[share])]
-    of_task: dict[str, Any] = {"task": task, "arm": LAYER_WEIGHTS, "against": BACKBONE}
+    of_task: dict[str, Any] = {"task": task, "arm": vocab.LAYER_WEIGHTS, "against": vocab.BACKBONE}
     gaps = {share: seed_difference(timed[share], backbone[share]) for share in both}
     yield from _corrected(
-        {share: _row(DATA_SHARE, "difference", gap, amount=share, **of_task) for share, gap in gaps.items()}
+        {share: _row(vocab.DATA_SHARE, "difference", gap, amount=share, **of_task) for share, gap in gaps.items()}
     )
     seeds = sorted(set.intersection(*(set(of[share]) for of in (backbone, timed) for share in both))) if both else []
     if len(both) > 1 and seeds:
         table = np.array([[timed[share][seed] - backbone[share][seed] for share in both] for seed in seeds])
         halving = _slope(-np.log2(np.array(both)), table)
-        yield replace(_row(DATA_SHARE, "by_halving", halving, **of_task), p_adjusted=halving.p)
+        yield replace(_row(vocab.DATA_SHARE, "by_halving", halving, **of_task), p_adjusted=halving.p)
 
 
 def _mean_row(measure: str, values: Sequence[float], **columns: Any) -> Score:
@@ -251,7 +236,7 @@ def _f_of_arms(table: Numbers) -> tuple[float, float]:
 
 def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
     """The rows of convergence of the arms with equal steps on all of the text, from those of measure `training`."""
-    trained = Rows(rows).where(measure=TRAINING)
+    trained = Rows(rows).where(measure=vocab.TRAINING)
     seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
     curves: dict[str, dict[int, ValidationCurve]] = {}
     for arm, of in trained.where(metric="validation_loss", amount=PRESENT).by("arm").items():
@@ -262,12 +247,12 @@ def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score
             if steps := tuple(sorted(step for step in losses if step > 0)):
                 curve = ValidationCurve(steps, tuple(losses[step] for step in steps), seconds.get((arm, seed)))
                 curves.setdefault(arm, {})[seed] = curve
-    return convergence_rows(curves, BACKBONE, target)
+    return convergence_rows(curves, vocab.BACKBONE, target)
 
 
 def study_tuning_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
     """The rows of convergence of fine-tuning, from those of measure `learning_curve`; a model has one fine-tuning."""
-    learned = Rows(rows).where(measure=LEARNING_CURVE)
+    learned = Rows(rows).where(measure=vocab.LEARNING_CURVE)
     seconds = {(row.task, row.arm, row.seed): row.value for row in learned.where(metric="step_seconds")}
     curves: dict[str, dict[str, dict[int, ValidationCurve]]] = {}
     for task, taught in learned.where(amount=PRESENT).by("task").items():
@@ -279,4 +264,4 @@ def study_tuning_convergence(rows: Iterable[Score], target: float | None) -> lis
                     )
                     for seed, points in of.by("seed").items()
                 }
-    return tuning_convergence_rows(curves, BACKBONE, target)
+    return tuning_convergence_rows(curves, vocab.BACKBONE, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +13,11 @@ from layerwise.data.suites.glue import GLUE, find_tasks
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
-from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.engines.call import CallUnit, MeasureUnit
-from layerwise.experiments.engines.steps import Completed, Outline, Steps
-from layerwise.experiments.engines.work import Work, WorkCost
+from layerwise.experiments.cluster.workers import Telling
+from layerwise.experiments.engines.call import CallUnit, ExpectedWork, MeasureUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Work, WorkCost
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights_study import arms as study
-from layerwise.experiments.layer_weights_study.config import LayerWeightsStudy
 from layerwise.experiments.layer_weights_study.rows import (
     bias_rows,
     cost_rows,
@@ -30,27 +28,16 @@ from layerwise.experiments.layer_weights_study.rows import (
 )
 from layerwise.experiments.layer_weights_study.tunings import PART, REWIRED, StudyTuning, tune, tuning_sets
 from layerwise.experiments.options.training import changed
+from layerwise.experiments.pretraining.config import LayerWeightsStudy
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
-from layerwise.experiments.pretraining.run import PretrainingsUnit, pretraining_works
+from layerwise.experiments.pretraining.run import evaluation_works
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.splits import divided_documents
-from layerwise.experiments.training_runs import discard_trainings
+from layerwise.experiments.training_runs import discard_trainings, divided_documents
 from layerwise.measure.cost.overhead import overhead
 from layerwise.measure.workers import Emit, Plain
-from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    ATTRIBUTION,
-    BACKBONE,
-    LAYER_WEIGHTS,
-    LEARNING_CURVE,
-    MASKED_LM,
-    OUR_MSGS,
-    PAIRS,
-    STUDY,
-    TRAINING,
-)
+from layerwise.results import Rows, Score
+from layerwise.results import vocabulary as vocab
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain.recipe import new_model
 from layerwise.train.processes import is_alone
@@ -78,14 +65,19 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     shared = tuple(_of_shares(config, own, reporter, inputs.corpus))
     glue, on_glue = _glue_tasks(config), FineTuningConfig(**config.glue_changes())
     taught = [(study.tasks(config.seed), replace(FINE_TUNING, evals=config.tuning_evals)), (glue, on_glue)]
-    pretrainings = PretrainingsUnit((own, *shared), lambda folder: _works((own, *shared), folder))
+    on_texts = (own, *shared)
 
     def pieces(piece: Plain, emit: Emit) -> None:
         if piece.get("part") == PART:
             tuning = StudyTuning.of(piece, [task for tasks, _ in taught for task in tasks])
             tuning.carry_out(Path(piece["folder"]), own.device, Telling(emit))
         else:
-            pretrainings.carry_out_piece(piece, emit)
+            mine = (each for each in on_texts if any(of.folder == piece["training"] for of in each.trainings))
+            next(mine, own).carry_out_piece(piece, Telling(emit))
+
+    def refuse(folder: Path) -> None:
+        for each in on_texts:
+            each.refuse(folder)
 
     def says() -> Iterator[str]:
         yield from own.describe()
@@ -94,7 +86,8 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
         fine_tunings = tuned * (len(study.TASKS) + 1)  # one of the tasks with shuffled labels too
         yield (
             f"beside them {config.seeds} training{'s' * (config.seeds != 1)} of {study.AT_EQUAL_SECONDS}, with as many "
-            f"steps as take the time of {BACKBONE}, and {fine_tunings} fine-tunings of {FINE_TUNING.epochs} epochs each"
+            f"steps as take the time of {vocab.BACKBONE}, and {fine_tunings} fine-tunings of {FINE_TUNING.epochs} "
+            "epochs each"
         )
         if glue:
             yield (
@@ -108,34 +101,36 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
             )
 
     session = yield Outline(
-        own.manifest(config.seed, (FAMILY, "layer-weights")), says, recipe=own.shared_recipe(), ahead=(pretrainings,),
-        refuse=pretrainings.refuse, discard=discard_study, pieces=pieces,
+        own.manifest(config.seed, (FAMILY, "layer-weights")), says, recipe=own.shared_recipe(),
+        ahead=(*on_texts, ExpectedWork(lambda folder: _works(on_texts, folder))), refuse=refuse, discard=discard_study,
+        pieces=pieces,
     )  # fmt: skip
-    yield from pretrainings
+    for each in on_texts:
+        yield from each
     costs = yield from CallUnit(
-        STUDY,
+        vocab.STUDY,
         lambda: _costs(own, study.bias_arms(config.bias)),
         "timing a step of every arm, round by round",
         lambda row: row.metric == "ratio",
     )
-    slower = Rows(costs).where(arm=LAYER_WEIGHTS, task="training step")[0].value
-    timed = next(recipe for recipe in recipes if recipe.arm == LAYER_WEIGHTS)
-    yield from PretrainingsUnit((replace(own, recipes=(study.at_equal_seconds(timed, slower),)),))
+    slower = Rows(costs).where(arm=vocab.LAYER_WEIGHTS, task="training step")[0].value
+    timed = next(recipe for recipe in recipes if recipe.arm == vocab.LAYER_WEIGHTS)
+    yield from own.of([study.at_equal_seconds(timed, slower)])
     yield from MeasureUnit(
         lambda session: evaluate_pretrained(
             own, session.run, session.reporter, pairs=study.PAIRS_EACH, segments=study.SEGMENTS
         )
     )
     yield from MeasureUnit(lambda session: tune(session, tuning_sets(own, session.folder, taught), own.device))
-    measures = (MASKED_LM, PAIRS, OUR_MSGS, GLUE, ATTRIBUTION)
+    measures = (vocab.MASKED_LM, vocab.PAIRS, vocab.OUR_MSGS, GLUE, vocab.ATTRIBUTION)
     models = [row for name in measures for row in session.store.scores(name)]
     return Completed([
         *costs,
         *difference_rows(models),
         *bias_rows(models, study.bias_arms(config.bias)),
         *share_rows(models),
-        *study_convergence(session.store.scores(TRAINING), config.target_loss),
-        *study_tuning_convergence(session.store.scores(LEARNING_CURVE), config.target_score),
+        *study_convergence(session.store.scores(vocab.TRAINING), config.target_loss),
+        *study_tuning_convergence(session.store.scores(vocab.LEARNING_CURVE), config.target_score),
     ])  # fmt: skip
 
 
@@ -158,7 +153,7 @@ def _of_shares(
         text = study.shared_text(own.text, division.parts, own.tokenizer, share, config.seed)
         recipes = study.share_recipes(own.recipes, share)
         recipes[0].phases([len(cut(text.train, length)) for length in recipes[0].lengths])
-        yield replace(own, recipes=recipes, text=text)
+        yield own.of(recipes, text)
 
 
 def _glue_tasks(config: LayerWeightsStudy) -> tuple[Task, ...]:
@@ -168,17 +163,13 @@ def _glue_tasks(config: LayerWeightsStudy) -> tuple[Task, ...]:
     return tuple(find_tasks(config.glue, names or None, seed=config.seed))
 
 
-def _works(pretrainings: tuple[Pretrainings, ...], folder: Path) -> Iterator[Work]:
-    """The pretrainings that are left and what their models are evaluated on; fine-tunings are named and not measured,
-    since there is no model to be taught yet."""
-    works = [
-        work
-        for each in pretrainings
-        for work in pretraining_works(each, folder, pairs=study.PAIRS_EACH, segments=study.SEGMENTS)
-    ]
-    yield from works
-    if works:
-        yield Work("fine-tunings", lambda seconds: WorkCost(0.0), least=lambda: math.inf)
+def _works(on_texts: Sequence[Pretrainings], folder: Path) -> Iterator[Work]:
+    """What the models that are not pretrained yet are evaluated on; fine-tunings are named and not measured, since
+    there is no model to be taught yet."""
+    models = sum(len(each.due(folder)) for each in on_texts)
+    yield from evaluation_works(on_texts[0], models, pairs=study.PAIRS_EACH, segments=study.SEGMENTS)
+    if models:
+        yield Work("fine-tunings", lambda seconds: WorkCost(0.0), least=lambda: math.inf, slow=0.0)
 
 
 def _costs(pretrainings: Pretrainings, grid: Collection[str]) -> list[Score]:

@@ -29,7 +29,7 @@ import numpy as np
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.suites.generated_msgs import feature_spans, features_of
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
+from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.engines.steps import UnitSession
 from layerwise.experiments.finetuned_tasks import (
     PREDICTIONS,
@@ -40,16 +40,16 @@ from layerwise.experiments.finetuned_tasks import (
     run_benchmarks,
 )
 from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.opening import in_words
 from layerwise.experiments.pretraining.trainings import Pretrainings
-from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.workers import Plain, Spread
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.rewire import rewired
+from layerwise.results import Score
 from layerwise.results.checked import read, value_of
-from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import ATTRIBUTION, BACKBONE, LAYER_WEIGHTS, SHUFFLED, TOKENS

@@ -46,23 +46,12 @@ from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan, Visit
 from layerwise.plan.node_layouts import node_layout
-from layerwise.results.rows import Score
-from layerwise.results.vocabulary import (
-    BEST_MEMBER,
-    ENSEMBLE,
-    MEMBERS,
-    MERGED,
-    MERGES,
-    MERGING,
-    NODE_LOST,
-    NODE_REPLACED,
-    RANDOM_ORDER,
-    SEQUENTIAL,
-)  # fmt: skip
+from layerwise.results import Score
+from layerwise.results import vocabulary as vocab
 from layerwise.stack import Stack
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 
-KINDS = {SEQUENTIAL: "own-depth", RANDOM_ORDER: "random"}
+KINDS = {vocab.SEQUENTIAL: "own-depth", vocab.RANDOM_ORDER: "random"}
 """The two kinds of merged models: with layers at their own depth, which stay in order, and with layers anywhere."""
 
 PIECES = 16
@@ -118,7 +107,7 @@ def compare(
         merged = Stack.with_sources(stacks)
         rows += node_replacement(arm, merged, tuple(stacks), splits, seed, step)
         for order, kind in KINDS.items():
-            plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=order == SEQUENTIAL)
+            plans = assignments(tuple(stacks), merged.depth, draws, seed, own_depth=order == vocab.SEQUENTIAL)
             models = _judged(merged, plans, splits, step)
             rows += _merged_rows(arm, order, models)
             if splits.classes:  # what is published is accuracy of classification
@@ -173,7 +162,7 @@ def _batch(examples: Any) -> int:
 def _order(depth: int, order: str, seed: str) -> Plan:
     trained = list(range(depth))
     layers, chance = list(trained), random.Random(seed)
-    while order == RANDOM_ORDER and layers == trained and depth > 1:
+    while order == vocab.RANDOM_ORDER and layers == trained and depth > 1:
         chance.shuffle(layers)
     return Plan.of(layers)
 
@@ -185,15 +174,15 @@ def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
 
 
 def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str) -> Iterator[Score]:
-    yield from spread(arm, MEMBERS, order, list(outcomes.members.values()))
+    yield from spread(arm, vocab.MEMBERS, order, list(outcomes.members.values()))
     best = outcomes.members[chosen]
     of: dict[str, Any] = {"arm": arm, "condition": order, "documents": len(best.hits)}
-    for part, outcome in ((BEST_MEMBER, best), (ENSEMBLE, outcomes.ensemble)):
+    for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, outcomes.ensemble)):
         for metric, bounded in metrics(outcome):
-            yield Score(MERGING, metric, *bounded, **of, part=part)
+            yield Score(vocab.MERGING, metric, *bounded, **of, part=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
         gap = paired([(outcomes.ensemble, best)], values)
-        yield Score(MERGING, f"{metric}_above", *gap, **of, part=ENSEMBLE, against=BEST_MEMBER)
+        yield Score(vocab.MERGING, f"{metric}_above", *gap, **of, part=vocab.ENSEMBLE, against=vocab.BEST_MEMBER)
 
 
 def _judged(
@@ -209,16 +198,16 @@ def _judged(
 
 
 def _merged_rows(arm: str, order: str, models: Sequence[tuple[Plan, Predictions]]) -> Iterator[Score]:
-    yield from spread(arm, MERGED, order, [outcome for _, outcome in models])
+    yield from spread(arm, vocab.MERGED, order, [outcome for _, outcome in models])
     for plan, outcome in dict(models).items():
         of: dict[str, Any] = {"arm": arm, "plan": str(plan), "condition": order}
-        yield Score(MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))
+        yield Score(vocab.MERGES, "accuracy", outcome.accuracy, **of, documents=len(outcome.hits))
 
 
 NODES = 4
 """So many nodes, or as many as there are layers."""
 
-ORDERS = (SEQUENTIAL, RANDOM_ORDER)
+ORDERS = (vocab.SEQUENTIAL, vocab.RANDOM_ORDER)
 
 
 def node_replacement(
@@ -226,17 +215,17 @@ def node_replacement(
 ) -> Iterator[Score]:
     """The rows of one arm; `merged` runs layers of all `models` by their names, `step` is called for every order."""
     for order in ORDERS:
-        outcomes: dict[str, list[Predictions]] = {NODE_LOST: [], NODE_REPLACED: []}
+        outcomes: dict[str, list[Predictions]] = {vocab.NODE_LOST: [], vocab.NODE_REPLACED: []}
         for lost, replaced in replacements(models, merged.depth, order, seed):
-            for name, plan in ((NODE_LOST, lost), (NODE_REPLACED, replaced)):
+            for name, plan in ((vocab.NODE_LOST, lost), (vocab.NODE_REPLACED, replaced)):
                 outcomes[name].append(evaluate(merged, plan, splits.test, splits.collate))
         by_model = {name: _by_model(each, len(models)) for name, each in outcomes.items()}
         for name, each in by_model.items():
             yield from spread(arm, name, order, each)
-        pairs = list(zip(by_model[NODE_REPLACED], by_model[NODE_LOST], strict=True))
-        of: dict[str, Any] = {"arm": arm, "part": NODE_REPLACED, "condition": order, "against": NODE_LOST}
+        pairs = list(zip(by_model[vocab.NODE_REPLACED], by_model[vocab.NODE_LOST], strict=True))
+        of: dict[str, Any] = {"arm": arm, "part": vocab.NODE_REPLACED, "condition": order, "against": vocab.NODE_LOST}
         for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-            yield Score(MERGING, f"{metric}_above", *paired(pairs, values), **of)
+            yield Score(vocab.MERGING, f"{metric}_above", *paired(pairs, values), **of)
         step()
 
 
@@ -268,7 +257,7 @@ def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> It
         other = models[(number + 1) % len(models)]
         for index, node in enumerate(node_layout(depth, min(NODES, depth), "blocks")):
             layers = list(range(depth))
-            if order == RANDOM_ORDER:
+            if order == vocab.RANDOM_ORDER:
                 random.Random(f"{seed}/replaced/{model}/{index}").shuffle(layers)
             kept = [Visit(layer, source=model) for layer in layers if layer not in node]
             mixed = [Visit(layer, source=other if layer in node else model) for layer in layers]
@@ -282,6 +271,6 @@ def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions]) -> 
     for metric in of_models[0]:
         values, bounds = zip(*(each[metric] for each in of_models), strict=True)
         low, high = over_seeds(values, metric, bounds)
-        yield Score(MERGING, metric, float(np.mean(values)), low, high, **of, documents=len(outcomes[0].hits))
+        yield Score(vocab.MERGING, metric, float(np.mean(values)), low, high, **of, documents=len(outcomes[0].hits))
         if len(values) > 1:
-            yield Score(MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
+            yield Score(vocab.MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **of)

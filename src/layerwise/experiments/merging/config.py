@@ -7,8 +7,7 @@ from typing import ClassVar
 
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import DataOptions
-from layerwise.experiments.options.model import DeviceOptions, Dtype
+from layerwise.experiments.options.common import DataOptions, DeviceOptions, Dtype
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,18 +1,21 @@
-"""Options that say which plans a model is measured under: families, windows, and plans of one's own."""
+"""Options that say which plans a model is measured under: families, windows, plans of one's own, those of a search."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from layerwise.bounded import named
 from layerwise.errors import OptionError, PlanError, near_matches
-from layerwise.experiments.chosen_plan import given_plan
 from layerwise.experiments.option import option
 from layerwise.plan import FAMILIES, Member, Plan, families, family
 from layerwise.plan.families import PAINTERS_LOOPS, TWICE
 from layerwise.plan.member import GIVEN
+from layerwise.results import Run
+from layerwise.results.run import is_run
+from layerwise.results.vocabulary import CHOSEN, SEARCH
 
 MOST = 10_000
 """The largest number of a range, `1-28`, `2,3` or `1-4,8`: one digit too many would otherwise fill the memory."""
@@ -163,3 +166,39 @@ def whole_range(flag: str, text: str, least: int = 0) -> tuple[int, int]:
             f"write a range such as {least}-{least + 4}"
         )
     return first, last
+
+
+def given_plan(text: str) -> Plan:
+    """The plan whose text is `text`. Raises `PlanError`, which tells the name of a run from a plan with a mistake."""
+    try:
+        return Plan.parse(text)
+    except PlanError as error:
+        if error.position != 0 or not text[:1].isalpha() or " " in text.strip():
+            raise
+        what = "a run, and no plan" if is_run(Path(text)) else "no plan, and there is no run of that name here"
+        raise PlanError(
+            f'{named(text)} is {what}; a plan is written as the numbers of layers, as in "0-13 18-31", and only '
+            "`layerwise heal` and `layerwise save` take a run: of `layerwise search`, for the plan that it chose"
+        ) from error
+
+
+def chosen_plan(text: str) -> Plan:
+    """The plan whose text is `text` or, where that is the folder of a run of `layerwise search`, the plan it chose.
+
+    A folder is recognised by the manifest in it. Raises `PlanError` for a text that is no plan, and for a run that has
+    chosen none: of another experiment, or stopped before its end.
+
+    >>> chosen_plan("0-3 6-11")
+    Plan('0-3 6-11')
+    """
+    folder = Path(text).expanduser()
+    if not is_run(folder):
+        return given_plan(text)
+    with Run.open(folder) as run:
+        chosen = run.store.scores(SEARCH, metric=CHOSEN)
+    if not chosen:
+        raise PlanError(
+            f"the run {folder} has chosen no plan: it is none of `layerwise search`, or was stopped before its end; "
+            "run that search again to resume it, or write the plan itself"
+        )
+    return Plan.parse(str(chosen[0].plan))

@@ -1,17 +1,16 @@
-"""The configuration of a pretraining: which variants, of which size, with how many seeds, on which text."""
+"""The configuration of a pretraining: which variants, of which size, with how many seeds, on which text; its study."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Literal
 
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import CorpusOptions
-from layerwise.experiments.options.model import DeviceOptions
-from layerwise.experiments.options.run import ClusterOptions, PublishingOptions
-from layerwise.experiments.options.training import TrainingOptions, seeds_option, steps_option
+from layerwise.experiments.options.common import ClusterOptions, CorpusOptions, DeviceOptions, PublishingOptions
+from layerwise.experiments.options.training import GlueOptions, TrainingOptions, seeds_option, steps_option
 
 BACKBONE = "ltg"
 """The variant without layer weights."""
@@ -86,3 +85,67 @@ class ElcPretraining(PublishingOptions, PretrainingExperiment):
                 f"--vocabulary is the size of a tokenizer that is learned, and {self.tokenizer} is one already; leave "
                 "one of them out"
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
+    """Study whether learned layer weights are worth it: with and without them, and how they begin.
+
+    Arms are compared at equal steps and at equal seconds, with weights in pretraining, in fine-tuning and in both, on
+    held-out text, on minimal pairs, on GLUE and by what they prefer of mixed signals; and by the steps and seconds to
+    one loss in pretraining and to one score in fine-tuning.
+    Seeds are compared for the weights that they learn. Every difference has its interval over seeds. The tiny model is
+    trained for 400 steps unless --steps says otherwise. If interrupted, run the same command again to resume.
+    """
+
+    VERB: ClassVar = "train elc-study"
+    RUNS: ClassVar = "layer_weights_study.run:layer_weights_study"
+    EXAMPLES: ClassVar = (
+        "",
+        "--text FOLDER --size small --seeds 5",
+        "--bias 0,0.5,1,2,4",
+        "--text babylm_10M --shares 1/8,1/4,1/2,1",
+        "--glue FOLDER --set glue_tasks=rte,mrpc",
+    )
+
+    seeds: int = seeds_option(3)
+    bias: tuple[float, ...] = option(
+        (), "Scalars with which the previous layer begins, an arm for each, such as 0,0.5,1,2,4.", metavar="NUMBERS",
+        least=-50, most=50,
+    )  # fmt: skip
+    shares: tuple[str, ...] = option(
+        (), "Shares of the training text, with and without layer weights on each, such as 1/8,1/4,1/2,1.",
+        metavar="SHARES",
+    )  # fmt: skip
+    target_loss: float | None = option(
+        None, "Validation loss to which steps and seconds are counted; by default the last that every training of the "
+        "backbone reaches.", metavar="NATS", setting=True,
+    )  # fmt: skip
+
+    def check(self) -> None:
+        """Raise `TrainError` for shares that are none, and for a bias or a share that is given twice."""
+        super().check()
+        for flag, given in (("--bias", self.bias), ("--shares", self.share_values())):
+            twice = [each for each in given if given.count(each) > 1]
+            if twice:
+                raise TrainError(f"{flag} names {twice[0]:g} twice; write every value once")
+
+    def share_values(self) -> tuple[float, ...]:
+        """The shares as numbers, ascending. Raises `TrainError` for one that is not above 0 and at most 1.
+
+        >>> LayerWeightsStudy(shares=("1", "1/8")).share_values()
+        (0.125, 1.0)
+        """
+        values = []
+        for text in self.shares:
+            try:
+                share = Fraction(text)
+            except (ValueError, ZeroDivisionError):
+                share = Fraction(0)
+            if not 0 < share <= 1:
+                raise TrainError(
+                    f"--shares takes shares of the training text, above 0 and up to 1, as in 1/8,1/4,1/2,1; found "
+                    f"{text!r}"
+                )
+            values.append(float(share))
+        return tuple(sorted(values))

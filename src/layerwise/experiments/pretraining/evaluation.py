@@ -13,7 +13,7 @@ training     weight_bytes, state_bytes, activation_bytes: what is alive at infer
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,9 +31,9 @@ from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
+from layerwise.experiments.opening import in_words
 from layerwise.experiments.pretraining.config import BACKBONE
 from layerwise.experiments.pretraining.trainings import Pretrainings
-from layerwise.experiments.provenance import in_words
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel, finished_models, training_rows
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
@@ -43,14 +43,13 @@ from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.recovery.stability import stability_rows
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.statistics import Numbers, paired_bootstrap
+from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores, weights_by_seed
 from layerwise.measure.weights.uniformity import uniformity_rows
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.variants import find_variant
 from layerwise.plan import Edge
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.results import Run, Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import ALPHA, FEWEST_UNITS, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
 from layerwise.stack.inputs import evaluating
@@ -70,11 +69,10 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
     rows += training_rows({model: record for model, record in records.items() if record is not None})
     for measure in (MASKED_LM, ALPHA, TRAINING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
-    run.store.replace_scores(SEED_AGREEMENT, _seed_agreement(pretrainings, rows))
-    run.store.replace_scores(UNIFORMITY, _uniformity(pretrainings, rows))
-    run.store.replace_scores(STABILITY, stability_rows(rows, BACKBONE))
-    patterns = _patterns(pretrainings, rows)
-    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), patterns, CLAIMS))
+    of_weights = _rows_of_weights(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
+    of_weights[CONTRAST] = renewed(run.store.scores(CONTRAST), of_weights[CONTRAST], CLAIMS)
+    for measure, scores in of_weights.items():
+        run.store.replace_scores(measure, scores)
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
     options = ScoringOptions(how=in_words(pretrainings.device, "auto"))
     evaluate_models(evaluated, [generated_pairs(pairs)], options, run, progress=reporter.progress)
@@ -99,41 +97,22 @@ def _held_out_rows(
     return rows
 
 
-def _seed_agreement(pretrainings: Pretrainings, rows: list[Score]) -> list[Score]:
-    """Whether the seeds of each arm that learns layer weights have learned the same ones."""
-    scores = []
-    for recipe, initial in _initial_weights(pretrainings):
-        scores += seed_agreement_scores(recipe.arm, weights_by_seed(rows, recipe.arm), initial=initial)
-    return scores
-
-
-def _patterns(pretrainings: Pretrainings, rows: list[Score]) -> list[Score]:
-    """What the embedding and the previous layer carry, in each arm that learns weights of sum one."""
-    scores = []
-    for recipe, initial in _initial_weights(pretrainings):
-        if find_variant(recipe.variant).mixture == "softmax":
-            scores += pattern(recipe.arm, weights_by_seed(rows, recipe.arm), initial)
-    return scores
-
-
-def _uniformity(pretrainings: Pretrainings, rows: list[Score]) -> list[Score]:
-    """How far the rows of weights are from equal shares, in each arm whose weights are shares; held ones too."""
-    scores = []
-    for recipe, initial in _initial_weights(pretrainings, held=True):
-        if find_variant(recipe.variant).mixture == "softmax":
-            scores += uniformity_rows(recipe.arm, weights_by_seed(rows, recipe.arm), initial)
-    return scores
-
-
-def _initial_weights(pretrainings: Pretrainings, *, held: bool = False) -> Iterator[tuple[PretrainingRecipe, Numbers]]:
-    """The recipes that learn layer weights, each with those that it begins with, (readers, sources).
-
-    With `held`, those that hold them as they began are among them.
-    """
+def _rows_of_weights(pretrainings: Pretrainings, rows: list[Score]) -> dict[str, list[Score]]:
+    """By measure, of each arm with layer weights, beside those that it begins with, (readers, sources): whether seeds
+    that learn have learned the same ones; of weights of sum one what the embedding and the previous layer carry, where
+    they are learned, and how far their rows are from equal shares, held ones too."""
+    scores: dict[str, list[Score]] = {SEED_AGREEMENT: [], CONTRAST: [], UNIFORMITY: []}
     for recipe in pretrainings.recipes:
-        initial = new_model(recipe, pretrainings.tokenizer).layer_weights()
-        if initial is not None and (held or not recipe.frozen_layer_weights):
-            yield recipe, initial.detach().numpy().astype("float64")
+        weights = new_model(recipe, pretrainings.tokenizer).layer_weights()
+        if weights is None:
+            continue
+        initial = weights.detach().numpy().astype("float64")
+        learned, are_shares = weights_by_seed(rows, recipe.arm), find_variant(recipe.variant).mixture == "softmax"
+        if not recipe.frozen_layer_weights:
+            scores[SEED_AGREEMENT] += seed_agreement_scores(recipe.arm, learned, initial=initial)
+            scores[CONTRAST] += pattern(recipe.arm, learned, initial) if are_shares else []
+        scores[UNIFORMITY] += uniformity_rows(recipe.arm, learned, initial) if are_shares else []
+    return scores
 
 
 def _open(folder: Path, pretrainings: Pretrainings) -> Opened:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,19 @@ from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.data.text.token_cache.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
-from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
-from layerwise.experiments.opening import quiet_transformers
+from layerwise.experiments.engines.trainings import FolderTraining, FolderTrainings
+from layerwise.experiments.opening import hardware, numerics, quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment
-from layerwise.experiments.provenance import hardware, numerics
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import duration
-from layerwise.experiments.splits import text_source
-from layerwise.experiments.training_runs import training_progress
-from layerwise.measure.workers import Plain, Spread
+from layerwise.experiments.reporter import Reporter, duration
+from layerwise.experiments.training_runs import text_source
 from layerwise.results import Manifest
-from layerwise.results.training_record import FILE, MODEL
+from layerwise.results.training_record import TrainingRecord
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
-from layerwise.train.checkpoint_dir import existing_run
-from layerwise.train.pretrain.recipe import PretrainingRecipe
-from layerwise.train.pretrain.trainer import pretrain, training_config
+from layerwise.train.monitoring.clock import Progress
+from layerwise.train.pretrain.curriculum import SpreadBatches
+from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
+from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import check_positive
 
@@ -43,25 +40,68 @@ FAMILY = "pretraining"
 """The family in the manifest of a run of pretrainings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pretrainings:
+@dataclass(frozen=True)
+class Pretrainings(FolderTrainings[PretrainingRecipe]):
     """Recipes, each with every seed from 0 on, on one text with one tokenizer.
 
     `arguments` are further `TrainingArguments`, which replace the recipes' settings.
     """
 
-    recipes: tuple[PretrainingRecipe, ...]
-    seeds: int
+    trainings: Sequence[FolderTraining[PretrainingRecipe]]
     tokenizer: PreTrainedTokenizerBase
     text: PretrainingText
     device: str
     arguments: Mapping[str, Any]
 
-    def folders(self, run: Path) -> Iterator[tuple[PretrainingRecipe, int, Path]]:
-        """Every pretraining: its recipe, its seed, and its folder in that of the run."""
-        for seed in range(self.seeds):
-            for recipe in self.recipes:
-                yield recipe, seed, run / recipe.arm / f"seed-{seed}"
+    @property
+    def recipes(self) -> tuple[PretrainingRecipe, ...]:
+        """The recipe of every arm."""
+        return tuple(dict.fromkeys(each.recipe for each in self.trainings))
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds every arm has."""
+        return len({each.seed for each in self.trainings})
+
+    def of(self, recipes: Iterable[PretrainingRecipe], text: PretrainingText | None = None) -> Pretrainings:
+        """The same of other recipes, on another text where one is given."""
+        return replace(self, trainings=seeded(recipes, self.seeds), text=text or self.text)
+
+    def training_config(self, training: FolderTraining[PretrainingRecipe]) -> dict[str, Any]:
+        """What a pretraining is, as its folder records it."""
+        return training_config(self.tokenizer, self.text, training.recipe, training.seed)
+
+    def train(
+        self, training: FolderTraining[PretrainingRecipe], folder: Path, progress: Progress
+    ) -> TrainingRecord:  # fmt: skip
+        """Pretrain, or read what there is; raises what `pretrain` does."""
+        return pretrain(
+            self.tokenizer, self.text, training.recipe, training.seed, folder, progress=progress,
+            arguments=self.arguments,
+        )  # fmt: skip
+
+    def trial(self, recipe: PretrainingRecipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
+        """The Trainer of a recipe, of steps from all over it, whatever seconds it is given."""
+        given = {**self.arguments, **quiet}
+        trainer = trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
+        trainer.batches = SpreadBatches.over(trainer.batches)
+        return trainer
+
+    def length(self, recipe: PretrainingRecipe) -> tuple[float, int]:
+        """Six operations for every weight that a token meets."""
+        weights = sum(parameter.numel() for parameter in new_model(recipe, self.tokenizer).parameters())
+        return 6.0 * weights * tokens_read(recipe), recipe.steps
+
+    def recipe_of(self, content: Any) -> PretrainingRecipe:
+        """One of which others decided the steps."""
+        settings = content["pretraining"]
+        return PretrainingRecipe(**settings | {name: tuple(settings[name]) for name in ("lengths", "betas")})
+
+    @staticmethod
+    def outcome(record: TrainingRecord) -> str:
+        """The losses at both ends."""
+        losses = [moment.loss for moment in record.history if moment.kind == "validation"]
+        return f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else ""
 
     def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
         """The provenance of the run; variants and seeds can be added to it later."""
@@ -82,11 +122,6 @@ class Pretrainings:
             del options[name]
         return shared_recipe(options, self.arguments)
 
-    def check(self, run: Path) -> None:
-        """Raise `TrainError` where another pretraining is in the folder of one of these."""
-        for recipe, seed, folder in self.folders(run):
-            existing_run(folder, training_config(self.tokenizer, self.text, recipe, seed))
-
     def describe(self) -> Iterator[str]:
         """The text, the vocabulary, the arms, and how many tokens each training reads."""
         text, recipe = self.text, self.recipes[0]
@@ -106,35 +141,11 @@ class Pretrainings:
             tokens = tokens_read(recipe)
             yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} together"
 
-    def train(self, run: Path, reporter: Reporter, spread: Spread, text: int = 0) -> None:
-        """Train every recipe with every seed into `RUN/ARM/seed-N`; what is finished is not trained again.
 
-        `text` is the number by which the workers of `spread` know the text.
-        """
-        pieces: list[Plain] = []
-        for recipe, seed, folder in self.folders(run):
-            piece: Plain = {"recipe": asdict(recipe), "seed": seed, "folder": str(folder.absolute()), "text": text}
-            if (folder / MODEL / FILE).is_file():
-                self.train_piece(piece, reporter)
-            else:
-                pieces.append(piece)
-        for number in carried_out(spread, pieces, self.train_piece, reporter):
-            folder = Path(pieces[number]["folder"])
-            refuse_unseen(f"{folder.parent.name}/{folder.name}", spread, (folder / MODEL / FILE).is_file())
-
-    def train_piece(self, piece: Plain, reporter: Reporter) -> None:
-        """Carry out one pretraining, which `train` made a piece of."""
-        recipe, seed = PretrainingRecipe(**piece["recipe"]), piece["seed"]
-        label = f"{recipe.arm}/{seed}"
-        record = pretrain(
-            self.tokenizer, self.text, recipe, seed, Path(piece["folder"]),
-            progress=training_progress(reporter, label), arguments=self.arguments,
-        )  # fmt: skip
-        losses = [moment.loss for moment in record.history if moment.kind == "validation"]
-        reporter.log(
-            f"{label}: {record.steps:,} step{'s' * (record.steps != 1)} in {duration(record.seconds)}"
-            + (f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else "")
-        )
+def seeded(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[FolderTraining[PretrainingRecipe]]:
+    """The trainings of recipes, those of a seed before those of the next."""
+    recipes = tuple(recipes)
+    return [FolderTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
 
 
 def tokens_read(recipe: PretrainingRecipe) -> int:
@@ -184,7 +195,8 @@ def prepare_pretrainings(
             replace(each, steps=max(1, math.ceil(epochs * counts[0] / each.batch_size))) for each in recipes
         )
     recipes[0].phases(counts)  # raises for a text that is smaller than a batch
-    return Pretrainings(recipes, config.seeds, tokenizer, text, str(resolve_device(config.device)), arguments)
+    trainings = seeded(recipes, config.seeds)
+    return Pretrainings(trainings, tokenizer, text, str(resolve_device(config.device)), arguments)
 
 
 def _learned_vocabulary(size: int | None) -> Vocabulary:

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
-from layerwise.experiments.engines.rounds import RoundsUnit
+from layerwise.experiments.engines.call import RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import open_model, quiet_transformers
-from layerwise.experiments.rehearsal.config import Rehearsal, levels
 from layerwise.experiments.rehearsal.trial import (
     DeadNodes,
     Level,
@@ -36,20 +35,20 @@ from layerwise.experiments.rehearsal.trial import (
     passes,
     rows,
 )
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.robustness.config import is_run
-from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import read_splits
+from layerwise.experiments.reporter import Reporter, describe_model
+from layerwise.experiments.robustness.config import Rehearsal, levels
 from layerwise.experiments.training_runs import (
     as_trained,
     describe_splits,
     finished_models,
     manifest_of_trainings,
+    read_splits,
     training_manifest,
 )
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.results import Score
+from layerwise.results.run import is_run
 from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
 from layerwise.stack import Stack, weight_hash
 from layerwise.swarm.gathering import order_of

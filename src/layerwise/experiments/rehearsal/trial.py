@@ -38,7 +38,7 @@ from torch import Tensor
 
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.vocabulary import BASELINE, NODES, REHEARSAL
 from layerwise.stack import Stack
 from layerwise.swarm.decoding_options import Decoding

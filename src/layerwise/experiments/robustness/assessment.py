@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.cluster.pieces import carried_out, refuse_unseen
+from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel
 from layerwise.measure.activations.attention_by_position import attention_by_position
@@ -40,22 +40,9 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.measure.workers import Plain, Spread
 from layerwise.plan.samplers import SeededSampler, Shuffle
-from layerwise.results import Run
-from layerwise.results.rows import Note, Score
+from layerwise.results import Note, Run, Score
+from layerwise.results import vocabulary as vocab
 from layerwise.results.training_record import RETRAINED, refined_at
-from layerwise.results.vocabulary import (
-    ATTENTION,
-    BRANCHES,
-    CHANCE,
-    CONTRIBUTION,
-    IDENTITY,
-    NODES,
-    ORDERS,
-    OUTPUT_LAYOUT,
-    POSITION,
-    ROBUSTNESS,
-    WORTH,
-)
 from layerwise.stack.inputs import evaluating
 from layerwise.train.load_trained import Trained, open_trained
 
@@ -94,7 +81,7 @@ def assess(
             first_of_arm.setdefault(arm, model)
         positions += position_rows(model.arm, model.seed, result.positions)
     store_surveys(run, surveys, splits, grid)
-    run.store.replace_scores(POSITION, positions + arm_means(positions))
+    run.store.replace_scores(vocab.POSITION, positions + arm_means(positions))
     inside = inside or EmbeddingOptions()
     if grid.layers and (any_new or _can_look_further(run, first_of_arm, inside, len(splits.test))):
         opened = ((arm, open_model(model.folder)) for arm, model in first_of_arm.items())
@@ -104,10 +91,10 @@ def assess(
 
 def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, examples: int) -> bool:
     """Whether an arm was not looked into, UMAP was missing and is there now, or others are to be laid out."""
-    seen = {row.arm for row in run.store.scores(BRANCHES)}
-    if seen != set(arms) or (NO_UMAP in run.store.notes(OUTPUT_LAYOUT) and umap_installed()):
+    seen = {row.arm for row in run.store.scores(vocab.BRANCHES)}
+    if seen != set(arms) or (NO_UMAP in run.store.notes(vocab.OUTPUT_LAYOUT) and umap_installed()):
         return True
-    laid_out = run.store.scores(OUTPUT_LAYOUT)
+    laid_out = run.store.scores(vocab.OUTPUT_LAYOUT)
     images = {row.value for row in laid_out if row.metric == "images"}
     layers = {row.layer for row in laid_out if row.metric == "x" and row.layer is not None}
     return bool(laid_out) and (images != {min(inside.images, examples)} or layers != set(inside.of(max(layers) + 1)))
@@ -258,20 +245,20 @@ def _look_inside(
     seed: int,
 ) -> None:
     """Branch norms and attention of one model of every arm by position, and where the outputs of its layers lie."""
-    rows: dict[str, list[Score]] = {BRANCHES: [], ATTENTION: [], OUTPUT_LAYOUT: []}
+    rows: dict[str, list[Score]] = {vocab.BRANCHES: [], vocab.ATTENTION: [], vocab.OUTPUT_LAYOUT: []}
     notes: dict[str, list[Note]] = {measure: [] for measure in rows}
     for arm, model in models:
         reporter.log(f"inside {arm}: branch norms and attention by position, and UMAP of outputs")
         seen = (model.stack, arm, splits.test, splits.collate)
         for measure, (scores, text) in (
-            (BRANCHES, branch_norms(*seen, seed=seed)),
-            (ATTENTION, attention_by_position(*seen, seed=seed)),
-            (OUTPUT_LAYOUT, embedding(*seen, inside, seed=seed)),
+            (vocab.BRANCHES, branch_norms(*seen, seed=seed)),
+            (vocab.ATTENTION, attention_by_position(*seen, seed=seed)),
+            (vocab.OUTPUT_LAYOUT, embedding(*seen, inside, seed=seed)),
         ):
             rows[measure] += scores
             notes[measure] += text
     # The rows of branches are written last: where they stand, `_can_look_further` takes all of it as written.
-    for measure in (OUTPUT_LAYOUT, ATTENTION, BRANCHES):
+    for measure in (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES):
         run.store.replace_notes(measure, dict.fromkeys(note.text for note in notes[measure]))
         run.store.replace_scores(measure, rows[measure])
 
@@ -281,15 +268,15 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     text = not splits.classes
     chance = 0.0 if text else splits.chance
     run.store.replace_scores(
-        ROBUSTNESS,
+        vocab.ROBUSTNESS,
         rows.robustness(surveys, chance=chance, classes=len(splits.classes), leads="nll" if text else "accuracy"),
     )
-    run.store.replace_scores(ORDERS, rows.orders(surveys))
-    run.store.replace_scores(IDENTITY, rows.identity(surveys))
+    run.store.replace_scores(vocab.ORDERS, rows.orders(surveys))
+    run.store.replace_scores(vocab.IDENTITY, rows.identity(surveys))
     whole = {arm: result for arm, result in surveys.items() if arm != RETRAINED}
-    run.store.replace_scores(CONTRIBUTION, rows.contribution(whole))
-    run.store.replace_scores(NODES, node_loss(whole, grid.batch_size(len(splits.test))))
-    run.store.replace_scores(WORTH, position_worth(whole))
+    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution(whole))
+    run.store.replace_scores(vocab.NODES, node_loss(whole, grid.batch_size(len(splits.test))))
+    run.store.replace_scores(vocab.WORTH, position_worth(whole))
     decisive = [*positions(whole), *switching_off(whole)]
     if not text:  # what is published is accuracy of classification
         decisive += shuffled(whole, chance=chance, batch=grid.batch_size(len(splits.test)))
@@ -307,7 +294,7 @@ def position_rows(arm: str, seed: int, answers: Mapping[int, Numbers]) -> list[S
     for position, (hits, count) in [*counts.items(), (None, (right, wanted))]:
         share = wilson(hits, count)
         bounds = float(share.value), float(share.low), float(share.high)
-        results.append(Score(POSITION, "accuracy", *bounds, arm=arm, seed=seed, other=position, documents=count))
+        results.append(Score(vocab.POSITION, "accuracy", *bounds, arm=arm, seed=seed, other=position, documents=count))
     return results
 
 
@@ -320,6 +307,6 @@ def arm_means(placed: Sequence[Score]) -> list[Score]:
             values = [row.value for row in own]
             bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in own])
             of: dict[str, Any] = {"arm": arm, "other": position}
-            results.append(Score(POSITION, "accuracy", float(np.mean(values)), *bounds, **of))
-            results.append(Score(POSITION, "accuracy", 1 / (len(positions) - 1), **of, against=CHANCE))
+            results.append(Score(vocab.POSITION, "accuracy", float(np.mean(values)), *bounds, **of))
+            results.append(Score(vocab.POSITION, "accuracy", 1 / (len(positions) - 1), **of, against=vocab.CHANCE))
     return results

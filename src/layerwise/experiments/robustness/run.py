@@ -2,6 +2,10 @@
 
 A survey runs a model once under its own layer order, random orders and subsets of layers. It is kept beside the model,
 so a measurement that was stopped goes on with the next model.
+
+Where trainings are tuned, every method is tried at the same rates and sizes of batch, and validation chooses: the paper
+took the better of batches of 640 and 128 for each method. A trial is a whole training with a seed of its own, and what
+it is judged by is never among the examples that are reported.
 """
 
 from __future__ import annotations
@@ -14,24 +18,26 @@ from typing import Any
 
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
-from layerwise.errors import RunError
-from layerwise.experiments.cluster.pieces import Telling
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit, evaluation_work
-from layerwise.experiments.engines.tuning import PILOT
-from layerwise.experiments.engines.work import Work
+from layerwise.errors import DataError, RunError
+from layerwise.experiments.cluster.workers import Telling
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
+from layerwise.experiments.engines.trainings import (
+    PILOT,
+    RateSweep,
+    RecipeTraining,
+    TrainingsUnit,
+    chosen_row,
+    evaluation_work,
+    trial,
+    tried_rows,
+)
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.merging.run import compare_arms
-from layerwise.experiments.merging.sources import SourceModel, by_arm
-from layerwise.experiments.opening import base_model, open_model, quiet_transformers
+from layerwise.experiments.merging.run import SourceModel, by_arm, compare_arms
+from layerwise.experiments.opening import base_model, in_words, open_model, quiet_transformers
 from layerwise.experiments.option import given_options
-from layerwise.experiments.provenance import in_words
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
-from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining, is_run
-from layerwise.experiments.robustness.tuning import SettingsGrid, splits_of_trials
-from layerwise.experiments.sentences import describe_model
-from layerwise.experiments.splits import read_splits
+from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining
 from layerwise.experiments.training_runs import (
     UNFINISHED,
     TrainedModel,
@@ -41,6 +47,7 @@ from layerwise.experiments.training_runs import (
     discard_trainings,
     finished_models,
     manifest_of_trainings,
+    read_splits,
     refuse_other_splits,
     split_notes,
     training_manifest,
@@ -50,10 +57,11 @@ from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
-from layerwise.results import Run
-from layerwise.results.rows import Score
+from layerwise.report.kinds.training import tuning_sentences
+from layerwise.results import Run, Score
+from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
-from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING
+from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING, TUNING
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
@@ -61,6 +69,75 @@ from layerwise.train.load_trained import Trained, open_trained, saved_edges
 from layerwise.train.methods import COMPARED
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
+
+Choice = Generator[Any, Any, tuple[tuple[Recipe, ...], list[Score]]]
+
+
+@dataclass(frozen=True)
+class SettingsGrid:
+    """The rates and the sizes of batch that every method is tried at; of one alone nothing is chosen."""
+
+    rates: tuple[float, ...]
+    batches: tuple[int, ...]
+
+    @classmethod
+    def of(cls, config: RobustTraining, settings: Any) -> SettingsGrid | None:
+        """The grid of the options, with the `settings` of all trainings for what is not tuned; `None` for no grid."""
+        if not config.is_tuned:
+            return None
+        rates = dict.fromkeys(config.learning_rates or (settings.learning_rate,))
+        return cls(tuple(rates), tuple(sorted({*(config.batch_sizes or (settings.batch_size,))})))
+
+    def trials(self, recipe: Recipe) -> Iterator[RecipeTraining]:
+        """The trials of a method that are certain to come."""
+        return (self.trial(recipe, rate, batch) for batch in self.batches for rate in self.rates)
+
+    def trial(self, recipe: Recipe, rate: float, batch: int) -> RecipeTraining:
+        """The trial of a method at a rate and a size of batch."""
+        shown = (rate,) if len(self.batches) == 1 else (rate, batch)
+        return trial(tuned_recipe(recipe, rate, batch), *shown)
+
+    def choose(self, recipes: tuple[Recipe, ...], unit: TrainingsUnit, reporter: Reporter) -> Choice:
+        """Try every method at every point, on the splits of `unit`; the methods as tuned, and the rows that say how."""
+        sweep: RateSweep[tuple[str, int]] = RateSweep()
+        chosen, rows = [], []
+        for recipe in recipes:
+            for batch in self.batches:
+                key = (recipe.arm, batch)
+                for rate in sweep.due(key, self.rates):
+                    (record,) = yield from replace(unit, trainings=[self.trial(recipe, rate, batch)])
+                    sweep.note(key, rate, record)
+            losses = {batch: sweep.losses[recipe.arm, batch] for batch in self.batches}
+            best = min(self.batches, key=lambda batch: min(losses[batch].values()))
+            chosen.append(tuned_recipe(recipe, sweep.best((recipe.arm, best)), best))
+            own = [row for batch in self.batches for row in tried_rows(TUNING, recipe.arm, losses[batch], batch)]
+            own.append(chosen_row(TUNING, recipe.arm, losses[best], best))
+            for sentence in tuning_sentences(own):
+                reporter.log(sentence)
+            rows += own
+        return tuple(chosen), rows
+
+
+def tuned_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
+    """The method at a learning rate, in batches of a size."""
+    return replace(recipe, settings=replace(recipe.settings, learning_rate=rate, batch_size=batch))
+
+
+def splits_of_trials(splits: Splits, held_out: Callable[[], Splits]) -> Splits:
+    """The splits that trials are trained and judged on: nothing that is reported is among them.
+
+    Where checkpoints are selected on the examples that are reported, trials have those of `held_out()`. Raises
+    `DataError` for images that bring no split of their own to report: what would be held out is reported then.
+    """
+    if not splits.selects_on_reported:
+        return splits
+    if not splits.origin and not hasattr(splits.test, "windows"):
+        raise DataError(
+            f"{splits.name} brings no images of its own to report, so that what chooses a rate or a batch would be "
+            "among what is reported: leave out --select-on reported"
+        )
+    return held_out()
+
 
 REDUCED = (9, 6, 3)
 """The depths at which models of the demo are trained for themselves, as in the paper's figure."""

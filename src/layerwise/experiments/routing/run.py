@@ -2,15 +2,28 @@
 
 All that follows the losses is a function of them, of seeds and of the stored time of the router: a run that was killed
 goes through the same steps again and computes the losses that are missing.
+
+In all rows `task` is the task set that is asked, and `condition` the other set that a router was fitted to.
+
+route          arm: `accuracy` (`nats`), the mean with its interval; `accuracy_gain`, the router's less the arm's, with
+               p and mde; `accuracy_layers` of the router
+route_seed     arm, seed: the same means, and the gains, of one division
+route_curve    arm: `accuracy` and `accuracy_layers` at one of several budgets (`amount` is its number)
+route_plan     plan: its `accuracy` with interval, and its `layers`
+route_share    plan: the `share` of the questions of one task of the set (`condition`) that the router gives the plan
+route_time     of the router: `ms`, `layers`, and `tokens` of the prompts; `layer_ms`, what a layer takes
+route_verdict  of the router, metric the decision: the gain over fixed plans; and `margin` and `limit` of the score that
+               is judged (`condition`)
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 
@@ -19,30 +32,26 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.data import BATCH_TOKENS
-from layerwise.experiments.provenance import described, size_row, task_digest
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.opening import described, open_named, size_row, task_digest
+from layerwise.experiments.options.common import BATCH_TOKENS
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.result import ROUTER_FILE
-from layerwise.experiments.routing import rows as made
-from layerwise.experiments.routing.config import OBJECTIVES, Objective, Routing
-from layerwise.experiments.sentences import describe_model
+from layerwise.experiments.search.config import OBJECTIVES, Objective, Routing
 from layerwise.measure.interventions.sweep import cost_estimate
 from layerwise.measure.language.evaluation_data import shuffled
 from layerwise.measure.stats.grid import WHOLE
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
-from layerwise.results import Manifest
-from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ROUTE, ROUTE_TIME
+from layerwise.results import Manifest, Rows, Score
+from layerwise.results import vocabulary as vocab
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import candidate_plans, keeps
 from layerwise.search.routing.features import prompt_features
 from layerwise.search.routing.questions import Document, TaskSet, read_task_set
 from layerwise.search.routing.router import PlanRouter, fit_router, layers_of
-from layerwise.search.routing.router_time import router_time
-from layerwise.search.routing.trial import RoutingDivision, RoutingTable, pooled, routed
-from layerwise.search.routing.verdict import RoutingCriterion
+from layerwise.search.routing.router_time import RouterTime, router_time
+from layerwise.search.routing.trial import RoutedQuestions, RoutingDivision, RoutingTable, pooled, routed
+from layerwise.search.routing.verdict import RoutingCriterion, adjusted, gain_rows
 from layerwise.stack import Stack, weight_hash
 
 CHOOSING = 5
@@ -124,7 +133,7 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     prompts = [sets[0].tasks.prompts[document] for document in sets[0].routing]
     first = tables[names[0], config.objective]
     timed = yield from CallUnit(
-        ROUTE_TIME, lambda: made.time_rows(router_time(stack, first.fit().router, prompts)),
+        vocab.ROUTE_TIME, lambda: time_rows(router_time(stack, first.fit().router, prompts)),
         "timing the router, and a layer",
     )  # fmt: skip
     layers = next(row.value for row in timed if row.metric == "layers")
@@ -140,8 +149,8 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
                 rows += _out_of_domain((fitted, tested), objective, *both, limit, layers, config.seed)
     router = _router(config, [tables[name, config.objective] for name in names], limit - layers)
     router.save(session.folder / ROUTER_FILE)
-    of_arms = [row for row in rows if row.measure == ROUTE]
-    verdicts = made.verdict_rows(
+    of_arms = [row for row in rows if row.measure == vocab.ROUTE]
+    verdicts = verdict_rows(
         of_arms, [[(None, name) for name in names], [*pairs]], config.objective, RoutingCriterion(config.margin), limit
     )  # fmt: skip
     return Completed([*rows, size_row(stack), *verdicts])
@@ -247,19 +256,19 @@ def _in_domain(
     divisions = [RoutingDivision.of(table, config.seed + number) for number in range(config.seeds)]
     trials = [division.within(limit, layers) for division in divisions]
     whole = pooled(trials)
-    yield from made.arm_rows((None, name), objective, whole)
-    yield from made.seed_rows(name, objective, trials)
-    yield from made.plan_rows(name, objective, table.plans, table.scores)
+    yield from arm_rows((None, name), objective, whole)
+    yield from seed_rows(name, objective, trials)
+    yield from plan_rows(name, objective, table.plans, table.scores)
     if objective == config.objective:
-        yield from made.share_rows(name, table.plans, whole)
-        yield from made.layer_rows(name, table.plans)
+        yield from share_rows(name, table.plans, whole)
+        yield from layer_rows(name, table.plans)
     for number, most in enumerate(np.linspace(layers_of(table.plans).min() + layers, depth, BUDGETS)):
         at_most = pooled([division.within(float(most), layers) for division in divisions])
-        yield from made.curve_rows(name, objective, number, at_most)
+        yield from curve_rows(name, objective, number, at_most)
 
 
 def _out_of_domain(
-    sets: made.Sets,
+    sets: Sets,
     objective: Objective,
     fitted: RoutingTable,
     test: RoutingTable,
@@ -270,10 +279,107 @@ def _out_of_domain(
     """The router of all questions of one set on all questions of another."""
     router = fitted.fit().within(limit - layers)
     outcome = routed(router, fitted.scores.mean(axis=0), len(fitted.scores), test, layers, seed)
-    return made.arm_rows(sets, objective, outcome)
+    return arm_rows(sets, objective, outcome)
 
 
 def _router(config: Routing, tables: Sequence[RoutingTable], limit: float) -> PlanRouter:
     """The router to be used: fitted to all questions of all task sets."""
     features, scores = (np.concatenate([getattr(table, name) for table in tables]) for name in ("features", "scores"))
     return fit_router(features, scores, tables[0].plans, config.prefix).within(limit)
+
+
+Sets = tuple[str | None, str]
+"""The set that a router was fitted to, where that is another one, and the set that it is asked."""
+
+
+def arm_rows(sets: Sets, metric: str, routed: RoutedQuestions) -> list[Score]:
+    """Every arm's mean score, the router's mean layers, and its gain over every arm."""
+    own = {"condition": sets[0], "task": sets[1]}
+    gains = gain_rows(vocab.ROUTE, f"{metric}_gain", routed.gains, routed.inflation, **own)
+    return [*_arm_means(vocab.ROUTE, metric, routed, **own), *gains]
+
+
+def seed_rows(task: str, metric: str, trials: Sequence[RoutedQuestions]) -> list[Score]:
+    """The means of one division, without intervals: those over seeds are of the same questions."""
+    return [
+        Score(vocab.ROUTE_SEED, name, float(values.mean()), task=task, arm=arm, seed=seed, documents=len(values))
+        for seed, trial in enumerate(trials)
+        for name, arms in ((metric, trial.scores), (f"{metric}_gain", trial.gains))
+        for arm, values in arms.items()
+    ]
+
+
+def curve_rows(task: str, metric: str, number: int, routed: RoutedQuestions) -> list[Score]:
+    """The arms of a picture, at one budget."""
+    return _arm_means(vocab.ROUTE_CURVE, metric, routed, task=task, amount=number)
+
+
+def plan_rows(task: str, metric: str, plans: tuple[Plan, ...], scores: Numbers) -> list[Score]:
+    """The candidates: mean scores of (questions, plans)."""
+    return _means(vocab.ROUTE_PLAN, metric, scores.T, [{"task": task, "plan": str(plan)} for plan in plans])
+
+
+def layer_rows(task: str, plans: tuple[Plan, ...]) -> list[Score]:
+    """The candidates: their layers."""
+    layers = layers_of(plans).tolist()
+    return [
+        Score(vocab.ROUTE_PLAN, "layers", value, task=task, plan=str(plan))
+        for plan, value in zip(plans, layers, strict=True)
+    ]
+
+
+def share_rows(task: str, plans: tuple[Plan, ...], routed: RoutedQuestions) -> list[Score]:
+    """How often each plan is chosen, in each task of the set."""
+    return [
+        Score(vocab.ROUTE_SHARE, "share", float(share), task=task, plan=str(plan), condition=kind)
+        for kind, shares in routed.shares.items()
+        for plan, share in zip(plans, shares, strict=True)
+    ]
+
+
+def time_rows(time: RouterTime) -> list[Score]:
+    """What choosing takes."""
+    return [
+        Score(vocab.ROUTE_TIME, vocab.MILLISECONDS, time.router, time.low, time.high, arm=vocab.ROUTER),
+        Score(vocab.ROUTE_TIME, "layer_ms", time.layer),
+        Score(vocab.ROUTE_TIME, "layers", time.layers, arm=vocab.ROUTER),
+        Score(vocab.ROUTE_TIME, "tokens", float(time.tokens), arm=vocab.ROUTER),
+    ]
+
+
+def verdict_rows(
+    rows: Sequence[Score], groups: Sequence[Sequence[Sets]], metric: str, criterion: RoutingCriterion, limit: float
+) -> list[Score]:
+    """The decisions on the gains among `rows`; p-values are corrected over the task sets of a group (Holm)."""
+    made = [
+        Score(vocab.ROUTE_VERDICT, "margin", criterion.margin, condition=metric),
+        Score(vocab.ROUTE_VERDICT, "limit", limit, condition=metric),
+    ]
+    gains = Rows(rows).where(metric=f"{metric}_gain")
+    for group in groups:
+        fixed, permuted = (
+            adjusted([gains.where(arm=arm, condition=fitted, task=task)[0] for fitted, task in group])
+            for arm in ("fixed", "permuted")
+        )
+        for first, second in zip(fixed, permuted, strict=True):
+            decision = criterion.concludes(first, second)
+            made.append(replace(first, measure=vocab.ROUTE_VERDICT, arm=vocab.ROUTER, metric=decision))
+    return made
+
+
+def _arm_means(measure: str, metric: str, routed: RoutedQuestions, **columns: Any) -> list[Score]:
+    arms = [{"arm": arm, **columns} for arm in routed.scores]
+    means = _means(measure, metric, np.stack(list(routed.scores.values())), arms)
+    return [*means, *_means(measure, f"{metric}_layers", routed.layers[None], [{"arm": vocab.ROUTER, **columns}])]
+
+
+def _means(measure: str, metric: str, values: Numbers, columns: Sequence[dict[str, Any]]) -> list[Score]:
+    """The mean of each row of (rows, questions), with Student's interval: nothing is decided by it."""
+    estimate = student_interval(values, np.ones(values.shape[1]))
+    return [
+        Score(
+            measure, metric, float(estimate.value[row]), float(estimate.low[row]), float(estimate.high[row]),
+            documents=values.shape[1], **own,
+        )
+        for row, own in enumerate(columns)
+    ]  # fmt: skip

@@ -18,11 +18,11 @@ from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.stream import Writing
 from layerwise.errors import ModelError, OptionError
-from layerwise.experiments.chosen_plan import chosen_plan
 from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models
-from layerwise.experiments.interchange.publishing import Publication
+from layerwise.experiments.interchange.trained_models import Publication
 from layerwise.experiments.option import given_flag, given_options
-from layerwise.experiments.options.model import Dtype
+from layerwise.experiments.options.common import Dtype
+from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.saving.config import Saving, bytes_of
 from layerwise.plan import Plan
@@ -84,14 +84,14 @@ def _single(config: Saving) -> dict[str, str]:
     (location,) = config.models
     record = TrainingRecord.read(Path(location).expanduser())
     if record is not None:
-        from layerwise.experiments.merging.sources import SourceModel, refuse_added
+        from layerwise.experiments.merging.run import SourceModel, refuse_added
 
         refuse_added([SourceModel("", location, record)])
     return {"": location}
 
 
 def _merged(config: Saving, reporter: Reporter) -> dict[str, str]:
-    from layerwise.experiments.merging.sources import arms_of, refuse_added
+    from layerwise.experiments.merging.run import arms_of, refuse_added
 
     arms = arms_of(config.models, config.arm, reporter)
     if len(arms) > 1:

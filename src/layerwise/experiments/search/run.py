@@ -2,12 +2,26 @@
 
 A search is a function of losses and seeds: one that was killed goes through the same rounds again, reads the losses
 that are stored, and computes the rest.
+
+Measure `search`, beside the rows of `layerwise.search.confirm`:
+
+    delta_nll   plan, task `search`     what it loses above the model as trained where it was searched for; no interval
+    price       plan, condition a unit  what it costs, in `layers`, `ms`, `bytes`
+    front       plan, condition a unit  1 for a member of the front of that unit
+    arm         plan, arm               1 for the plan that the arm chose; of `random` the number of the draw, from 1,
+                                        which is its seed too
+    chosen      plan, condition a unit  1; it is chosen within the budget that it is `against`
+
+Measure `search_round`: of each round (`amount` is its number, `condition` its kind) the `nll` of its best plan.
+
+Measure `latency`, in a setting (`condition`): `ms` of a layer, of a `part` of it, or of the `rest` of the model; of a
+plan, what is `predicted` and `measured`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,18 +31,17 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import divided_sentence, open_named, tokenized
-from layerwise.experiments.options.data import BATCH_TOKENS
-from layerwise.experiments.provenance import provenance, size_row
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.search import rows as made
+from layerwise.experiments.opening import divided_sentence, open_named, provenance, size_row, tokenized
+from layerwise.experiments.options.common import BATCH_TOKENS
+from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.sentences import describe_data, describe_model, duration
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
-from layerwise.results.vocabulary import LATENCY
+from layerwise.plan.sublayer import SUBLAYERS
+from layerwise.results import Rows, Score
+from layerwise.results import vocabulary as vocab
+from layerwise.results.selection import PRESENT
 from layerwise.search import timing
 from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit
@@ -40,8 +53,8 @@ from layerwise.search.front import front, thinned
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
 from layerwise.search.moves import CHEAPER, check_moves
 from layerwise.search.nsga import nsga
-from layerwise.search.one_shot import RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
-from layerwise.search.prices import PlanPrices
+from layerwise.search.one_shot import RANDOM, RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
+from layerwise.search.prices import Piece, PlanPrices, PriceTable
 from layerwise.search.rungs import Evaluator, Round, RungSettings, mean_losses
 from layerwise.search.texts import divided_text, grown
 from layerwise.stack import Stack, weight_hash
@@ -115,17 +128,17 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     prices, table = PlanPrices.of(stack), list[Score]()
     if config.times:
         table = yield from CallUnit(
-            LATENCY, lambda: made.latency_rows(timing.measured(stack, setting)[0], str(setting)),
+            vocab.LATENCY, lambda: latency_rows(timing.measured(stack, setting)[0], str(setting)),
             f"timing every layer: {setting}", lambda row: row.plan is None,
         )  # fmt: skip
-        prices = PlanPrices.of(stack, made.table_of(table))
+        prices = PlanPrices.of(stack, table_of(table))
     began = time.perf_counter()
     space = space_of(config, stack, prices)
     most = worst_case(config, stack, rungs, space) if config.method == "greedy" else None
     searched = losses.evaluator(stack, "search", rungs, most)
     finalists = _finalists(config, stack, searched, rungs, space, reporter)
     spent, seconds = searched.spent, time.perf_counter() - began
-    reporter.log(made.cost_sentence(spent, seconds))
+    reporter.log(cost_sentence(spent, seconds))
     select = losses.evaluator(stack, "select", [parts["select"]])
     chosen = _choose(select, space, finalists, reporter)
     units = tuple(unit for unit in UNITS if unit != "ms" or config.times)
@@ -135,20 +148,20 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         ]
         for unit in units
     }
-    rows = made.search_rows(searched.complete(), prices, units, space.whole)
+    rows = search_rows(searched.complete(), prices, units, space.whole)
     rows += losses_above(select.losses([space.whole, *finalists.within(space)]), space.whole, "select", seed=0)
     for name, data in (("report", parts["report"]), *(() if second is None else (("second", second),))):
         reporter.log(f"confirming on {name}")
         rows += _confirmed(config, losses.evaluator(stack, name, [data]), name, searched, chosen, finalists, fronts)
-    rows += made.member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
+    rows += member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
     times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
     # What a search took is known where nothing interrupted it.
     costs = yield from CallUnit(
-        "run", lambda: made.cost_rows(spent, seconds) if fresh else [], own=lambda row: row.part == "search"
+        "run", lambda: cost_rows(spent, seconds) if fresh else [], own=lambda row: row.part == "search"
     )
     # The rows of the search come last, because they say which plan was chosen.
     return Completed(
-        [*made.round_rows(finalists.steps), *([*table, *times] if times else []), size_row(stack), *costs, *rows]
+        [*round_rows(finalists.steps), *([*table, *times] if times else []), size_row(stack), *costs, *rows]
     )
 
 
@@ -198,7 +211,7 @@ def _finalists(
     steps = []
     for step in _rounds(config, searched, space, tuple(arms.values())):
         steps.append(step)
-        reporter.log(made.round_sentence(len(steps), step, searched.complete().get(space.whole)))
+        reporter.log(round_sentence(len(steps), step, searched.complete().get(space.whole)))
     best = list(winners(steps, space))
     drawn = random_sets(space, RANDOM_SETS, config.seed) if shrinks else []
     return Finalists(steps, best[: config.width], arms, drawn)
@@ -253,4 +266,99 @@ def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: P
         reporter.log("milliseconds of the chosen plan are predicted: halves and averages run no faster here")
         return []
     _, times = timing.measured(stack, setting, [Plan.identity(stack.depth), chosen])
-    return made.checked_latency_rows(times, prices, str(setting))
+    return checked_latency_rows(times, prices, str(setting))
+
+
+def search_rows(losses: Mapping[Plan, float], prices: PlanPrices, units: Sequence[Unit], whole: Plan) -> list[Score]:
+    """What every plan lost that read all of the search text, and what it costs."""
+    rows = []
+    for plan in sorted(losses, key=str):
+        if plan != whole:
+            rows.append(
+                Score(vocab.SEARCH, vocab.DELTA, losses[plan] - losses[whole], task=vocab.SEARCH, plan=str(plan))
+            )
+        own = {unit: prices.of_plan(plan, unit) for unit in units}
+        rows += [Score(vocab.SEARCH, vocab.PRICE, price, plan=str(plan), condition=unit) for unit, price in own.items()]
+    return rows
+
+
+def member_rows(
+    chosen: Plan, budget: Budget, fronts: Mapping[Unit, Sequence[Plan]], arms: Mapping[str, Plan],
+    random: Sequence[Plan],
+) -> list[Score]:  # fmt: skip
+    """Which plan was chosen, which are on a front, and which every arm chose."""
+    members = [(unit, plan) for unit, plans in fronts.items() for plan in plans]
+    draws = enumerate(random, start=1)
+    return [
+        Score(vocab.SEARCH, vocab.CHOSEN, 1.0, plan=str(chosen), condition=budget.unit, against=str(budget)),
+        *(Score(vocab.SEARCH, vocab.FRONT, 1.0, plan=str(plan), condition=unit) for unit, plan in members),
+        *(Score(vocab.SEARCH, vocab.ARM, 1.0, plan=str(plan), arm=name) for name, plan in arms.items()),
+        *(Score(vocab.SEARCH, vocab.ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
+    ]
+
+
+def round_rows(steps: Sequence[SearchStep]) -> list[Score]:
+    """The best of every round."""
+    best = ((number, step.kind, step.round.best, step.round.losses) for number, step in enumerate(steps, start=1))
+    return [
+        Score(vocab.SEARCH_ROUND, "nll", losses[plan], plan=str(plan), condition=kind, amount=number)
+        for number, kind, plan, losses in best
+    ]
+
+
+def round_sentence(number: int, step: SearchStep, whole: float | None) -> str:
+    """A round in a sentence."""
+    ended = step.round
+    loss = ended.losses[ended.best]
+    above = f"{loss:.4f} nats" if whole is None else f"{loss - whole:+.4f} nats"
+    left = f" ({ended.worse} left as worse, {ended.ranked} by rank)" if ended.worse + ended.ranked else ""
+    return f"round {number}, {step.kind}: {ended.candidates} candidates{left}; best {ended.best}, {above} per token"
+
+
+def latency_rows(table: PriceTable, setting: str) -> list[Score]:
+    """The measured table: milliseconds of each layer, of each half, and of the rest."""
+    rows = [
+        Score(vocab.LATENCY, vocab.MILLISECONDS, value, layer=layer, part=half, condition=setting)
+        for (layer, half), value in table.pieces.items()
+    ]
+    return [*rows, Score(vocab.LATENCY, vocab.MILLISECONDS, table.rest, part=vocab.REST, condition=setting)]
+
+
+def table_of(rows: Iterable[Score]) -> PriceTable:
+    """The table that `latency_rows` wrote."""
+    times = Rows(rows).where(metric=vocab.MILLISECONDS)
+    pieces: dict[Piece, float] = {}
+    for row in times.where(layer=PRESENT):
+        pieces[row.layer or 0, next((half for half in SUBLAYERS if half == row.part), None)] = row.value
+    return PriceTable(pieces, times.where(part=vocab.REST)[0].value)
+
+
+def checked_latency_rows(times: Mapping[Plan, float], prices: PlanPrices, setting: str) -> list[Score]:
+    """Whole plans: what the table predicts and what was measured."""
+    return [
+        Score(vocab.LATENCY, metric, value, plan=str(plan), condition=setting)
+        for plan, measured in times.items()
+        for metric, value in (("predicted", prices.of_plan(plan, "ms")), ("measured", measured))
+    ]
+
+
+def cost_rows(spent: Spent, seconds: float) -> list[Score]:
+    """What the search took, of a run that nothing interrupted."""
+    at_pace = spent.at_rates(spent)
+    figures = {
+        "layer_tokens": float(spent.layer_tokens), "head_tokens": float(spent.head_tokens),
+        "naive_layer_tokens": float(spent.naive), "seconds": seconds,
+        **({} if at_pace is None else {"seconds_in_layers_and_heads": at_pace}),
+    }  # fmt: skip
+    return [Score("run", name, value, part="search") for name, value in figures.items()]
+
+
+def cost_sentence(spent: Spent, seconds: float) -> str:
+    """What the search took, in a sentence."""
+    if not spent.layer_tokens:
+        return f"search: nothing was left to compute, {duration(seconds)}"
+    busy = (spent.layer_seconds + spent.head_seconds) / seconds
+    return (
+        f"search: {spent.layer_tokens:,} layer evaluations x tokens, {spent.naive / spent.layer_tokens:.1f} x fewer "
+        f"than every plan by itself on all of the text; {duration(seconds)}, {busy:.0%} of it in layers and heads"
+    )

@@ -18,40 +18,141 @@ speculation          of the draft over all prompts: `bound`, `acceptance` and co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from layerwise.errors import MeasureError
-from layerwise.experiments.engines.call import CallUnit
-from layerwise.experiments.engines.rounds import RoundsUnit
+from layerwise.checkpoint.write import assembled
+from layerwise.errors import LayerwiseError, MeasureError, UnsupportedModel
+from layerwise.experiments.engines.call import CallUnit, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import first_windows, open_named
-from layerwise.experiments.provenance import hardware, provenance
-from layerwise.experiments.reporter import Reporter, waiting
-from layerwise.experiments.sentences import describe_data, describe_model
-from layerwise.experiments.speculation.config import SpeculativeDecoding
-from layerwise.experiments.speculation.trial import PromptTrial, Ways
+from layerwise.experiments.opening import first_windows, hardware, open_named, provenance
+from layerwise.experiments.reporter import Reporter, describe_data, describe_model, waiting
+from layerwise.experiments.timing.config import SpeculativeDecoding
+from layerwise.measure.cost.pass_time import PassClock
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.stats.statistics import student_interval
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import (
-    CHOSEN,
-    DRAFTED,
-    PLAIN,
-    SPECULATION,
-    SPECULATION_DRAFT,
-    SPECULATION_PROMPT,
-    TOKENS_PER_SECOND,
-)
+from layerwise.results import Rows, Score
+from layerwise.results import vocabulary as vocab
 from layerwise.search.drafts import DraftCandidate, best_first, draft_times, leaving_out
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack
-from layerwise.stack.speculation import LayerPasses, speculative
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.rounding import HALF, rounding
+from layerwise.stack.speculation import LayerPasses, Speculation, speculative
+
+ASSISTED = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTrial:
+    """What one prompt gave: `seconds` by the way of decoding, the layer passes, and the new tokens of each text.
+
+    `verdict` is `equal`, `tie` where the first other token is one that the model holds as likely, up to rounding, or
+    `other`.
+    """
+
+    seconds: Mapping[str, float]
+    passes: LayerPasses
+    written: int
+    verdict: str
+
+
+class Ways:
+    """The ways in which a prompt is continued: plainly, with the draft, and with an assistant that has its tensors.
+
+    `note` says why there is no assistant, where there is none.
+    """
+
+    def __init__(self, draft: Speculation, new_tokens: int) -> None:
+        self.draft = draft
+        self.new_tokens = new_tokens
+        self.options: dict[str, dict[str, Any]] = {vocab.PLAIN: {}, vocab.DRAFTED: {"custom_generate": draft}}
+        self.note = ""
+        try:
+            assistant = twin(draft.stack, draft.draft)
+        except LayerwiseError as refused:
+            self.note = f"no assistant to compare with: {refused}"
+            return
+        assistant.generation_config.update(
+            num_assistant_tokens=draft.tokens, num_assistant_tokens_schedule="constant"
+        )  # fmt: skip
+        self.options[ASSISTED] = {"assistant_model": assistant}
+
+    def trial(self, prompt: Tensor, number: int) -> PromptTrial:
+        """Continue a prompt (1, length) greedily by every way, which of them first depending on its `number`."""
+        stack = self.draft.stack
+        ids = prompt.to(stack.device)
+        clock = PassClock(stack.device)
+        names, texts, seconds = list(self.options), {}, {}
+        start = number % len(names)
+        for name in names[start:] + names[:start]:
+            begun = clock.mark()
+            texts[name] = self._text(ids, self.options[name])
+            seconds[name] = clock.between(begun, clock.mark())
+        written = texts[vocab.PLAIN].shape[1] - ids.shape[1]
+        return PromptTrial(
+            seconds, self.draft.passes, written, verdict(stack, ids, texts[vocab.PLAIN], texts[vocab.DRAFTED])
+        )
+
+    def _text(self, ids: Tensor, way: Mapping[str, Any]) -> Tensor:
+        model: Any = self.draft.stack.model
+        config = model.generation_config
+        padding = next((i for i in (config.pad_token_id, config.eos_token_id) if isinstance(i, int)), 0)
+        with evaluating(model):
+            text: Tensor = model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=self.new_tokens, do_sample=False,
+                pad_token_id=padding, **way,
+            )  # fmt: skip
+        return text
+
+
+def verdict(stack: Stack, ids: Tensor, plain: Tensor, drafted: Tensor) -> str:
+    """`equal`, `tie` where the first other token is as likely up to rounding, else `other`."""
+    shortest = min(plain.shape[1], drafted.shape[1])
+    unlike = (plain[0, :shortest] != drafted[0, :shortest]).nonzero()
+    if not len(unlike):
+        return "equal" if plain.shape == drafted.shape else "other"
+    position = int(unlike[0])
+    with evaluating(stack.model), torch.no_grad():
+        logits = stack.model(input_ids=plain[:, :position]).logits[0, -1].float()
+    gap = (logits[plain[0, position]] - logits[drafted[0, position]]).abs() / logits.norm()
+    allowed = (
+        torch.finfo(stack.dtype).eps if stack.dtype in HALF else rounding(stack.text_config.hidden_size, stack.depth)
+    )
+    return "tie" if float(gap) <= allowed else "other"
+
+
+def twin(stack: Stack, plan: Plan) -> Any:
+    """A model of the plan beside that of `stack`, for `generate(assistant_model=...)`; no weight is copied.
+
+    Raises `UnsupportedModel` for plans that no model of its own can hold: groups, halves, and layers that repeat.
+    """
+    steps = plan.steps()
+    if len({step.layer for step in steps}) < len(steps) or any(step.sublayer or step.opens for step in steps):
+        raise UnsupportedModel(f"an assistant is a model of its own, and {plan} is more than a row of distinct layers")
+    made: Any = assembled(stack, plan)
+    made.generation_config = type(made.generation_config).from_dict(made.generation_config.to_dict())
+    own = dict(stack.model.named_buffers())
+    prefix = f"{stack.path}."
+    for name, buffer in list(made.named_buffers()):
+        if buffer.device.type != "meta":
+            continue
+        source = name
+        if name.startswith(prefix):
+            slot, _, rest = name.removeprefix(prefix).partition(".")
+            source = f"{prefix}{steps[int(slot)].layer}.{rest}"
+        module, _, last = name.rpartition(".")
+        made.get_submodule(module)._buffers[last] = own[source]
+    if any(tensor.device == torch.device("meta") for tensor in (*made.parameters(), *made.buffers())):
+        raise UnsupportedModel(f"{type(made).__name__} has tensors that its state dictionary does not name")
+    return made
+
 
 FINALISTS = 4
 """Candidates of a search that are compared on a second part of the text."""
@@ -74,7 +175,7 @@ def speculation(config: SpeculativeDecoding, reporter: Reporter, inputs: Inputs)
     manifest = provenance(
         stack, data,
         families=(
-            SPECULATION, config.draft or "search", f"tokens:{config.tokens}", f"context:{config.context}",
+            vocab.SPECULATION, config.draft or "search", f"tokens:{config.tokens}", f"context:{config.context}",
             f"new:{config.new_tokens}",
         ),
         seed=config.seed, settings={"machine": machine.get("accelerator", machine["processor"])},
@@ -86,17 +187,17 @@ def speculation(config: SpeculativeDecoding, reporter: Reporter, inputs: Inputs)
         yield f"{len(prompts)} prompts, {config.new_tokens} tokens behind each, with {draft} and without"
 
     session = yield Outline(manifest, says)
-    chosen = yield from CallUnit(SPECULATION_DRAFT, lambda: _drafts(config, stack, parts, reporter))
-    draft = Plan.parse(next(str(row.plan) for row in chosen if row.metric == CHOSEN))
+    chosen = yield from CallUnit(vocab.SPECULATION_DRAFT, lambda: _drafts(config, stack, parts, reporter))
+    draft = Plan.parse(next(str(row.plan) for row in chosen if row.metric == vocab.CHOSEN))
 
     def begin() -> Callable[[int], list[Score]]:
         ways = Ways(speculative(stack, draft, tokens=config.tokens), config.new_tokens)
-        session.store.replace_notes(SPECULATION, [ways.note] if ways.note else [])
+        session.store.replace_notes(vocab.SPECULATION, [ways.note] if ways.note else [])
         ways.trial(prompts[0], 0)  # nothing is timed the first time
         return lambda number: prompt_rows([ways.trial(prompts[number], number)], number)
 
     numbers = range(len(prompts))
-    trialled = yield from RoundsUnit(SPECULATION_PROMPT, numbers, _number, begin, lambda _: "generating")
+    trialled = yield from RoundsUnit(vocab.SPECULATION_PROMPT, numbers, _number, begin, lambda _: "generating")
     trials = stored_trials([row for rows in trialled.values() for row in rows], stack.depth, draft)
     return Completed(speculation_rows(draft, trials), refusal=_refusal(trials))
 
@@ -139,13 +240,15 @@ VERDICTS = ("equal", "tie", "other")
 
 def draft_rows(candidates: Iterable[DraftCandidate], chosen: Plan, plain_rate: float) -> list[Score]:
     """What is expected of every draft, and which was chosen."""
-    rows = [Score(SPECULATION_DRAFT, TOKENS_PER_SECOND, plain_rate, condition=PLAIN)]
+    rows = [Score(vocab.SPECULATION_DRAFT, vocab.TOKENS_PER_SECOND, plain_rate, condition=vocab.PLAIN)]
     for each in candidates:
         figures = {
-            "agreement": each.agreement, "length": each.length, "bound": each.bound, TOKENS_PER_SECOND: each.rate,
+            "agreement": each.agreement, "length": each.length, "bound": each.bound, vocab.TOKENS_PER_SECOND: each.rate,
         }  # fmt: skip
-        rows += [Score(SPECULATION_DRAFT, name, float(value), plan=str(each.plan)) for name, value in figures.items()]
-    return [*rows, Score(SPECULATION_DRAFT, CHOSEN, 1.0, plan=str(chosen))]
+        rows += [
+            Score(vocab.SPECULATION_DRAFT, name, float(value), plan=str(each.plan)) for name, value in figures.items()
+        ]
+    return [*rows, Score(vocab.SPECULATION_DRAFT, vocab.CHOSEN, 1.0, plan=str(chosen))]
 
 
 def prompt_rows(trials: Sequence[PromptTrial], first: int = 0) -> list[Score]:
@@ -155,8 +258,8 @@ def prompt_rows(trials: Sequence[PromptTrial], first: int = 0) -> list[Score]:
         counts = {name: getattr(trial.passes, name) for name in LayerPasses.COUNTED}
         counts |= {"written": trial.written, **{each: trial.verdict == each for each in VERDICTS}}
         own = [("seconds", way, value) for way, value in trial.seconds.items()]
-        own += [(name, DRAFTED, float(value)) for name, value in counts.items()]
-        rows += [Score(SPECULATION_PROMPT, name, value, seed=number, condition=way) for name, way, value in own]
+        own += [(name, vocab.DRAFTED, float(value)) for name, value in counts.items()]
+        rows += [Score(vocab.SPECULATION_PROMPT, name, value, seed=number, condition=way) for name, way, value in own]
     return rows
 
 
@@ -165,7 +268,7 @@ def stored_trials(rows: Iterable[Score], depth: int, draft: Plan) -> list[Prompt
     trials = []
     for _, prompt in sorted(Rows(rows).by("seed").items()):
         seconds = {way: row.value for way, row in prompt.where(metric="seconds").along("condition").items()}
-        counted = {name: int(row.value) for name, row in prompt.where(condition=DRAFTED).along("metric").items()}
+        counted = {name: int(row.value) for name, row in prompt.where(condition=vocab.DRAFTED).along("metric").items()}
         passes = LayerPasses(depth, len(draft.steps()), **{name: counted[name] for name in LayerPasses.COUNTED})
         verdict = next(each for each in VERDICTS if counted[each])
         trials.append(PromptTrial(seconds, passes, counted["written"], verdict))
@@ -183,14 +286,14 @@ def speculation_rows(draft: Plan, trials: Sequence[PromptTrial]) -> list[Score]:
     rows = [
         *_ratio("bound", plain, totals, **own),
         *map(_share, _ratio("acceptance", counted["accepted"], counted["draft_passes"], **own)),
-        *(Score(SPECULATION, name, float(value), **own) for name, value in sums.items()),
+        *(Score(vocab.SPECULATION, name, float(value), **own) for name, value in sums.items()),
     ]
     seconds: Mapping[str, list[float]] = {way: [trial.seconds[way] for trial in trials] for way in trials[0].seconds}
     written = [trial.written for trial in trials]
     for way, took in seconds.items():
-        rows += _ratio(TOKENS_PER_SECOND, written, took, condition=way, **own)
-        if way != DRAFTED:
-            rows += _ratio("ratio", took, seconds[DRAFTED], condition=way, **own)
+        rows += _ratio(vocab.TOKENS_PER_SECOND, written, took, condition=way, **own)
+        if way != vocab.DRAFTED:
+            rows += _ratio("ratio", took, seconds[vocab.DRAFTED], condition=way, **own)
     return rows
 
 
@@ -207,7 +310,7 @@ def _ratio(metric: str, above: Sequence[float], below: Sequence[float], **column
     over, under = (np.asarray(values, dtype=np.float64)[having] for values in (above, below))
     if not under.size:
         return
-    row = Score(SPECULATION, metric, float(over.sum() / under.sum()), documents=under.size, **columns)
+    row = Score(vocab.SPECULATION, metric, float(over.sum() / under.sum()), documents=under.size, **columns)
     if under.size < 2:
         yield row
         return

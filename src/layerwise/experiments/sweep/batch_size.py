@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.errors import RunError
-from layerwise.experiments.options.data import BATCH_TOKENS
+from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.measure.language.loss import CHUNK
 from layerwise.plan import Plan
 from layerwise.results import Manifest

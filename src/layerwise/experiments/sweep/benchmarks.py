@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import MeasureError
-from layerwise.experiments.options.data import BATCH_TOKENS
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import duration
+from layerwise.experiments.options.common import BATCH_TOKENS
+from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.measure.contrasts.benchmark_scores import Answers
 from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts, normalised_rows, unscaled
@@ -38,8 +37,8 @@ from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.harness_results import SOURCE
 from layerwise.measure.workers import Spread
 from layerwise.plan import Member, Plan
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import BENCHMARK_TASK, Score, main_metric
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.rows import BENCHMARK_TASK, main_metric
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
 from layerwise.stack import Stack

@@ -8,10 +8,8 @@ from typing import ClassVar
 
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.data import TextOptions
-from layerwise.experiments.options.model import MemoryOptions, ModelOptions
+from layerwise.experiments.options.common import ClusterOptions, MemoryOptions, ModelOptions, TextOptions
 from layerwise.experiments.options.plans import PlanOptions, families_option
-from layerwise.experiments.options.run import ClusterOptions
 
 NEW_TOKENS = 40
 """Tokens that continue a prompt, unless `--new-tokens` says otherwise."""

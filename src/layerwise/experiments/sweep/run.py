@@ -17,19 +17,18 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.workers import planned_workers
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
-from layerwise.experiments.engines.work import Work
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.data import BATCH_TOKENS
-from layerwise.experiments.provenance import folder_of, provenance, size_row, task_digest, uniform_row
-from layerwise.experiments.reporter import Reporter, waiting
-from layerwise.experiments.sentences import (
+from layerwise.experiments.opening import folder_of, open_named, provenance, size_row, task_digest, uniform_row
+from layerwise.experiments.options.common import BATCH_TOKENS
+from layerwise.experiments.reporter import (
+    Reporter,
     describe_data,
     describe_model,
     describe_readings,
     describe_streaming,
     duration,
+    waiting,
 )
 from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
@@ -67,8 +66,8 @@ from layerwise.plan import Member, Plan
 from layerwise.plan.member import GIVEN
 from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
 from layerwise.report.text.wording import counted
-from layerwise.results import Manifest, Run
-from layerwise.results.rows import CONTINUATION, Loss, Score, read_continuations
+from layerwise.results import Loss, Manifest, Run, Score
+from layerwise.results.rows import CONTINUATION, read_continuations
 from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
 from layerwise.stack import Stack
 from layerwise.stack.executors.partition import Partition

@@ -8,14 +8,13 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import accumulate, count
+from itertools import accumulate
 
 import torch
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
-from layerwise.experiments.engines.work import Work, WorkCost, is_enough, is_short, repeated
+from layerwise.experiments.engines.steps import Work, WorkCost, is_short, repeated, sampled
 from layerwise.measure.activations.plan_states import plan_states
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
@@ -24,7 +23,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.stats.effects import effects
 from layerwise.plan import Plan
-from layerwise.results.rows import Loss
+from layerwise.results import Loss
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import build, most_live
@@ -78,7 +77,7 @@ def priced_work(
         return
     largest = max(batch.size for batch in data.batches)
     beyond = most_live(build(plans)) - 1
-    measure = partial(_layers_and_heads, stack, data, due, meter, BYTES_A_LOSS * rows + BYTES_OF_REPORT)
+    measure = _layers_and_heads(stack, data, due, meter, BYTES_A_LOSS * rows + BYTES_OF_REPORT)
     yield Work(name, measure, memory_bytes=max(0, beyond * largest * _width(stack) * stack.dtype.itemsize))
 
 
@@ -117,24 +116,23 @@ def _state_work(
 
 
 def _layers_and_heads(
-    stack: Stack, data: EvalData, due: CostEstimate, meter: CostMeter, disk: int, seconds: float
-) -> WorkCost:
-    """The cost of what is due, at the price of a layer and of a head, which `meter` takes down.
+    stack: Stack, data: EvalData, due: CostEstimate, meter: CostMeter, disk: int
+) -> Callable[[float], WorkCost]:
+    """Measures what is due, at the price of a layer and of a head, which `meter` takes down.
 
     The smallest batch warms up, and has no price: what a call takes, whatever its size, is most of it. The median one
     comes first, then the largest, which holds the most memory, then any.
     """
-    begun, sized = time.perf_counter(), _by_size(data)
-    first = (typical_batch(data), sized[-1])
-    with evaluating(stack.model), torch.inference_mode():
-        _walk(stack, sized[0], 0, CostMeter())
-        for number in count():
-            batch = first[number] if number < len(first) else sized[spread(number, len(sized))]
-            _walk(stack, batch, number, meter)
-            if is_enough(begun, seconds, _seconds(due, meter)):
-                on = f"{number + 1} of {len(sized):,} batches"
-                return WorkCost(_seconds(due, meter), disk, measured_on=on)
-    raise AssertionError("some measurement is enough")
+    sized = _by_size(data)
+    first = (sized[0], typical_batch(data), sized[-1])
+
+    def once(number: int) -> float:
+        batch = first[number] if number < len(first) else sized[spread(number - 1, len(sized))]
+        with evaluating(stack.model), torch.inference_mode():
+            _walk(stack, batch, max(0, number - 1), meter if number else CostMeter())
+        return _seconds(due, meter) if number else 0.0
+
+    return sampled(once, f"of {len(sized):,} batches", disk)
 
 
 def _walk(stack: Stack, batch: AnyBatch, number: int, meter: CostMeter) -> None:

@@ -11,14 +11,12 @@ from functools import partial
 import torch
 
 from layerwise.errors import UnsupportedModel
-from layerwise.experiments.engines.rounds import RoundParts, RoundsUnit
+from layerwise.experiments.engines.call import RoundParts, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named
-from layerwise.experiments.options.run import TimingOptions
-from layerwise.experiments.provenance import described, hardware
-from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.sentences import describe_model
+from layerwise.experiments.opening import described, hardware, open_named
+from layerwise.experiments.options.common import TimingOptions
+from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.timing.config import Timing
 from layerwise.measure.cost.pass_time import (
     PASSES,
@@ -31,7 +29,7 @@ from layerwise.measure.cost.pass_time import (
     rows_of_rounds,
 )
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.results import Score
 from layerwise.results.vocabulary import MILLISECONDS, TIME
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of

@@ -17,6 +17,7 @@ there. From that follow the contrast that most runs would find, and how much mor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -86,6 +87,17 @@ class Span:
         return Span(
             self.value, self.value - factor * (self.value - self.low), self.value + factor * (self.high - self.value)
         )
+
+    def less(self, other: Span, wider: float = 1.0) -> Span:
+        """The difference of two numbers, their intervals joined as if independent, and so many times as wide.
+
+        >>> Span(1.0, 0.7, 1.3).less(Span(0.0, -0.4, 0.4)).low
+        0.5
+        """
+        below = math.hypot(self.value - self.low, other.high - other.value)
+        above = math.hypot(self.high - self.value, other.value - other.low)
+        value = self.value - other.value
+        return Span(value, value - wider * below, value + wider * above)
 
     def times(self, factor: float) -> Span:
         """The same number in another unit; a negative factor turns its direction."""

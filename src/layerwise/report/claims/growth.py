@@ -14,22 +14,8 @@ from functools import partial
 from layerwise.report.claims.claim import span
 from layerwise.report.claims.contrasts import Fact, Facts, short_of
 from layerwise.report.data import ReportData
-from layerwise.report.derived.growth import (
-    TERMS,
-    Bounds,
-    Training,
-    against,
-    headline_arm,
-    held_out,
-    how_read,
-    hundredths,
-    lengths,
-    nulls_in_words,
-    percents,
-    saved,
-    saved_in_words,
-    token_pairs,
-)
+from layerwise.report.derived import growth as run
+from layerwise.report.derived.growth import TERMS, Bounds, Training
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BUDGET, FLOPS, LOSS_RATIO, TIME_SAVED, TOKENS, UNIFORM_TRAINING
 
@@ -44,27 +30,27 @@ Measured = tuple[str, Bounds | None]
 
 def saving(data: ReportData, arm: str) -> Measured | None:
     """The saving of operations; the sentence has those of tokens and of seconds beside it."""
-    words = {terms: saved_in_words(data, Training(arm), terms) for terms in TERMS}
+    words = {terms: run.saved_in_words(data, Training(arm), terms) for terms in TERMS}
     if words["flops"] == "–":
         return None
     sentence = (
         f"To reach uniform's loss {arm} saves {words['flops']} of its operations, {words['tokens']} of its tokens and"
-        f" {words['seconds']} of its seconds, {how_read(data, arm)}."
+        f" {words['seconds']} of its seconds, {run.how_read(data, arm)}."
     )
-    return sentence, saved(data, arm, FLOPS)
+    return sentence, run.saved(data, arm, FLOPS)
 
 
 def ratio_of_losses(data: ReportData, arm: str) -> Measured | None:
     """Uniform's loss over the arm's after as many tokens, and over that of the half budget where it was trained."""
-    ratio = against(data, Training(arm), terms=TOKENS, metric=LOSS_RATIO)
+    ratio = run.against(data, Training(arm), terms=TOKENS, metric=LOSS_RATIO)
     if ratio is None:
         return None
     half = ""
-    for training in lengths(data):
-        score = against(data, training, terms=BUDGET, metric=LOSS_RATIO)
+    for training in run.lengths(data):
+        score = run.against(data, training, terms=BUDGET, metric=LOSS_RATIO)
         if training.arm == arm and training.share is not None and score is not None:
             half += (
-                f"; with {hundredths(training.share)} % of the steps, {Fact(score)} times beside"
+                f"; with {run.hundredths(training.share)} % of the steps, {Fact(score)} times beside"
                 f" uniform's whole budget (published: {LOWER_AT_HALF:g})"
             )
     return f"After as many tokens uniform's loss is {Fact(ratio)} times that of {arm}{half}.", _bounds(ratio)
@@ -72,10 +58,10 @@ def ratio_of_losses(data: ReportData, arm: str) -> Measured | None:
 
 def saving_of_time(data: ReportData, arm: str) -> Measured | None:
     """The share of uniform's time that as many steps of the arm do not take."""
-    less = against(data, Training(arm), terms=TOKENS, metric=TIME_SAVED)
+    less = run.against(data, Training(arm), terms=TOKENS, metric=TIME_SAVED)
     if less is None:
         return None
-    return f"As many steps of {arm} take {percents(less)} % less time than uniform's.", _bounds(less)
+    return f"As many steps of {arm} take {run.percents(less)} % less time than uniform's.", _bounds(less)
 
 
 def _bounds(score: Score) -> Bounds | None:
@@ -86,8 +72,7 @@ def headline(
     data: ReportData, measured: Callable[[ReportData, str], Measured | None], figure: float, least: float
 ) -> Facts | None:
     """What the published schedule reaches, and whether that is the figure, by an interval above `least`."""
-    data = data
-    arm = headline_arm(data)
+    arm = run.headline_arm(data)
     result = None if arm is None else measured(data, arm)
     if result is None:
         return None
@@ -95,7 +80,7 @@ def headline(
     ends = (0.0, None, None) if bounds is None else (bounds.value, bounds.low, bounds.high)
     beyond = beyond_pairs(data)
     return {
-        "figures": " ".join(filter(None, (sentence, nulls_in_words(data)))),
+        "figures": " ".join(filter(None, (sentence, run.nulls_in_words(data)))),
         "number": Fact(Score("growth", "reached", *ends)),
         "short": bounds is not None and bounds.high < figure,
         "reached": bounds is not None and bounds.high >= figure and bounds.low > least,
@@ -108,7 +93,7 @@ def beyond_pairs(data: ReportData) -> Score | None:
 
     `None` where nobody counted a table.
     """
-    own, null = held_out(data, Training(UNIFORM_TRAINING)), token_pairs(data)
+    own, null = run.held_out(data, Training(UNIFORM_TRAINING)), run.token_pairs(data)
     return None if own is None or null is None or span(own) is None else short_of(own, null.value)
 
 

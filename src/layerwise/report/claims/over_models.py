@@ -31,7 +31,6 @@ Two runs of one model are no pair. Of several pairs what is said of one is corre
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -174,14 +173,7 @@ def differences(first: Shares, second: Shares) -> Shares:
         return [percent for percent in sorted(curve) if low <= percent <= high]
 
     coarser = min((first, second), key=lambda curve: (len(inside(curve)), len(curve)))
-    return {percent: _difference(_at(first, percent), _at(second, percent)) for percent in inside(coarser)}
-
-
-def _difference(first: Span, second: Span) -> Span:
-    value = first.value - second.value
-    below = math.hypot(first.value - first.low, second.high - second.value)
-    above = math.hypot(first.high - first.value, second.value - second.low)
-    return Span(value, value - below, value + above)
+    return {percent: _at(first, percent).less(_at(second, percent)) for percent in inside(coarser)}
 
 
 def _at(curve: Shares, percent: float) -> Span:

@@ -208,11 +208,6 @@ def fragility(data: ReportData, strategy: str | None = None) -> dict[str, Score]
     return contrast_tasks(data, "fragile", LOG_RATIO, condition=strategy)
 
 
-def factor(score: Score) -> str:
-    """The logarithm of a ratio as the ratio, with its interval."""
-    return f"{Fact(score):factor}"
-
-
 def fragile(data: ReportData) -> Facts | None:
     """How much faster each benchmark falls than the others, and which is shown to."""
     scores = fragility(data, "parallel")
@@ -265,7 +260,7 @@ def order_by_benchmark(data: ReportData) -> Facts | None:
         "reasoning": rows["windows"].task,
         "semantic": rows["windows"].against,
         "windows": f"{rows['windows'].value:.0f} windows",
-        "benchmarks": listed([f"{name} {factor(score)}" for name, score in ratios.items()]),
+        "benchmarks": listed([f"{name} {Fact(score):factor}" for name, score in ratios.items()]),
         **{name: Fact(rows[metric], margin)
            for name, metric, margin in (("less", "order_less", ON_SCALE), ("ratio", LOG_RATIO, FASTER))
            if metric in rows},

@@ -1,8 +1,10 @@
-"""A published claim as a row, its prose from Markdown, and the one function by which every claim is decided.
+"""A published claim as a row, its prose and its cases from Markdown, and the one function by which it is decided.
 
-A row names the facts that its rule reads and holds its cases in order: each is a verdict, and the condition on where
-those facts lie. What a person reads of a claim stands in `<paper>.md` beside this file, under a heading `## key: name`:
-what was published, where, the rule and what the rule needs, the figures, and a reason for every case.
+A row names the facts that its rule reads. The rest stands in `<paper>.md` beside this file, under a heading
+`## key: name`: what was published, where, the rule and what the rule needs, the figures, and the cases in the order in
+which they are tried. Each is a verdict, the conditions on where those facts lie, and the reason that a person reads:
+
+    - supported if gain above, learned above: It gains, and loses the gain where its weights are held at their start.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
+from typing import Literal, get_args
 
-from layerwise.report.claims.claim import NOT_MEASURED, OPEN, Position, Verdict
+from layerwise.report.claims.claim import BADGES, NOT_MEASURED, OPEN, Position, Verdict
 from layerwise.report.claims.contrasts import Contrasts, Facts, Read, is_known, states
 from layerwise.report.data import ReportData
 
@@ -21,13 +24,91 @@ Reads = Callable[[ReportData], Facts | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Prose:
-    """What a person reads of a claim.
+class FactCondition:
+    """Where a fact must lie, as it is written in the prose.
 
-    The name, the published finding and its place, the rule, and what measures the rows that it needs. `figures` is a
-    template of the facts with the numbers, `power` one with the smallest contrast that 80 of 100 such runs would have
-    found; `bare` and `uncertain` are the numbers and the reason where a fact has no interval that must have one.
-    `reasons` are those of the cases, each with its verdict, the last one where no case is met.
+    gain above, gain within/below    it lies there, and so does every fact of several
+    rivals some within/below         one of several facts, or more, lies there
+    ratio not above                  it does not lie there, or was not measured
+    learned unmeasured               there is none
+    reached, not reached             it is true, or false
+    """
+
+    fact: str
+    how: Literal["all", "some", "not", "true", "false"]
+    positions: frozenset[Position] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> FactCondition:
+        """The condition that a text is; raises `ValueError` where it is none."""
+        match text.split():
+            case ["not", fact]:
+                return cls(fact, "false")
+            case [fact]:
+                return cls(fact, "true")
+            case [fact, "unmeasured"]:
+                return cls(fact, "all")
+            case [fact, ("some" | "not") as how, where]:
+                return cls(fact, how, _positions(where, text))
+            case [fact, where]:
+                return cls(fact, "all", _positions(where, text))
+        raise ValueError(f"{text!r} is no condition; write a fact, `some` or `not` where it is meant, and a position")
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether the fact lies there."""
+        fact, wanted = facts.get(self.fact), self.positions
+        at = states(fact)
+        match self.how:
+            case "true" | "false":
+                return bool(fact) == (self.how == "true")
+            case "some":
+                return not at.isdisjoint(wanted)
+            case "not":
+                return at != wanted
+        return bool(at) == bool(wanted) and at <= wanted
+
+
+def _positions(where: str, text: str) -> frozenset[Position]:
+    known: dict[str, Position] = {position: position for position in get_args(Position)}
+    if unknown := set(where.split("/")) - set(known):
+        raise ValueError(
+            f"{text!r} names {', '.join(sorted(unknown))}; a fact lies {', '.join(known)} or is unmeasured"
+        )
+    return frozenset(known[each] for each in where.split("/"))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A verdict, the conditions on facts that must all be met, and the reason that a person reads."""
+
+    verdict: Verdict
+    conditions: tuple[FactCondition, ...] = ()
+    reason: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Case:
+        """The case that an item of the list of a claim is: `verdict if condition, condition: reason`."""
+        head, _, reason = text.partition(": ")
+        verdict, _, conditions = head.partition(" if ")
+        known = {str(each): each for each in BADGES}
+        if verdict not in known:
+            raise ValueError(f"{text!r} begins with no verdict; write one of {', '.join(known)}")
+        return cls(known[verdict], tuple(map(FactCondition.parse, filter(None, conditions.split(", ")))), reason)
+
+    def holds(self, facts: Facts) -> bool:
+        """Whether every condition is met."""
+        return all(condition.holds(facts) for condition in self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """What a person reads of a claim, and by which cases it is decided.
+
+    The name, the published finding and its place, the rule, and what measures the rows that it needs. `number` is what
+    the paper itself reports, in the terms of the figures. `figures` is a template of the facts with the numbers,
+    `power` one with the smallest contrast that 80 of 100 such runs would have found; `bare` and `uncertain` are the
+    numbers and the reason where a fact has no interval that must have one. The first of `cases` that holds decides; the
+    last always does, and is not resolvable.
     """
 
     name: str
@@ -35,101 +116,39 @@ class Prose:
     citation: str
     rule: str
     needs: str
+    number: str
     figures: str
     power: str
     bare: str
     uncertain: str
-    reasons: tuple[tuple[str, str], ...]
+    cases: tuple[Case, ...]
 
     @classmethod
     def of(cls, name: str, paragraphs: list[str]) -> Prose:
-        """The prose of a section: two paragraphs, some that begin with what they are, and a list of reasons."""
+        """The prose of a section: two paragraphs, some that begin with what they are, and a list of cases."""
         *lines, items = paragraphs
         statement, citation, *rest = map(_line, lines)
         named = {label: text.strip() for label, _, text in (line.partition(":") for line in rest)}
-        reasons = tuple(_line(item).partition(": ")[::2] for item in f"\n{items}".split("\n- ")[1:])
+        cases = tuple(Case.parse(_line(item)) for item in f"\n{items}".split("\n- ")[1:])
         figures = named["Figures"]
         return cls(
-            name, statement, citation, named["Rule"], named["Needs"], figures, named.get("Power", ""),
-            named.get("Figures without intervals", figures), named.get("Without intervals", ""), reasons,
+            name, statement, citation, named["Rule"], named["Needs"], named.get("The paper", ""), figures,
+            named.get("Power", ""), named.get("Figures without intervals", figures),
+            named.get("Without intervals", ""), cases,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
-    """The condition that one of several facts, or more, lies at one of these positions."""
-
-    positions: tuple[Position, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The condition that a fact does not lie there, or was not measured."""
-
-    position: Position
-
-
-Condition = Position | tuple[Position, ...] | bool | Some | Not
-"""A position, or several of which it is one: then every fact of several lies there. `ABSENT`: none was measured."""
-ABSENT: tuple[Position, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A verdict, and the conditions on facts that must all be met."""
-
-    verdict: Verdict
-    conditions: Mapping[str, Condition]
-
-    def holds(self, facts: Facts) -> bool:
-        """Whether every condition is met."""
-        return all(_is_met(condition, facts.get(name)) for name, condition in self.conditions.items())
-
-
-def _is_met(condition: Condition, fact: object) -> bool:
-    if isinstance(condition, bool):
-        return condition is bool(fact)
-    at = states(fact)
-    if isinstance(condition, Some):
-        return not at.isdisjoint(condition.positions)
-    if isinstance(condition, Not):
-        return at != {condition.position}
-    wanted = {condition} if isinstance(condition, str) else set(condition)
-    return bool(at) == bool(wanted) and at <= wanted
-
-
-def case(verdict: Verdict, **conditions: Condition) -> Case:
-    """The case in which the facts named meet these conditions."""
-    return Case(verdict, conditions)
-
-
-def unlearned() -> Case:
-    """The first case of every claim about training: a model that is not shown to beat its null decides nothing.
-
-    The fact `skill` is how well it does, and its bound what the null reaches of that.
-    """
-    return case(OPEN, skill=Not("above"))
-
-
-@dataclass(frozen=True, slots=True)
 class Published:
-    """A claim as it was published, and how it is decided here: a row of the table.
+    """A claim as it was published, and what decides it here: a row of the table.
 
-    `key` names it in rows and in the prose. The first of `cases` that holds decides; the last always does, and is not
-    resolvable. Where a fact of `certain` has no interval nothing is decided. `number` is what the paper itself reports,
-    in the terms of the figures.
+    `key` names it in rows and in the prose. Where a fact of `certain` has no interval nothing is decided.
     """
 
     key: str
     reads: Reads
     certain: tuple[str, ...] = ()
-    number: str = ""
     paper: str = ""
-    cases: tuple[Case, ...] = (Case(OPEN, {}),)
-
-    def by(self, *cases: Case) -> Published:
-        """The claim, decided by these cases in their order, and not resolvable where none is met."""
-        return replace(self, cases=(*cases, Case(OPEN, {})))
 
     def decide(self, data: ReportData) -> Claim:
         """The claim by the first case whose conditions are met."""
@@ -138,9 +157,9 @@ class Published:
             return Claim(self, NOT_MEASURED, "", prose.needs)
         if not all(is_known(facts.get(name)) for name in self.certain):
             return Claim(self, OPEN, prose.bare.format_map(facts), prose.uncertain)
-        met = next(number for number, each in enumerate(self.cases) if each.holds(facts))
-        texts = (prose.figures, prose.reasons[met][1], prose.power)
-        return Claim(self, self.cases[met].verdict, *(text.format_map(facts) for text in texts))
+        met = next(each for each in prose.cases if each.holds(facts))
+        texts = (prose.figures, met.reason, prose.power)
+        return Claim(self, met.verdict, *(text.format_map(facts) for text in texts))
 
     @property
     def prose(self) -> Prose:
@@ -206,12 +225,10 @@ def row(
     reads: Reads | Mapping[str, Read],
     *,
     certain: tuple[str, ...] = (),
-    number: str = "",
     words: Callable[[ReportData], Facts] | None = None,
 ) -> Published:
     """A row of the table; `reads` are the contrasts of the claim, with `words` beside them, or a function of a run."""
-    facts = Contrasts(key, reads, words=words) if isinstance(reads, Mapping) else reads
-    return Published(key, facts, certain, number)
+    return Published(key, Contrasts(key, reads, words=words) if isinstance(reads, Mapping) else reads, certain)
 
 
 def paper(key: str, *rows: Published) -> Paper:

@@ -19,10 +19,10 @@ from statistics import fmean, median
 
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
-from layerwise.report.figures.loss_vs_cost import FRONTIER
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import FLOPS, MEASURED, PREDICTED, SECONDS, TOKENS, TRAINING
 
+FRONTIER = "uniform, decayed at each length"
 AXES: dict[str, str] = {FLOPS: "FLOPs", TOKENS: "tokens", SECONDS: "seconds of training steps"}
 """What a loss is drawn against, the terms that decide first."""
 

@@ -1,16 +1,20 @@
-"""What figures share: fonts, margins, quiet axes, colours by role, intervals, and the text inside hover boxes."""
+"""A figure as plain data, and what figures share: fonts, margins, quiet axes, colours by role, and intervals.
+
+Traces and layout have the names of Plotly's JSON schema, which plotly.js on the page reads. The Python classes of
+Plotly check every property, which takes most of the time of a page that has hundreds of figures. The tests ask that
+check of every kind of page instead.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Protocol
 
-from layerwise.report.figures.figure import Figure, Shape, Trace, scatter
 from layerwise.report.figures.palette import SERIES, SYMBOLS, faded, light
-from layerwise.report.text.number_format import between, probability, verdict
-from layerwise.results.rows import Score
+from layerwise.report.text.number_format import between
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 CLEAR = "rgba(0,0,0,0)"
@@ -18,7 +22,71 @@ REFERENCE = {"line": {"color": light("ink"), "dash": "dot", "width": 1.5}, "opac
 """How a line that values are compared with is drawn."""
 LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
 """Names in one line above the figure."""
-LONGEST_PLAN = 56  # characters of a plan that a hover box shows
+
+
+Trace = Mapping[str, Any]
+"""What is drawn from data: a `type` and the properties that it has."""
+Shape = Mapping[str, Any]
+"""What is drawn across the whole figure: a line or a band."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Traces, drawn one over another, in a layout.
+
+    `plotly.graph_objects.Figure(figure.payload())` checks it, and shows it alone.
+    """
+
+    traces: tuple[Trace, ...]
+    layout: Mapping[str, Any]
+
+    def payload(self) -> dict[str, Any]:
+        """The figure as plotly.js takes it: dicts, sequences, texts and numbers, of which some may not be finite."""
+        return {"data": self.traces, "layout": self.layout}
+
+
+def scatter(**properties: Any) -> Trace:
+    """Points, lines between them, or the area that a line encloses; the pointer shows `text`, or else nothing."""
+    return {"type": "scatter", **_hover(properties)}
+
+
+def bar(**properties: Any) -> Trace:
+    """A bar for each position; the pointer shows `text`."""
+    return {"type": "bar", "textposition": "none", **_hover(properties)}
+
+
+def heatmap(**properties: Any) -> Trace:
+    """A grid of cells whose colours are numbers; the pointer shows `text`, over an empty cell nothing."""
+    return {"type": "heatmap", "hoverongaps": False, **_hover(properties)}
+
+
+def _hover(properties: dict[str, Any]) -> dict[str, Any]:
+    if "hovertemplate" in properties:
+        return properties
+    shown = {"hovertemplate": "%{text}<extra></extra>"} if "text" in properties else {"hoverinfo": "skip"}
+    return {**properties, **shown}
+
+
+def level_line(y: float, **properties: Any) -> Shape:
+    """A line at one height, from the left edge to the right."""
+    return {"type": "line", "x0": 0, "x1": 1, "xref": "x domain", "y0": y, "y1": y, "yref": "y", **properties}
+
+
+def upright_line(x: float, **properties: Any) -> Shape:
+    """A line at one position, from the lower edge to the upper."""
+    return {"type": "line", "x0": x, "x1": x, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain", **properties}
+
+
+def upright_band(low: float, high: float, colour: str) -> Shape:
+    """What lies between two positions, from the lower edge to the upper, coloured below all traces."""
+    edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
+    return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
+
+
+def square(low: float, high: float, **properties: Any) -> Shape:
+    """A frame around what lies between two positions on both axes."""
+    edges = {"x0": low, "x1": high, "xref": "x", "y0": low, "y1": high, "yref": "y"}
+    return {"type": "rect", **edges, **properties}
 
 
 def framed(
@@ -95,6 +163,11 @@ def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
     return low - air, high + air
 
 
+def common_span(scores: Iterable[Bounded], *more: float | None) -> tuple[float, float] | None:
+    """The range that holds scores with their intervals, and other values."""
+    return limits([*more, *(bound for score in scores for bound in (score.value, score.low, score.high))])
+
+
 def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
     """A vertical axis with a named row at each whole number, the first at the top."""
     return {
@@ -154,17 +227,6 @@ def series_style(slot: int) -> tuple[str, str, str]:
     """Line colour, band colour and marker of a series slot."""
     colour = SERIES[slot % len(SERIES)][0]
     return colour, faded(colour, 0.14), SYMBOLS[slot % len(SYMBOLS)]
-
-
-def hover(title: str, plan: str, score: Score, level: float) -> str:
-    """The hover text of one plan: what it is, its effect with its interval, and the verdict.
-
-    Plotly reads a little HTML here, so what users named is escaped.
-    """
-    shown = plan if len(plan) <= LONGEST_PLAN else plan[: LONGEST_PLAN - 1] + "…"
-    effect = between(score.value, score.low, score.high, signed=True)
-    conclusion = f"adjusted p {probability(score.p_adjusted)}: {verdict(score, level)}"
-    return "<br>".join([f"<b>{escape(title)}</b>", escape(shown), effect, conclusion])
 
 
 def interval(score: Bounded, *, signed: bool = False) -> str:

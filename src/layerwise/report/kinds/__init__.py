@@ -20,9 +20,8 @@ from layerwise.report.kinds.rehearsal import REHEARSAL_KIND
 from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.routing import ROUTING_KIND
 from layerwise.report.kinds.search import SEARCH_KIND
-from layerwise.report.kinds.speculation import SPECULATION_KIND
 from layerwise.report.kinds.sweep import SWEEP
-from layerwise.report.kinds.timing import TIMING
+from layerwise.report.kinds.timing import SPECULATION_KIND, TIMING
 from layerwise.report.kinds.training import TRAINED
 from layerwise.report.kinds.wiring import WIRING
 

@@ -17,7 +17,7 @@ from layerwise.report.kinds.sweep import MAPS
 from layerwise.report.marks import Bars, Heat, Lines
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
 from layerwise.report.text.table import Table
-from layerwise.report.text.wording import NATS, counted, label, listed
+from layerwise.report.text.wording import NATS, label, listed
 from layerwise.results import vocabulary
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -41,9 +41,12 @@ def answer(data: ReportData) -> str:
     if not count:
         return f"No claim was measured in two models or more. {NATS}"
     every, some = (len(standing.where(against=over, metric=IT_HOLDS)) for over in (EVERY, ANY))
+    if count == 1:
+        where = "every one" if every else "at least one" if some else "none"
+        return f"The one claim that was measured in two models or more is shown to hold in {where} of them. {NATS}"
     return (
-        f"Of {counted(count, 'claim')} measured in two models or more {every or 'none'} "
-        f"{'holds' if every == 1 else 'hold'} in every one of them, and {some or 'none'} in at least one. {NATS}"
+        f"Of {count} claims measured in two models or more {every or 'none'} {'holds' if every == 1 else 'hold'} in"
+        f" every one of them, and {some or 'none'} in at least one. {NATS}"
     )
 
 
@@ -189,7 +192,7 @@ def _curves(data: ReportData) -> Iterator[Part]:
     yield Pivot(
         name="half", title=f"At half of the depth: {first}", rows={"strategy": "condition"}, across="arm",
         derive=lambda data: (replace(row, condition=strategy_title(row)) for row in at_half(data)),
-        cell=lambda row: f"{show.text(row)} at {row.amount:.0f} %",
+        show=lambda row: f"{show.text(row)} at {row.amount:.0f} %",
     )  # fmt: skip
     yield Pivot(
         name="same", derive=coincidences, split="task", rows={"strategy": "condition", "models": "arm"}, badges=SAME,
@@ -256,7 +259,7 @@ def _similarity(data: ReportData) -> Iterator[Part]:
     )  # fmt: skip
     yield Pivot(
         name="clearest", derive=clearest, rows={"model": "arm", "similarity": "condition"}, across="metric",
-        cell=_share, terminal=False,
+        show=_share, terminal=False,
     )  # fmt: skip
     yield _absent(similarities, "Similarity was not measured in {}.")
 
@@ -306,27 +309,6 @@ COMPARISON = Kind(
     answer=answer,
     tiles=_tiles,
     sections=(
-        Section(
-            anchor="models", needs={"measure": MODEL}, parts=(
-                Pivot(
-                    where={"measure": MODEL}, rows={"model": "arm", "run": "condition", "text": "part"},
-                    columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
-                ),
-                Says(differences, terminal=False, small=True),
-                Says(missing, name="unlike", terminal=False),
-            ),
-        ),
-        Section(
-            anchor="claims", needs=lambda data: bool(claims(data)), parts=(
-                Pivot(
-                    name="verdicts", derive=verdicts, split="part", rows={"claim": "condition"}, across="arm",
-                    cell=_verdict, badges=VERDICTS,
-                ),
-                Says(unmeasured, terminal=False, small=True),
-                Tabled(name="numbers", table=_numbers, folded=True, terminal=False),
-                Says(rules, name="rules", folded=True, terminal=False, markdown=False),
-            ),
-        ),
         Section(anchor="curves", needs=CURVES, parts=_curves),
         Section(
             anchor="layers", needs={"measure": LAYER}, parts=(
@@ -337,6 +319,17 @@ COMPARISON = Kind(
                     rooted=True, bent=True,
                 ),
                 _absent(layers, "No single layer was changed in {}."),
+            ),
+        ),
+        Section(
+            anchor="claims", needs=lambda data: bool(claims(data)), parts=(
+                Pivot(
+                    name="verdicts", derive=verdicts, split="part", rows={"claim": "condition"}, across="arm",
+                    show=_verdict, badges=VERDICTS,
+                ),
+                Says(unmeasured, terminal=False, small=True),
+                Tabled(name="numbers", table=_numbers, folded=True, terminal=False),
+                Says(rules, name="rules", folded=True, terminal=False),
             ),
         ),
         Section(anchor="similarity", needs=lambda data: any(similarities(data)), parts=_similarity),
@@ -350,6 +343,16 @@ COMPARISON = Kind(
                 Tabled(name="divided", table=_partition),
                 _absent(zones, "Not divided, for want of 10 layers or of states: {}."),
                 Says(zone_claims, terminal=False, small=True),
+            ),
+        ),
+        Section(
+            anchor="models", needs={"measure": MODEL}, parts=(
+                Pivot(
+                    where={"measure": MODEL}, rows={"model": "arm", "run": "condition", "text": "part"},
+                    columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
+                ),
+                Says(differences, terminal=False, small=True),
+                Says(missing, name="unlike", terminal=False),
             ),
         ),
     ),

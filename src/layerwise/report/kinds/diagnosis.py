@@ -11,13 +11,12 @@ from layerwise.plan.edits import skip
 from layerwise.report.claims.claim import needed
 from layerwise.report.data import ReportData, concluded, skipped
 from layerwise.report.derived.curves import curves, distinct
-from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
 from layerwise.report.kinds.diagnosis_weights import DELTAS_SECTION, PREDICTION_SECTION, STRUCTURE_SECTION
 from layerwise.report.marks import Bars, Dots, Heat, Lines
 from layerwise.report.show import ABSENT, BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
-from layerwise.report.text.number_format import fixed, tidy
+from layerwise.report.text.number_format import fixed, in_perplexity, tidy
 from layerwise.report.text.wording import counted, incomplete, label, listed, null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score

@@ -9,11 +9,12 @@ from statistics import median
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure
-from layerwise.report.figures.lines import Band, common_span, fan, hover_text
+from layerwise.report.figures.frame import Figure, common_span, framed, scatter, whiskers
+from layerwise.report.figures.palette import depth_colour, faded, light
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
 from layerwise.report.kinds.diagnosis_weights import HALVES, joint_costs, of_halves, written
 from layerwise.report.marks import Heat, Lines, Mark, Scatter
+from layerwise.report.marks.lines import area, hover_text, size_axis
 from layerwise.report.show import DIFFERENCE, NATS, NUMBER, Show
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import label, listed, null_name
@@ -138,17 +139,23 @@ class Fan(Mark):
     sizes: bool = False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure:
-        """The fan of the rows, on the vertical range of all of them."""
+        """The fan of the rows, on the vertical range of all of them, the intervals as fine bars."""
         own, measured = rows.where(against=None), all_rows.where(against=None)
-        curves = {
-            layer: {row.amount: row for row in sorted(of, key=lambda row: row.amount or 0.0)}
-            for layer, of in sorted(own.by("layer").items())
-        }
         null = {row.amount: row for row in _middle_nulls(rows)}
-        return fan(
-            curves, [Band("no effect", null)] if null else [], depth=data.depth,
-            describe=hover_text(self.at, "nats per token", data.level, nats=True),
-            span=common_span([dict(enumerate(measured))]), height=self.height or 260, sizes=self.sizes,
+        traces = area(null, faded(light("muted"), 0.2), "no effect")
+        describe = hover_text(self.at, "nats per token", data.level, nats=True)
+        for layer, of in sorted(own.by("layer").items()):
+            colour, curve = depth_colour(layer, data.depth), sorted(of, key=lambda row: row.amount or 0.0)
+            traces.append(scatter(
+                x=[row.amount for row in curve], y=[row.value for row in curve], mode="lines+markers",
+                error_y=whiskers(curve, faded(colour, 0.35), thickness=1), line={"color": colour, "width": 1.6},
+                marker={"color": colour, "size": 4}, name=f"layer {layer}",
+                text=[describe(f"layer {layer}", row.amount or 0.0, row) for row in curve],
+            ))  # fmt: skip
+        axis = size_axis(own.axis("amount")) if self.sizes else {}
+        return framed(
+            self.height or 260, traces, x={"showgrid": False, **axis}, y={"range": common_span(measured)},
+            margin={"l": 34, "r": 8, "t": 6, "b": 24},
         )  # fmt: skip
 
 

@@ -276,36 +276,38 @@ def _ranked(own: Taught, family: str, depth: int) -> tuple[View, list[Score]] | 
     return (view, sorted(at, key=lambda row: -row.value)) if len(at) > 1 else None
 
 
-def plan_findings(data: ReportData) -> Iterator[Finding]:
-    """A finding for every suite, arm and family of several strategies: which leaves most."""
+def _at_half(data: ReportData) -> Iterator[tuple[Taught, str, View, list[Score]]]:
+    """Every suite, arm and family of several strategies, these ranked."""
     for own in Taught.every(data):
         for family in families(data):
-            ranked = _ranked(own, family, data.depth)
-            if ranked is not None:
-                yield _strongest(own.arm, data.depth, *ranked)
+            if (best_first := _ranked(own, family, data.depth)) is not None:
+                yield own, family, *best_first
 
 
-def _strongest(arm: str, depth: int, view: View, ranked: list[Score]) -> Finding:
+def _is_apart(ranked: list[Score]) -> bool | None:
+    """Whether the most that is left is told from the least."""
     most, least = ranked[0], ranked[-1]
-    first, last = str(most.condition), str(least.condition)
-    known = None if most.low is None or least.high is None else most.low > least.high
-    verdict = {True: f"{label(first)} leaves more than {label(last)}: ", False: "Not resolvable: ", None: ""}[known]
-    scores = ", ".join(f"{label(str(row.condition))} {NUMBER.text(row)}" for row in ranked)
-    question = f"What is left of {heading(view)} of {arm} fine-tuned with {most.amount:g} of {depth} layers affected?"
-    return Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settled(known))
+    return None if most.low is None or least.high is None else most.low > least.high
+
+
+def plan_findings(data: ReportData) -> Iterator[Finding]:
+    """A finding for every suite, arm and family of several strategies: which leaves most."""
+    for own, _, view, ranked in _at_half(data):
+        first, last = (label(str(row.condition)) for row in (ranked[0], ranked[-1]))
+        known, affected = _is_apart(ranked), f"{ranked[0].amount:g} of {data.depth} layers affected"
+        verdict = {True: f"{first} leaves more than {last}: ", False: "Not resolvable: ", None: ""}[known]
+        scores = ", ".join(f"{label(str(row.condition))} {NUMBER.text(row)}" for row in ranked)
+        question = f"What is left of {heading(view)} of {own.arm} fine-tuned with {affected}?"
+        yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settled(known))
 
 
 def _strongest_plan(data: ReportData) -> Iterator[str]:
     """The plan of the strategy that leaves most at half depth, where the intervals tell it from the least."""
-    for own in Taught.every(data):
-        for family in families(data):
-            ranked = _ranked(own, family, data.depth)
-            if ranked is None:
-                continue
-            view, (most, *_, least) = ranked
-            if most.low is not None and least.high is not None and most.low > least.high:
-                plans = own.curves(view).where(part=family, condition=most.condition, amount=most.amount).axis("plan")
-                yield f"The plan that leaves most of {own.arm}, {most.amount:g} layers affected: {plans[0]}"
+    for own, family, view, ranked in _at_half(data):
+        if _is_apart(ranked):
+            most = ranked[0]
+            plans = own.curves(view).where(part=family, condition=most.condition, amount=most.amount).axis("plan")
+            yield f"The plan that leaves most of {own.arm}, {most.amount:g} layers affected: {plans[0]}"
 
 
 def _plan_parts(data: ReportData) -> Iterator[Part]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
 from itertools import count
 from typing import Any
 
@@ -11,16 +12,15 @@ from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
 from layerwise.report.derived import growth_tables as tables
 from layerwise.report.derived.growth_findings import BUDGET_BAR, STEP_BAR, growth_findings, verdict
-from layerwise.report.derived.training_cost import AXES, loss_by_cost
-from layerwise.report.figures.figure import Figure, heatmap
-from layerwise.report.figures.frame import colour_scale, framed, limits
-from layerwise.report.figures.loss_vs_cost import FRONTIER, costed
-from layerwise.report.figures.palette import VIRIDIS
+from layerwise.report.derived.training_cost import AXES, FRONTIER, loss_by_cost
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
+from layerwise.report.figures.palette import VIRIDIS, faded, light
 from layerwise.report.finding import Finding, judged
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.report.kinds.training import training_stopped
 from layerwise.report.marks import Dots, Lines, Mark
-from layerwise.report.marks.scatter import phase_scatter
+from layerwise.report.marks.lines import area
 from layerwise.report.show import COUNT, NATS, SIGNED, Show, adjusted_p, detectable, named, p_value, plain
 from layerwise.report.text.number_format import fixed, large
 from layerwise.report.text.wording import arm_tiles, listed
@@ -31,37 +31,116 @@ from layerwise.results.selection import Rows
 VALIDATION = "validation loss (nats per token)"
 LOSS = NATS.but(axis="nats per token", decimals=3)
 THIRDS = {0.0: "0", 1 / 3: "⅓", 2 / 3: "⅔", 1.0: "1"}
+LATE = 0.5  # the share of the dearest arm's cost from which on the ends are shown
+AIR = 0.06
 HEIGHT, THICKEST, AROUND, LEGIBLE = 168, 16, 70, 11
 """Of a drawn schedule: its rows at most, one of them, the axis, and units between two numbers of layers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossByCost(Mark):
-    """Every arm's loss by its cost, and uniform's frontier of decayed trainings."""
+    """Every arm's loss by its cost, its last point marked, and uniform's frontier of decayed trainings."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The courses on the terms of the rows."""
-        curves = {arm: {row.amount or 0.0: row for row in own} for arm, own in rows.by("arm").items()}
-        frontier = curves.pop(FRONTIER, {})
+        """The courses on the terms of the rows; late, only the second half of the dearest arm is in sight."""
         axis, late = AXES[str(rows[0].condition)], rows[0].part == tables.SIGHT[0]
-        return costed(curves, frontier, slots, across=axis, upwards=VALIDATION, late=late)
+        most = max((row.amount or 0.0 for row in rows if not (late and row.arm == FRONTIER)), default=1.0)
+        costs = (LATE * most if late else 0.0, most * (1 + AIR / 2))
+        traces = [
+            trace
+            for arm, own in rows.by("arm").items()
+            if arm != FRONTIER
+            for trace in _loss_curve(own, slots[arm], axis)
+        ]
+        frontier = rows.where(arm=FRONTIER)
+        return frame.framed(
+            460, [*traces, *(_ends(frontier, axis) if frontier else ())],
+            x={"title": axis, "range": costs, "exponentformat": "SI" if axis == vocab.TOKENS else "power"},
+            y={"title": VALIDATION, "range": _in_sight(rows, costs) if late else None, "zeroline": False},
+            margin={"l": 48, "r": 16, "t": 8, "b": 44},
+        )  # fmt: skip
 
     def colours(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
         """Those of the arms; the frontier is grey."""
         return {arm: slot for arm, slot in Mark.colours(self, rows, data).items() if arm != FRONTIER}
 
 
+def _in_sight(rows: Rows, costs: tuple[float, float]) -> list[float] | None:
+    """The losses at these costs, ranges of seeds with them."""
+    seen = [row for row in rows if costs[0] <= (row.amount or 0.0) <= costs[1]]
+    bounds = [bound for row in seen for bound in (row.value, row.low, row.high) if bound is not None]
+    air = AIR * (max(bounds) - min(bounds)) or 0.1 if bounds else 0.0
+    return [min(bounds) - air, max(bounds) + air] if bounds else None
+
+
+def _loss_curve(rows: Rows, slot: int, across: str) -> list[Trace]:
+    """The line of an arm over the range of its seeds, which stands at the end as a bar: before, the band shows it."""
+    arm, (colour, ribbon, symbol) = str(rows[0].arm), frame.series_style(slot)
+    ends = [*(replace(row, low=None, high=None) for row in rows[:-1]), rows[-1]]
+    sizes = [*(3 for _ in rows[:-1]), 9]
+    line = _line(rows, across, {"color": colour, "width": 2}, {"color": colour, "symbol": symbol, "size": sizes})
+    return [*area(_by_cost(rows), ribbon, arm), {**line, "error_y": frame.whiskers(ends, colour)}]
+
+
+def _ends(rows: Rows, across: str) -> list[Trace]:
+    """The frontier, dashed."""
+    marker = {"color": light("ink"), "symbol": "line-ew-open", "size": 9, "line": {"width": 2}}
+    line = _line(rows, across, {"color": light("ink"), "width": 1.5, "dash": "dash"}, marker)
+    return [*area(_by_cost(rows), faded(light("muted"), 0.18), FRONTIER), line]
+
+
+def _by_cost(rows: Rows) -> dict[float, Score]:
+    return {row.amount or 0.0: row for row in rows}
+
+
+def _line(rows: Rows, across: str, line: Mapping[str, Any], marker: Mapping[str, Any]) -> Trace:
+    arm = escape(str(rows[0].arm))
+    seeds = ["" if row.low is None else ", mean and range of the seeds" for row in rows]
+    return frame.scatter(
+        x=[row.amount or 0.0 for row in rows], y=[row.value for row in rows], mode="lines+markers", line=line,
+        marker=marker, legendgroup=str(rows[0].arm), name=arm, text=[
+            f"<b>{arm}</b>, {large(row.amount or 0.0)} {across}<br>{frame.interval(row)}{more}"
+            for row, more in zip(rows, seeds, strict=True)
+        ],
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepTimes(Mark):
-    """The time of each phase's step against its prediction."""
+    """The time of each phase's step against its prediction, as shares of a uniform step."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """A mark a phase, over the band that is allowed."""
-        pairs = {}
-        for arm, own in rows.by("arm").items():
-            predicted = {phase.name: row for phase, row in growth.step_shares(data, arm, vocab.PREDICTED).items()}
-            pairs[arm] = {str(row.condition): (predicted[str(row.condition)], row) for row in own}
-        return phase_scatter(pairs, slots, bar=STEP_BAR)
+        predicted = {
+            (arm, phase.name): row
+            for arm in rows.axis("arm")
+            for phase, row in growth.step_shares(data, arm, vocab.PREDICTED).items()
+        }
+        pairs = [(predicted[str(row.arm), str(row.condition)].value, row) for row in rows]
+        top = max((x for x, _ in pairs), default=1.0) * 1.1
+        low, high = ([0.0, (1 + way * STEP_BAR) * top] for way in (-1, 1))
+        allowed = frame.filled([0.0, top], low, high, faded(light("muted"), 0.16), name=f"within {100 * STEP_BAR:g} %")
+        arms = [_phases([pair for pair in pairs if pair[1].arm == arm], slots[arm]) for arm in rows.axis("arm")]
+        reach = frame.limits(x for x, _ in pairs)
+        return frame.framed(
+            380, [allowed, frame.diagonal(0.0, top, "as predicted"), *arms],
+            x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": reach},
+            y={"title": "measured, time of a step", "range": frame.common_span(row for _, row in pairs)},
+            margin={"l": 48, "r": 16, "t": 8, "b": 44},
+        )  # fmt: skip
+
+
+def _phases(pairs: Sequence[tuple[float, Score]], slot: int) -> Trace:
+    (colour, _, symbol), arm = frame.series_style(slot), str(pairs[0][1].arm)
+    return frame.scatter(
+        x=[x for x, _ in pairs], y=[row.value for _, row in pairs], mode="markers",
+        error_y=frame.whiskers((row for _, row in pairs), colour, thickness=1.5),
+        marker={"color": colour, "symbol": symbol, "size": 9}, legendgroup=arm, name=escape(arm), text=[
+            f"<b>{escape(arm)}</b>, {escape(str(row.condition))}<br>predicted {fixed(x, 3)},"
+            f" measured {frame.interval(row)}"
+            for x, row in pairs
+        ],
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +161,14 @@ class DepthByTime(Mark):
         thick = min(THICKEST, HEIGHT / len(parts))
         step = next(each for each in count(1) if each * thick >= LEGIBLE or each >= len(parts))
         ticks = [at for at, part in enumerate(parts) if isinstance(part, str) or part % step == 0]
-        grid = heatmap(
+        grid = frame.heatmap(
             x=[0, *(phase.end for phase in spent)], y=list(range(len(parts))), zmin=0, zmax=1, xgap=1, ygap=1,
             z=[[of.get(part) for of in spent.values()] for part in parts],
             text=[[_hover(phase, part, of.get(part)) for phase, of in spent.items()] for part in parts],
-            colorscale=colour_scale(VIRIDIS),
+            colorscale=frame.colour_scale(VIRIDIS),
             colorbar={"thickness": 9, "outlinewidth": 0, "tickvals": list(THIRDS), "ticktext": list(THIRDS.values())},
         )  # fmt: skip
-        return framed(
+        return frame.framed(
             round(AROUND + thick * len(parts)), [grid], showlegend=False,
             x={"title": "step", "range": [0, max(row.amount or 0 for row in all_rows)], "showgrid": False},
             y={"tickvals": ticks, "ticktext": [str(parts[at]) for at in ticks], "showgrid": False,
@@ -162,8 +241,7 @@ OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": _all_arms, "words": str}
 def _difference_show(data: ReportData) -> Show:
     """One scale for all differences."""
     rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.DIFFERENCE, condition=tuple(growth.TERMS))
-    span = limits(bound for row in rows for bound in (row.value, row.low, row.high))
-    return Show(axis="nats per token; left is better", signed=True, reference=0.0, span=span)
+    return Show(axis="nats per token; left is better", signed=True, reference=0.0, span=frame.common_span(rows))
 
 
 def _differing(data: ReportData) -> list[str]:

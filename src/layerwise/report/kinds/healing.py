@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from layerwise.report.data import ReportData
 from layerwise.report.finding import judged
@@ -50,15 +51,9 @@ def above_whole(data: ReportData) -> Iterator[Score]:
             yield replace(row, metric="above_whole", value=row.value - whole)
 
 
-def models(data: ReportData) -> Rows:
-    """The rows of the table: of each model as it is, in reading order, without single seeds and windows."""
-    run = data.rows.where(measure=vocab.HEALING, seed=None, condition=None)
-    return Rows(row for arm in (vocab.UNTOUCHED, vocab.PRUNED, *arms(data)) for row in run.where(arm=arm))
-
-
-def benchmarks(data: ReportData) -> Rows:
-    """The rows of the table of benchmarks: of each model, in reading order, without single seeds and windows."""
-    run = data.rows.where(measure=vocab.HEALING_TASK, seed=None)
+def models(data: ReportData, measure: str = vocab.HEALING) -> Rows:
+    """The rows of a table: of each model as it is, in reading order, without single seeds and windows."""
+    run = data.rows.where(measure=measure, seed=None, condition=None)
     return Rows(row for arm in (vocab.UNTOUCHED, vocab.PRUNED, *arms(data)) for row in run.where(arm=arm))
 
 
@@ -217,7 +212,8 @@ HEALING_KIND = Kind(
                     show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True,
                 ),
                 Pivot(
-                    name="benchmarks", derive=benchmarks, rows={"benchmark": "task", "model": "arm"}, columns=(
+                    name="benchmarks", derive=partial(models, measure=vocab.HEALING_TASK),
+                    rows={"benchmark": "task", "model": "arm"}, columns=(
                         Column("right (%)", "accuracy", SHARE),
                         Column("beside the untouched model", "difference", POINTS, {"against": vocab.UNTOUCHED}),
                         Column("beside the control", "difference", POINTS, {"against": vocab.WHOLE}),

@@ -10,12 +10,12 @@ from typing import Any
 
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.frame import Figure
 from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, opening, prose
 from layerwise.report.kinds.training import TRAINING_SECTION, training_stopped
-from layerwise.report.marks import Dots, Mark
-from layerwise.report.marks.levels import Level, levels
+from layerwise.report.marks import Dots, Levels
+from layerwise.report.marks.levels import Level
 from layerwise.report.show import ABSENT, ACCURACY, COUNT, NUMBER, SIGNED, Show, adjusted_p, p_value
 from layerwise.report.text.number_format import fixed, is_resolved, tidy
 from layerwise.report.text.table import Table, Tone
@@ -185,7 +185,7 @@ def source_name(source: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgreementLevels(Mark):
+class AgreementLevels(Levels):
     """Every arm's agreement in each row, over the grey band of its null."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
@@ -193,7 +193,7 @@ class AgreementLevels(Mark):
         measured = rows.where(against=None)
         marks = [Level(arm, _in_rows(own), slots.get(arm, 0)) for arm, own in measured.by("arm").items()]
         null = Level("shuffled", _in_rows(rows.where(against=vocab.SHUFFLED)), null=True)
-        return levels([*marks, *([null] if null.rows else [])], across=self.show.axis) if marks else None
+        return self.drawn([*marks, *([null] if null.rows else [])]) if marks else None
 
 
 def _in_rows(rows: Rows) -> dict[str, Score]:

@@ -9,7 +9,7 @@ from functools import partial
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
 from layerwise.report.derived import robustness as outcome
-from layerwise.report.figures.frame import limits
+from layerwise.report.figures.frame import common_span
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.kinds.robustness_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION
 from layerwise.report.kinds.training import TESTED_SECTION, tiles, unfinished
@@ -21,7 +21,6 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
-ABOVE = "above baseline"
 KEPT_HEIGHT, NODES_HEIGHT = 420, 380
 PUBLISHED: dict[str, tuple[str, str]] = {
     "baseline": ("82.61 ± 0.08", "0.13 ± 0.03"),
@@ -34,9 +33,7 @@ PUBLISHED: dict[str, tuple[str, str]] = {
 
 def _common(show: Show, rows: Iterable[Score]) -> Show:
     """The quantity with one range for all figures of these rows."""
-    shown = [show.shown(row) for row in rows]
-    bounds = (bound for row in shown for bound in (row.value, row.low, row.high))
-    return show if show.span else show.but(span=limits([show.reference, *bounds]))
+    return show if show.span else show.but(span=common_span(map(show.shown, rows), show.reference))
 
 
 # ---- who survives what
@@ -73,16 +70,7 @@ def _measured(data: ReportData) -> Iterator[Score]:
 def _survival(data: ReportData) -> Iterator[Part]:
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
     show = outcome.lead_show(data)
-    in_order, shuffled, against = _order_columns(data)
     chance = "" if show.reference is None else f"; chance {show.reference:.3g}"
-    compared = f"; {ABOVE}: random order, paired, {difference.axis}"
-    gaps = data.rows.where(
-        measure=vocab.ROBUSTNESS,
-        metric=metric,
-        condition=vocab.RANDOM_ORDER,
-        against=vocab.BASELINE,
-        **outcome.EVERY_LAYER,
-    )
     title = f"Who survives what: {lead.show.axis}{chance}"
     yield Tabled(title=title, table=_matrix, terminal=False, note="survival")
     yield Says(outcome.fates, terminal=False)
@@ -94,10 +82,6 @@ def _survival(data: ReportData) -> Iterator[Part]:
             Column("top-5 accuracy", "accuracy_top5", ACCURACY, {"against": None}),
             Column(f"{difference.axis} above the baseline", metric, difference, {"against": vocab.BASELINE}),
         ),
-    )  # fmt: skip
-    yield Pivot(
-        title=f"{lead.show.axis}{chance}{compared if gaps else ''}", derive=_compared, rows={"arm": "arm"}, page=False,
-        columns=(in_order, shuffled, replace(against, head=ABOVE)),
     )  # fmt: skip
 
 
@@ -154,8 +138,9 @@ def _orders(data: ReportData) -> Iterator[Part]:
     )  # fmt: skip
     before = Column("Δ in order", metric, difference, {"condition": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
-        name="order", derive=_compared, rows={"arm": "arm"}, terminal=False,
-        columns=(in_order, shuffled, before, against, *spreads, *published),
+        name="order", title=f"Order: {lead.show.axis}; Δ, beside the baseline, in {difference.axis}",
+        derive=_compared, rows={"arm": "arm"}, terminal=4,
+        columns=(in_order, shuffled, against, before, *spreads, *published),
     )  # fmt: skip
     yield Pivot(
         name="draws-that-changed-nothing", derive=_unchanged, rows={"arm": "arm", "condition": "part"}, folded=True,
@@ -201,12 +186,11 @@ def _kept(data: ReportData) -> Iterator[Part]:
         show=_common(outcome.lead_show(data), _kept_rows(data)), across="layers kept", at="{} layers kept",
         height=KEPT_HEIGHT, reach=(data.depth + 0.3, 0.7),
     )  # fmt: skip
-    for condition, words in outcome.CONDITIONS.items():
-        yield Pivot(
-            title=f"Layers kept, {words}", derive=_downwards, where={"condition": condition}, rows={"arm": "arm"},
-            across="amount", split="part", show=outcome.quantity(data).show.but(bounds=False), page=False,
-            terminal=False, words=named(outcome.CONDITIONS),
-        )  # fmt: skip
+    yield Pivot(
+        name="every-size", derive=_downwards, rows={"arm": "arm", "order": "condition"}, across="amount", split="part",
+        show=outcome.quantity(data).show.but(bounds=False), folded=True, terminal=False,
+        words=named(outcome.CONDITIONS),
+    )  # fmt: skip
 
 
 def _kept_rows(data: ReportData) -> Iterator[Score]:

@@ -10,10 +10,10 @@ from functools import partial
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
 from layerwise.report.derived import robustness as outcome
-from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.frame import Figure, framed, scatter
+from layerwise.report.figures.palette import depth_colour
 from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section, noted
 from layerwise.report.marks import Dots, Heat, Lines, Mark
-from layerwise.report.marks.scatter import layout_scatter
 from layerwise.report.show import ABSENT, ACCURACY, Show, named, p_value
 from layerwise.report.text.wording import counted
 from layerwise.results import vocabulary as vocab
@@ -22,6 +22,8 @@ from layerwise.results.selection import PRESENT, Rows
 
 WAYS = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED)
 SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.WORTH, vocab.OUTPUT_LAYOUT)
+MANY_DOTS = 1_000
+"""From so many dots on they are smaller."""
 CORRELATION = Show(decimals=2)
 EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
 """Near-perfect accuracies are distinguished by their decimals."""
@@ -157,15 +159,28 @@ POSITION_SECTION = Section(
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Mark):
-    """A dot for each output that is drawn, near the outputs that are like it; the axes have no unit."""
+    """A dot for each output that is drawn, near the outputs that are like it.
+
+    The axes of such a layout have no unit and no zero, so they are not drawn; only what stands near what can be read.
+    """
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The points of one arm, coloured by their position or by their layer."""
+        """The points of one arm, violet where the position, or the layer, is the first and yellow where the last."""
         across, upwards = (
-            {(int(row.amount or 0), row.layer or 0, row.other or 0): row for row in rows.where(metric=axis)}
+            {(int(row.amount or 0), row.layer or 0, row.other or 0): row.value for row in rows.where(metric=axis)}
             for axis in "xy"
         )
-        return layout_scatter(across, upwards, depth=data.depth, by_layer=rows[0].part == "layer")
+        points, by_layer = [point for point in across if point in upwards], rows[0].part == "layer"
+        dots = scatter(
+            x=[across[point] for point in points], y=[upwards[point] for point in points], mode="markers",
+            marker={
+                "color": [depth_colour(layer if by_layer else position, data.depth) for _, layer, position in points],
+                "size": 5 if len(points) < MANY_DOTS else 3.5, "opacity": 0.8, "line": {"width": 0},
+            },
+            text=[f"image {image}, layer {layer} at position {position}" for image, layer, position in points],
+        )  # fmt: skip
+        bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
+        return framed(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
 
 
 def _points(data: ReportData) -> Iterator[Score]:

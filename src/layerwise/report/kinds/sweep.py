@@ -352,7 +352,7 @@ SWEEP = Kind(
         Section(anchor="texts", needs=lambda data: any(_texts(data)), parts=_texts),
         Section(
             anchor="plans", needs=lambda data: bool(data.records),
-            parts=(SweptPlans("table"), Tabled(name="table", table=plan_rows, page=False, terminal=False)),
+            parts=(SweptPlans("table", name="table", rows=plan_rows),),
         ),
     ),
 )  # fmt: skip

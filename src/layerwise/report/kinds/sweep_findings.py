@@ -24,7 +24,7 @@ import numpy as np
 
 from layerwise.report.claims.claim import Position, span
 from layerwise.report.claims.contrasts import ALIKE, OF_COSTS, Fact
-from layerwise.report.claims.painters import FASTER
+from layerwise.report.claims.painters import FASTER, fragility
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import at_half, order_strategy, single
 from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ranked
@@ -35,7 +35,7 @@ from layerwise.report.text.number_format import between, is_resolved, percent, t
 from layerwise.report.text.wording import counted, label, listed
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ALL, CONTRAST, FEWEST_UNITS, LOG_RATIO
+from layerwise.results.vocabulary import ALL, CONTRAST, FEWEST_UNITS
 
 RESAMPLES = 2000
 SEED = 0
@@ -79,12 +79,11 @@ def independent(first: Score, second: Score, *, pairs: int = 1, level: float = 0
 
 
 def _joined(first: Score, second: Score, wider: float = 1.0) -> Score | None:
-    if first.low is None or first.high is None or second.low is None or second.high is None:
+    one, other = span(first), span(second)
+    if one is None or other is None:
         return None
-    value = first.value - second.value
-    below = math.hypot(first.value - first.low, second.high - second.value)
-    above = math.hypot(first.high - first.value, second.value - second.low)
-    return Score(CONTRAST, "difference", value, value - wider * below, value + wider * above, task=first.task)
+    joined = one.less(other, wider)
+    return Score(CONTRAST, "difference", joined.value, joined.low, joined.high, task=first.task)
 
 
 def _mean_documents(rows: Rows, losses: Losses) -> dict[tuple[str, str], tuple[float, int]] | None:
@@ -265,8 +264,7 @@ def _spread(gaps: dict[str, Score], tasks: list[str]) -> str:
 
 def fragile(data: ReportData, strategy: str | None = None) -> dict[str, Fact]:
     """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
-    rows = data.rows.where(measure=CONTRAST, metric=LOG_RATIO, claim="fragile", condition=strategy)
-    return {row.task: Fact(row, FASTER) for row in rows}
+    return {name: Fact(row, FASTER) for name, row in fragility(data, strategy).items()}
 
 
 def faster(facts: dict[str, Fact]) -> list[str]:

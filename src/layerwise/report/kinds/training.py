@@ -12,19 +12,19 @@ from layerwise.report.arms import arm_slots, in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.derived.growth import MEASURES as GROWTH_MEASURES
 from layerwise.report.derived.robustness import MEASURES, by_arm
-from layerwise.report.figures.figure import Figure, Trace, scatter
-from layerwise.report.figures.frame import framed, series_style
+from layerwise.report.figures.frame import Figure, Trace, framed, scatter, series_style
 from layerwise.report.figures.palette import faded
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
 from layerwise.report.marks import Mark
 from layerwise.report.show import ABSENT, named, plain
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.table import Table
-from layerwise.report.text.wording import incomplete
+from layerwise.report.text.wording import arm_tiles, incomplete
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, TUNING, VALIDATION_LOSS
 
+HEIGHT = 420
 LOSSES = {VALIDATION_LOSS: "validation loss", TRAIN_LOSS: "training loss"}
 FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
 OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
@@ -41,15 +41,17 @@ class LossByStep(Mark):
     """A thin line for every seed of an arm, and a bold one for their mean."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The losses by step; models that differ in more than the seed have no mean."""
-        curves = []
+        """The losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
+        seeds, means = [], []
         for arm, own in rows.by("arm").items():
-            seeds: dict[str, dict[int, float]] = {}
+            named: dict[str, dict[int, float]] = {}
             for row in own:
-                seeds.setdefault(model_name(row), {})[int(row.amount or 0)] = row.value
-            alike = len({row.condition for row in own}) == 1
-            curves.append(LearningCurve(arm, seeds, slots.get(arm, 0), averaged=alike))
-        return learning(curves, upwards=LOSSES[rows[0].metric])
+                named.setdefault(model_name(row), {})[int(row.amount or 0)] = row.value
+            seeds += [_curve(arm, slots.get(arm, 0), dict(sorted(own.items())), name) for name, own in named.items()]
+            if len({row.condition for row in own}) == 1:
+                means.append(_mean(arm, slots.get(arm, 0), named))
+        y = {"title": LOSSES[rows[0].metric], "type": "log", **_ticks([row.value for row in rows])}
+        return framed(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
 
 
 def losses(data: ReportData) -> Iterator[Score]:
@@ -79,13 +81,9 @@ def seeds_of(data: ReportData) -> dict[str, set[int]]:
     return {arm: set(grouped[arm].axis("seed")) for arm in in_reading_order(grouped)}
 
 
-def tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
     """How many arms the run has, and the most seeds that any of them was trained with."""
-    arms = seeds_of(data)
-    most = max(map(len, arms.values()), default=0)
-    yield f"{len(arms):,}", "arms"
-    if most:
-        yield f"{most:,}", "seeds"
+    return arm_tiles(arms := seeds_of(data), arms)
 
 
 def _facts(data: ReportData) -> Rows:
@@ -165,34 +163,9 @@ TRAINED = Kind(
     tiles=tiles,
     unfinished=training_stopped,
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
-    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses, page=False))),),
+    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses))),),
 )  # fmt: skip
 """A run whose models were trained, and nothing else was measured."""
-
-
-HEIGHT = 420
-
-
-@dataclass(frozen=True, slots=True)
-class LearningCurve:
-    """The training of one arm: each run to its loss by step; `averaged` unless runs differ in more than the seed."""
-
-    name: str
-    seeds: Mapping[str, Mapping[int, float]]
-    slot: int
-    averaged: bool = True
-
-
-def learning(curves: Sequence[LearningCurve], *, upwards: str) -> Figure:
-    """Every seed of every arm on a logarithmic scale of loss; the mean is over the seeds that reached a step."""
-    losses = [loss for curve in curves for seed in curve.seeds.values() for loss in seed.values()]
-    seeds = [_seed(curve, name) for curve in curves for name in curve.seeds]
-    return framed(
-        HEIGHT,
-        [*seeds, *(_mean(curve) for curve in curves if curve.averaged)],
-        x={"title": "step", "rangemode": "tozero"},
-        y={"title": upwards, "type": "log", **_ticks(losses)},
-    )
 
 
 def mean_curve(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
@@ -226,30 +199,17 @@ def _multiples(powers: Iterable[int], digits: Iterable[int]) -> list[float]:
     return [digit * 10.0**power for power in powers for digit in tuple(digits)]
 
 
-def _seed(curve: LearningCurve, name: str) -> Trace:
-    colour, _, _ = series_style(curve.slot)
-    steps = sorted(curve.seeds[name])
-    return scatter(
-        x=steps,
-        y=[curve.seeds[name][step] for step in steps],
-        mode="lines",
-        line={"color": faded(colour, 0.4), "width": 0.9},
-        legendgroup=curve.name,
-        name=escape(name),
-    )
+def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:
+    line = {"color": faded(series_style(slot)[0], 0.4), "width": 0.9}
+    return scatter(x=list(losses), y=list(losses.values()), mode="lines", line=line, legendgroup=arm, name=escape(name))
 
 
-def _mean(curve: LearningCurve) -> Trace:
-    colour, _, symbol = series_style(curve.slot)
-    mean = mean_curve(curve.seeds)
-    of = f"mean of {len(curve.seeds)} seeds" if len(curve.seeds) > 1 else "one seed"
+def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
+    """The mean over the seeds that reached a step."""
+    (colour, _, symbol), mean = series_style(slot), mean_curve(seeds)
+    of = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     return scatter(
-        x=list(mean),
-        y=list(mean.values()),
-        mode="lines",
-        line={"color": colour, "width": 2.2},
-        marker={"symbol": symbol},
-        text=[f"<b>{escape(curve.name)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
-        legendgroup=curve.name,
-        name=escape(curve.name),
-    )
+        x=list(mean), y=list(mean.values()), mode="lines", line={"color": colour, "width": 2.2},
+        marker={"symbol": symbol}, legendgroup=arm, name=escape(arm),
+        text=[f"<b>{escape(arm)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
+    )  # fmt: skip

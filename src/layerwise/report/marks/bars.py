@@ -9,8 +9,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, Trace, bar, level_line
-from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, limits, row_axis, series_style, whiskers
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.number_format import is_resolved, probability, verdict
@@ -48,16 +48,16 @@ class Bars(Mark):
         positions = {getattr(row, self.x) for row in rows}
         numeric = all(isinstance(value, int | float) for value in positions)
         shared = bool(self.each or self.choices) and self.of is None
-        bounds = (bound for row in map(self.show.shown, all_rows) for bound in (row.value, row.low, row.high))
-        return framed(
+        span = frame.common_span(map(self.show.shown, all_rows)) if shared else None
+        return frame.framed(
             self.height or 360, traces, bargap=0.28, barmode="stack" if self.stacked else "group",
             x={
                 "title": self.across, "showgrid": False,
                 "dtick": 1 if numeric and len(positions) <= MOST_TICKS else None,
             },
-            y={"title": self.show.axis, "range": self.show.span or (limits(bounds) if shared else None)},
-            shapes=[] if not self.show.reference else [level_line(self.show.reference, **REFERENCE)],
-            showlegend=len(groups) > 1, legend=LEGEND,
+            y={"title": self.show.axis, "range": self.show.span or span},
+            shapes=[] if not self.show.reference else [frame.level_line(self.show.reference, **frame.REFERENCE)],
+            showlegend=len(groups) > 1, legend=frame.LEGEND,
             margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},
         )  # fmt: skip
 
@@ -73,10 +73,10 @@ class Bars(Mark):
         ]  # fmt: skip
         for trace in lying:
             del trace["error_y"]
-        return framed(
-            HEAD + ROW * len(names), lying, bargap=0.4, barmode="stack", showlegend=True, legend=LEGEND,
+        return frame.framed(
+            HEAD + ROW * len(names), lying, bargap=0.4, barmode="stack", showlegend=True, legend=frame.LEGEND,
             x={"title": self.show.axis, "range": self.show.span, "showgrid": False},
-            y={**row_axis([self.words(name) for name in names]), "showgrid": False},
+            y={**frame.row_axis([self.words(name) for name in names]), "showgrid": False},
             margin={"l": 48, "r": 12, "t": 34, "b": 40},
         )  # fmt: skip
 
@@ -86,14 +86,14 @@ class Bars(Mark):
         pale = faded(light("muted"), 0.35)
         colour: Any = [light("accent") if is_resolved(row, level) else pale for row in drawn]
         if self.series:
-            colour = series_style(slots.get(str(name), 0))[0]
-        return bar(
+            colour = frame.series_style(slots.get(str(name), 0))[0]
+        return frame.bar(
             x=[getattr(row, self.x) for row in drawn],
             y=[row.value for row in shown] if self.of is None else [self.of(row) for row in drawn],
             marker={"color": colour, "line": {"width": 0}},
             text=[self._hover(row, level) for row in drawn],
             name=escape(self.words(name)),
-            **({} if self.of else {"error_y": whiskers(shown, light("ink"), thickness=1.2, width=3)}),
+            **({} if self.of else {"error_y": frame.whiskers(shown, light("ink"), thickness=1.2, width=3)}),
         )
 
     def _hover(self, row: Score, level: float) -> str:

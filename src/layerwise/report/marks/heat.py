@@ -9,8 +9,7 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, Shape, heatmap, square
-from layerwise.report.figures.frame import CLEAR, colour_scale, framed
+from layerwise.report.figures.frame import CLEAR, Figure, Shape, colour_scale, framed, heatmap, square
 from layerwise.report.figures.palette import DIVERGING, VIRIDIS, light
 from layerwise.report.marks.mark import Mark
 from layerwise.results.rows import Score

@@ -8,8 +8,8 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
-from layerwise.report.figures.frame import LEGEND, REFERENCE, framed, interval, series_style, whiskers
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
 from layerwise.report.figures.palette import faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.text.wording import null_name
@@ -35,38 +35,46 @@ class Level:
     null: bool = False
 
 
-def levels(
-    measured: Sequence[Level],
-    *,
-    across: str,
-    floor: float | None = None,
-    reference: float | None = None,
-    span: tuple[float, float] | None = None,
-) -> Figure:
-    """A row for each name of any level; `reference` is a dotted vertical line, `span` fixes the axis.
+@dataclass(frozen=True, kw_only=True)
+class Levels(Mark):
+    """A row for each value of the column `y`, in it a mark for each series; rows `against` something are nulls, grey.
 
     Values below `floor` are drawn at it, so that one wild value does not flatten the rest; the hover shows the value.
+    There is no picture where there are only nulls.
     """
-    names = list(dict.fromkeys(name for level in measured for name in level.rows))
-    return framed(
-        HEAD + NAME * len(measured) + ROW * len(names),
-        [_joined(measured, names, floor), *(_marks(level, floor) for level in measured)],
-        x={"title": across, "zeroline": True, "range": span},
-        y={
-            "autorange": "reversed",
-            "showgrid": True,
-            "zeroline": False,
-            "type": "category",
-            "categoryorder": "array",
-            "categoryarray": [escape(name) for name in names],
-            "dtick": 1,
-            "tickfont": {"color": light("ink"), "size": 12},
-        },
-        shapes=[] if reference is None else [upright_line(reference, **REFERENCE)],
-        margin={"l": 8, "r": 16, "t": 40, "b": 40},
-        showlegend=True,
-        legend=LEGEND,
-    )
+
+    y: str = "part"
+    floor: float | None = None
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The levels of the rows."""
+        measured = rows.where(against=None)
+        groups = measured.by(self.series) if self.series else {"measured": measured}
+        nulls = enumerate(rows.by("against").items())
+        return self.drawn([
+            *(Level(null_name(null), self._row_of(own), slot, null=True) for slot, (null, own) in nulls),
+            *(Level(self.words(name), self._row_of(own), slots.get(str(name), 0)) for name, own in groups.items()),
+        ]) if measured else None  # fmt: skip
+
+    def _row_of(self, rows: Rows) -> dict[Any, Score]:
+        return {getattr(row, self.y): self.show.shown(row) for row in rows}
+
+    def drawn(self, levels: Sequence[Level]) -> Figure:
+        """A row for each name of any level."""
+        names = list(dict.fromkeys(name for level in levels for name in level.rows))
+        reference = self.show.reference
+        return frame.framed(
+            HEAD + NAME * len(levels) + ROW * len(names),
+            [_joined(levels, names, self.floor), *(_marks(level, self.floor) for level in levels)],
+            x={"title": self.show.axis, "zeroline": True, "range": self.show.span},
+            y={
+                "autorange": "reversed", "showgrid": True, "zeroline": False, "type": "category",
+                "categoryorder": "array", "categoryarray": [escape(name) for name in names], "dtick": 1,
+                "tickfont": {"color": light("ink"), "size": 12},
+            },
+            shapes=[] if reference is None else [frame.upright_line(reference, **frame.REFERENCE)],
+            margin={"l": 8, "r": 16, "t": 40, "b": 40}, showlegend=True, legend=frame.LEGEND,
+        )  # fmt: skip
 
 
 def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None) -> Trace:
@@ -78,15 +86,15 @@ def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None
         if values:
             x += [min(values), max(values), None]
             y += [escape(name), escape(name), None]
-    return scatter(x=x, y=y, mode="lines", line={"color": light("quiet"), "width": 2}, showlegend=False)
+    return frame.scatter(x=x, y=y, mode="lines", line={"color": light("quiet"), "width": 2}, showlegend=False)
 
 
 def _marks(level: Level, floor: float | None) -> Trace:
-    colour, _, symbol = series_style(level.slot)
+    colour, _, symbol = frame.series_style(level.slot)
     colour = light("zero") if level.null else colour
     lifted = [_at_least(score, floor) for score in level.rows.values()]
     bars = faded(light("muted"), 0.28) if level.null else colour
-    return scatter(
+    return frame.scatter(
         x=[score.value for score in lifted],
         y=[escape(name) for name in level.rows],
         mode="markers",
@@ -96,9 +104,10 @@ def _marks(level: Level, floor: float | None) -> Trace:
             "size": 13 if level.null else 9,
             "line": {"width": 2 if level.null else 0, "color": colour},
         },
-        error_x=whiskers(lifted, bars, thickness=9 if level.null else 2),
+        error_x=frame.whiskers(lifted, bars, thickness=9 if level.null else 2),
         text=[
-            f"<b>{escape(name)}</b>, {escape(level.name)}<br>{interval(score)}" for name, score in level.rows.items()
+            f"<b>{escape(name)}</b>, {escape(level.name)}<br>{frame.interval(score)}"
+            for name, score in level.rows.items()
         ],
         legendgroup=level.name,
         name=escape(level.name),
@@ -112,34 +121,3 @@ def _at_least(score: Score, floor: float | None) -> Score:
 
 def _lifted(value: float, floor: float | None) -> float:
     return value if floor is None else max(value, floor)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Levels(Mark):
-    """A row for each value of the column `y`, in it a mark for each series; rows `against` something are nulls, grey.
-
-    Values below `floor` are drawn at it. There is no picture where there are only nulls.
-    """
-
-    y: str = "part"
-    floor: float | None = None
-
-    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The levels of the rows."""
-        measured = rows.where(against=None)
-        if not measured:
-            return None
-        groups = measured.by(self.series) if self.series else {"measured": measured}
-        return levels(
-            [
-                *(
-                    Level(null_name(null), self._row_of(own), slot, null=True)
-                    for slot, (null, own) in enumerate(rows.by("against").items())
-                ),
-                *(Level(self.words(name), self._row_of(own), slots.get(str(name), 0)) for name, own in groups.items()),
-            ],
-            across=self.show.axis, floor=self.floor, reference=self.show.reference, span=self.show.span,
-        )  # fmt: skip
-
-    def _row_of(self, rows: Rows) -> dict[Any, Score]:
-        return {getattr(row, self.y): self.show.shown(row) for row in rows}

@@ -15,7 +15,7 @@ from typing import Any
 
 from layerwise.report.arms import arm_slots
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure
+from layerwise.report.figures.frame import Figure
 from layerwise.report.figures.palette import SERIES
 from layerwise.report.show import NUMBER, Show
 from layerwise.report.text.markup import Safe, element

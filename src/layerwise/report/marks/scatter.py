@@ -8,22 +8,11 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.figure import Figure, Trace, scatter, upright_line
-from layerwise.report.figures.frame import (
-    LEGEND,
-    REFERENCE,
-    diagonal,
-    filled,
-    framed,
-    interval,
-    limits,
-    series_style,
-    whiskers,
-)
+from layerwise.report.figures import frame
+from layerwise.report.figures.frame import Figure, Trace
 from layerwise.report.figures.palette import EMBEDDING, depth_colour, faded, light
 from layerwise.report.marks.mark import Mark
 from layerwise.report.show import NUMBER, Show
-from layerwise.report.text.number_format import fixed
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
@@ -68,7 +57,6 @@ class Scatter(Mark):
     numbered: bool = False
     styles: Mapping[Any, Style] = field(default_factory=dict)
     named: bool = False
-    log: bool = False
     at: str = "layer {}"
     depth_of: Callable[[Score], int | None] = lambda row: row.layer
     hollow: Callable[[Score], bool] = lambda row: False
@@ -94,16 +82,17 @@ class Scatter(Mark):
                 traces.append(self._trace(group, style, pairs, xs, ys, data, slots))
         if len(spread) < 2:
             return None
-        ends = limits(bounds) or (0.0, 1.0)
+        ends = frame.limits(bounds) or (0.0, 1.0)
         whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
+        reference = self.show_across.reference
         x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
-        x |= {"type": "log"} if self.log else {}
-        return framed(
-            self.height or 380, [*([diagonal(*ends, "equal")] if self.equal else []), *traces],
+        return frame.framed(
+            self.height or 380, [*([frame.diagonal(*ends, "equal")] if self.equal else []), *traces],
             x=x,
             y={"title": self.show.axis, "range": self.show.span},
-            shapes=[upright_line(self.show_across.reference, **REFERENCE)] if self.show_across.reference else [],
-            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named, legend=LEGEND,
+            shapes=[frame.upright_line(reference, **frame.REFERENCE)] if reference else [],
+            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named,
+            legend=frame.LEGEND,
         )  # fmt: skip
 
     def _front(self, group: Any, pairs: Any, slots: Mapping[str, int]) -> list[Trace]:
@@ -113,9 +102,11 @@ class Scatter(Mark):
             if not kept or y.value < kept[-1][1].value:
                 kept.append((x, y))
         name = escape(self.words(group))
-        line = {"color": series_style(slots.get(str(group), 0))[0], "width": 1.5}
+        line = {"color": frame.series_style(slots.get(str(group), 0))[0], "width": 1.5}
         xs, ys = [x.value for x, _ in kept], [y.value for _, y in kept]
-        return [scatter(x=xs, y=ys, mode="lines", line=line, legendgroup=name, name=name)] if len(kept) > 1 else []
+        return (
+            [frame.scatter(x=xs, y=ys, mode="lines", line=line, legendgroup=name, name=name)] if len(kept) > 1 else []
+        )
 
     def _trace(
         self, group: Any, style: Style, pairs: Any, xs: Any, ys: Any, data: ReportData, slots: Mapping[str, int]
@@ -123,7 +114,7 @@ class Scatter(Mark):
         keys = [key for key, _, _ in pairs]
         across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
         depths = [self.depth_of(ys[key]) for key in keys]
-        colour, _, symbol = series_style(slots.get(str(group), 0))
+        colour, _, symbol = frame.series_style(slots.get(str(group), 0))
         pale = faded(light("muted"), 0.45)
         colours: Any = pale if style.faint else colour
         if not self.series and any(depth is not None for depth in depths):
@@ -139,11 +130,11 @@ class Scatter(Mark):
         ]
         reach = colour if self.series else pale
         bounds = {
-            axis: whiskers(scores, reach, thickness=1.2)
+            axis: frame.whiskers(scores, reach, thickness=1.2)
             for axis, scores in (("error_x", across), ("error_y", upwards))
             if style.bounds and not style.faint and any(score.low is not None for score in scores)
         }
-        return scatter(
+        return frame.scatter(
             x=[x.value for x in across], y=[y.value for y in upwards], mode=mode, **bounds,
             marker={
                 "color": colours, "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
@@ -154,79 +145,3 @@ class Scatter(Mark):
             textfont={"size": 11, "color": light("muted")}, hovertemplate="%{customdata}<extra></extra>",
             legendgroup=str(group or ""), name=escape(name),
         )  # fmt: skip
-
-
-MARGIN = {"l": 48, "r": 16, "t": 14, "b": 40}
-MANY_DOTS = 1_000
-"""From so many dots on they are smaller."""
-Points = Mapping[tuple[int, int, int], Score]
-"""A score for each (image, layer, position)."""
-Forecasts = Mapping[str, Mapping[str, tuple[Score, Score]]]
-"""Arm to phase to (predicted, measured)."""
-
-
-def layout_scatter(across: Points, upwards: Points, *, depth: int, by_layer: bool = False) -> Figure:
-    """A dot for each (image, layer, position), violet where the layer ran first and yellow where it ran last.
-
-    With `by_layer` the colour is the layer's in place of the position's. The axes of such a layout have no unit and no
-    zero, so they are not drawn; only what stands near what can be read.
-    """
-    bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
-    points = [point for point in across if point in upwards]
-    dots = scatter(
-        x=[across[point].value for point in points],
-        y=[upwards[point].value for point in points],
-        mode="markers",
-        marker={
-            "color": [depth_colour(layer if by_layer else position, depth) for _, layer, position in points],
-            "size": 5 if len(points) < MANY_DOTS else 3.5,
-            "opacity": 0.8,
-            "line": {"width": 0},
-        },
-        text=[f"image {image}, layer {layer} at position {position}" for image, layer, position in points],
-    )
-    return framed(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
-
-
-def phase_scatter(forecasts: Forecasts, slots: Mapping[str, int], *, bar: float) -> Figure:
-    """The time of each phase's step against its prediction, as shares of a uniform step.
-
-    The grey band is `bar`, a share of the prediction, to either side of equality.
-    """
-    pairs = [pair for phases in forecasts.values() for pair in phases.values()]
-    span = limits(bound for _, measured in pairs for bound in (measured.value, measured.low, measured.high))
-    reach = limits(predicted.value for predicted, _ in pairs)
-    top = max((predicted.value for predicted, _ in pairs), default=1.0) * 1.1
-    allowed = filled(
-        [0.0, top],
-        [0.0, (1 - bar) * top],
-        [0.0, (1 + bar) * top],
-        faded(light("muted"), 0.16),
-        name=f"within {100 * bar:g} %",
-    )
-    arms = (_phases(arm, phases, slots[arm]) for arm, phases in forecasts.items() if phases)
-    return framed(
-        380,
-        [allowed, diagonal(0.0, top, "as predicted"), *arms],
-        x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": reach},
-        y={"title": "measured, time of a step", "range": span},
-        margin={"l": 48, "r": 16, "t": 8, "b": 44},
-    )
-
-
-def _phases(arm: str, phases: Mapping[str, tuple[Score, Score]], slot: int) -> Trace:
-    colour, _, symbol = series_style(slot)
-    return scatter(
-        x=[predicted.value for predicted, _ in phases.values()],
-        y=[measured.value for _, measured in phases.values()],
-        error_y=whiskers((measured for _, measured in phases.values()), colour, thickness=1.5),
-        mode="markers",
-        marker={"color": colour, "symbol": symbol, "size": 9},
-        text=[
-            f"<b>{escape(arm)}</b>, {escape(phase)}<br>predicted {fixed(predicted.value, 3)},"
-            f" measured {interval(measured)}"
-            for phase, (predicted, measured) in phases.items()
-        ],
-        legendgroup=arm,
-        name=escape(arm),
-    )

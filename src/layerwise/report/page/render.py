@@ -13,22 +13,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from layerwise.errors import RunError
 from layerwise.plan import Plan
-from layerwise.report.arms import ARMS
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
 from layerwise.report.figures.palette import ROLES, SERIES, swaps
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import present_kinds
-from layerwise.report.kinds.evaluation import EVALUATION
-from layerwise.report.kinds.layer_weights_study import STUDY_KIND
-from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.training import seeds_of
-from layerwise.report.kinds.wiring import WIRING
 from layerwise.report.text.markup import Safe, element, embedded_json
 from layerwise.report.text.number_format import percent, tidy
 from layerwise.report.text.table import Table
@@ -203,90 +199,15 @@ def _with_absent(last: Chapter, absent: Sequence[Chapter]) -> Chapter:
     return replace(last, body=(*last.body, listed)) if absences else last
 
 
-METHOD = (
-    "Effects are paired differences to the untouched model on the same text, in nats per scored token.",
-    "Adjusted p-values are corrected over their family of plans (Holm), so a verdict allows for how many were tried.",
-    "The minimum detectable effect (mde) is the smallest true effect that this much text would show.",
-    "Where no effect was found the verdict names that size: absence of evidence, with its limit.",
-)
-RESAMPLED = {
-    "documents": "Intervals are paired bootstraps over documents: whole documents are drawn again, with replacement;"
-    f" of a task with fewer than {FEWEST_UNITS} documents its windows are.",
-    "windows": f"Intervals are paired bootstraps over windows, since the text has fewer than {FEWEST_UNITS} documents:"
-    " they say what other windows of these documents would give, and not what other documents would.",
-}
-"""How the intervals of a sweep and of a diagnosis are made, by what is resampled."""
+PRETRAINED = {"layer_weights_study", "pretraining", "evaluation", "wiring"}
+"""The kinds of run that are about models pre-trained in several wirings."""
 
-ROBUST_METHOD = (
-    "An arm is one way of training; with several seeds its interval is Student's t over the seeds.",
-    "A single model, or a single seed, has a Wilson interval over its examples.",
-    "Differences to the baseline are paired: the same examples, in the same orders.",
-    "Random orders are drawn anew for every batch, from a seed, and are the same for every arm.",
-    "Draws that happened to be the order of training are left out of “random order” and counted apart.",
-    "Checkpoints are selected on one split of the examples and reported on another.",
-)
-GROWTH_METHOD = (
-    "An arm is one schedule of training; with several seeds its interval is Student's t over the seeds.",
-    "Differences are taken seed for seed: a seed decides the first weights and the order of the text for every arm.",
-    "Uniform's loss at a cost is read, in each seed, off its fully decayed trainings of several lengths.",
-    "Adjusted p-values are corrected over the arms that have the same metric (Holm).",
-    "FLOPs: forward pass, input gradient and weight gradient one each; a frozen layer has no weight gradient, and"
-    " below the lowest thing that learns there is no input gradient.",
-    "Seconds are the median step of each phase times its steps; validating and saving are left out.",
-)
-PRETRAINED_KINDS = (STUDY_KIND, PRETRAINING, EVALUATION, WIRING)
-PRETRAINED_METHOD = (
-    "An arm is one wiring of one architecture; with several seeds its interval is Student's t over the seeds.",
-    "One seed has an interval over held-out documents, over pairs drawn again within each paradigm, or over examples.",
-    "Differences of arms are taken seed for seed; their intervals and p are over seeds.",
-    "Agreement across seeds is compared with shuffles of the sources of whole seeds, one-sided.",
-)
-GLOSSARY = (
-    ("plan", "which layers run, in which order and mixture, as text: 0-13 (14|15|16|17)*3 18-31"),
-    ("Δ NLL", "negative log-likelihood under a plan minus that of the untouched model, nats per token"),
-    ("affected", "number of layers that a strategy touches"),
-    ("skip", "the affected layers are left out"),
-    ("reverse", "the affected layers run in the opposite order"),
-    ("random", "the affected layers run in a drawn order; several draws"),
-    ("middle repeat", "the middle layer runs in place of every affected layer"),
-    ("parallel", "the affected layers read the same input and their outputs are averaged"),
-    ("looped parallel", "the same, the average fed back several times"),
-    ("layer evaluations", "how many times any layer runs: the work"),
-    ("stages", "how many layers run one after another when parallel ones run at once: the waiting"),
-    ("exact match", "share of answers whose every token is the model's first choice"),
-    ("nat", "the unit of a loss: a token of probability p costs -ln p nats; 0.69 nats more is half as likely"),
-    ("sink token", "a first token that takes most attention and has a huge norm; it makes states look alike"),
-    ("CKA", "centred kernel alignment, a similarity that ignores rotation and scale; unbiased, by minibatches"),
-    ("wiring", "the matrix A in x_j = sum A[j,i] d_i: what each step reads of what was written before it"),
-)
-ROBUST_GLOSSARY = (
-    ("in order", "the layers run as they were trained before any of this: 0, 1, 2, …"),
-    ("in random order", "the layers run in an order drawn at random, every layer once"),
-    ("layers kept", "so many layers run, the others are left out; which ones is the rule: first, last, even, random"),
-    ("merged", "a model whose every layer comes from another model of the same arm; no weight changes"),
-    ("own depth", "merged so that layer 5 of one model stands only where layer 5 of another stood"),
-    ("ensemble", "the outputs of several models, averaged"),
-    ("top-5", "share of images whose class is among the five first choices"),
-    ("chance", "what a model gets that knows nothing: the largest class, or a uniform guess of the next token"),
-)
 
-PRETRAINED_GLOSSARY = (
-    ("layer weights", "alpha: how much of each earlier state a layer reads; source 0 is the embedding"),
-    ("held-out loss", "negative log-likelihood of masked tokens of documents not trained on, nats per token"),
-    ("minimal pair", "two sentences that differ in one point, of which one is right"),
-    ("paradigm, phenomenon", "minimal pairs of one pattern, and the patterns of one matter of grammar"),
-    ("coverage", "the share of a suite's words that the tokenizer has no unknown pieces in"),
-    ("mcc", "Matthews' correlation of answers and labels: 1 is perfect, 0 is chance"),
-    ("chance", "what guessing gives: a half of minimal pairs, else what the commonest label scores"),
-    ("seed_agreement", "mean rank correlation of the layer weights of two seeds, over rows of at least three sources"),
-)
-GROWTH_GLOSSARY = (
-    ("held-out loss", "negative log-likelihood per token of documents neither trained nor chosen on, nats"),
-    ("share of full cost", "what a layer does of forward pass, input gradient and weight gradient in a phase"),
-    ("at equal FLOPs, tokens, seconds", "uniform's loss where it has spent what the arm has"),
-    ("frontier", "the ends of uniform's trainings of several lengths, every one decayed to zero"),
-    ("detectable above", "the difference that as many seeds would have found in four of five cases"),
-)
+@cache
+def _words(about: str) -> tuple[str, ...]:
+    """The items under a heading of `provenance.md`: sentences, or words with what they mean."""
+    sections = (section.split("\n- ") for section in f"\n{_asset('page/provenance.md')}".split("\n# "))
+    return tuple(" ".join(item.split()) for heading, *items in sections if heading.strip() == about for item in items)
 
 
 def provenance(data: ReportData) -> Chapter:
@@ -314,20 +235,26 @@ def provenance(data: ReportData) -> Chapter:
     return Chapter("provenance", "Provenance", "Provenance", body)
 
 
-def _explained(data: ReportData) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
     """How the intervals of this kind of run are made, and its words: its own arms first."""
+    named: Iterable[str] = ()
     if growth.is_growth(data):
-        return GROWTH_METHOD, (*_arms(growth.arms(data)), *GROWTH_GLOSSARY)
-    if any(kind.is_of(data) for kind in PRETRAINED_KINDS):
-        return PRETRAINED_METHOD, (*_arms(arms(data)), *PRETRAINED_GLOSSARY)
-    trained = seeds_of(data)
-    if trained:
-        return ROBUST_METHOD, (*_arms(trained), *ROBUST_GLOSSARY)
-    return (METHOD[0], RESAMPLED[data.units], *METHOD[1:]), GLOSSARY
+        about, named = "growth", growth.arms(data)
+    elif PRETRAINED & {kind.name for kind in present_kinds(data)}:
+        about, named = "pretraining", arms(data)
+    elif trained := seeds_of(data):
+        about, named = "robustness", trained
+    else:
+        about = "sweep"
+    method = list(_words(f"{about}, method"))
+    if about == "sweep":
+        method[1:1] = (line.format(fewest=FEWEST_UNITS) for line in _words(f"intervals over {data.units}"))
+    of_arms = dict(_meanings("arms"))
+    return method, [*((arm, of_arms[arm]) for arm in named if arm in of_arms), *_meanings(f"{about}, glossary")]
 
 
-def _arms(named: Iterable[str]) -> Iterator[tuple[str, str]]:
-    return ((arm, ARMS[arm].meaning) for arm in named if arm in ARMS)
+def _meanings(about: str) -> Iterator[tuple[str, str]]:
+    return ((word, text) for word, _, text in (line.partition(": ") for line in _words(about)))
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> Iterator[Safe]:

@@ -99,6 +99,17 @@ def percent(value: float) -> str:
     return "not finite" if not math.isfinite(value) else f"{100 * value:.1f} %".replace("-", "−")
 
 
+def in_perplexity(nats: float) -> str:
+    """A difference in nats as the change of perplexity that it means: 100 (e^x - 1) percent.
+
+    >>> in_perplexity(0.1), in_perplexity(-0.006), in_perplexity(6.45)
+    ('+10.5 %', '−0.6 %', '×633')
+    """
+    if nats > math.log(10):
+        return f"×{math.exp(min(nats, 700.0)):,.0f}" if nats < 30 else "×10^" + f"{nats / math.log(10):.0f}"
+    return f"{100 * math.expm1(nats):+.1f} %".replace("-", "−")
+
+
 def is_resolved(score: Score, level: float) -> bool:
     """Whether an effect is distinguished from zero: by its corrected p, else its p, else its interval."""
     p = score.p_adjusted if score.p_adjusted is not None else score.p

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from layerwise.report.text.markup import Safe, element, escaped, join, measured
 
@@ -84,6 +84,10 @@ class Table:
     def section(self, title: str) -> str:
         """The table as Markdown under a heading, or nothing when it has no rows."""
         return f"## {escaped(title)}\n\n{self.markdown()}" if self.body else ""
+
+    def first(self, columns: int) -> Table:
+        """The first columns alone."""
+        return replace(self, head=self.head[:columns], body=tuple(row[:columns] for row in self.body))
 
     def lines(self) -> tuple[str, ...]:
         """The table in the terminal, its columns aligned; nothing where it has no rows."""

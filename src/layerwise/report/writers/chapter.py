@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from layerwise.report.figures.palette import depth_colour
@@ -19,13 +19,17 @@ class Chapter:
     anchor: str
     title: str
     short: str
-    body: tuple[Safe, ...]
+    body: tuple[Safe, ...] = ()
     pictures: tuple[Picture, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether it says no more than that its rows are missing."""
         return all(isinstance(piece, Missing) for piece in self.body)
+
+    def missing(self, text: str) -> Chapter:
+        """The chapter that says no more than that its rows are missing."""
+        return replace(self, body=(Missing(text),))
 
     def noted(self, notes: Iterable[Note]) -> Chapter:
         """The chapter with what its measure had to leave out, in words, at its end."""
@@ -36,23 +40,6 @@ class Chapter:
         """The section, numbered."""
         heading = element("h2", element("span", str(number), class_="number-mark"), f" {self.title}")
         return element("section", heading, *self.body, id=self.anchor)
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """Where a chapter stands and what it is called: its anchor, its title, and its name in the menu."""
-
-    anchor: str
-    title: str
-    short: str
-
-    def chapter(self, body: Sequence[Safe], pictures: Iterable[Picture] = ()) -> Chapter:
-        """The chapter with what it says and the pictures in it."""
-        return Chapter(self.anchor, self.title, self.short, tuple(body), tuple(pictures))
-
-    def missing(self, text: str) -> Chapter:
-        """The chapter that says no more than that its rows are missing."""
-        return self.chapter((Missing(text),))
 
 
 def lead(text: str) -> Safe:

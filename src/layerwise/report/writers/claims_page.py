@@ -8,21 +8,21 @@ lists first.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
-from layerwise.report.claims import CLAIMS, PAPERS, Claim, Judged, Paper, Published, Verdict, judged
+from layerwise.report.claims import CLAIMS, PAPERS, Claim, Judged, Published, Verdict, judged
 from layerwise.report.claims.claim import BADGES, NOT_MEASURED
 from layerwise.report.data import ReportData
+from layerwise.report.show import ABSENT
 from layerwise.report.text.markup import Safe, element, escaped
 from layerwise.report.text.table import Table
 from layerwise.report.text.wording import counted, listed
-from layerwise.report.writers.chapter import Chapter, Heading, folded, lead, note
+from layerwise.report.writers.chapter import Chapter, folded, lead, note
 from layerwise.results.identity import model_name
 
-HEADING = Heading("claims", "What became of the claims", "Claims")
+CHAPTER = Chapter("claims", "What became of the claims", "Claims")
 HEAD = ("claim", "verdict", "why", "this run", "the paper")
-NO_NUMBER = "–"
 
 
 def claims(data: ReportData) -> Chapter:
@@ -30,7 +30,7 @@ def claims(data: ReportData) -> Chapter:
     # The paper of which most is measured comes first: it is what the run was made for.
     papers = sorted(judged(data), key=lambda each: -each.count)
     if not papers:
-        return HEADING.missing("No published claim can be decided from these rows.")
+        return CHAPTER.missing("No published claim can be decided from these rows.")
     model = data.manifest.get("model")
     name = model_name(str(model)) if model else "this model"
     decided = [claim for each in papers for claim in each.measured]
@@ -43,7 +43,7 @@ def claims(data: ReportData) -> Chapter:
         *(_paper_chapter(each) for each in papers),
         *((note(f"Not measured here: {'; '.join(missing)}."),) if missing else ()),
     )
-    return HEADING.chapter(body)
+    return replace(CHAPTER, body=body)
 
 
 def _verdicts(decided: Sequence[Claim]) -> str:
@@ -54,7 +54,7 @@ def _verdicts(decided: Sequence[Claim]) -> str:
 
 def _paper_chapter(each: Judged) -> Safe:
     rows = tuple(
-        (claim.name, badge(claim.verdict), claim.why, claim.figures, claim.published.number or NO_NUMBER)
+        (claim.name, badge(claim.verdict), claim.why, claim.figures, claim.published.prose.number or ABSENT)
         for claim in each.measured
     )
     details = element("ol", *(_claim_item(claim) for claim in each.measured), class_="claims")
@@ -72,12 +72,8 @@ def badge(verdict: Verdict) -> Safe:
 
 
 def _claim_item(claim: Claim) -> Safe:
-    return card(claim.published, *((element("p", claim.power, class_="why"),) if claim.power else ()))
-
-
-def card(published: Published, *decision: Safe) -> Safe:
-    """An item of a list of claims: the claim as it was published, the `decision`, and the rule that was followed."""
-    prose = published.prose
+    """The claim as it was published, what could have been seen, and the rule that was followed."""
+    prose = claim.published.prose
     return element(
         "li",
         element(
@@ -87,7 +83,7 @@ def card(published: Published, *decision: Safe) -> Safe:
         ),
         element(
             "div",
-            *decision,
+            *((element("p", claim.power, class_="why"),) if claim.power else ()),
             element("details", element("summary", "The rule"), element("p", prose.rule), class_="rule"),
         ),
     )
@@ -98,56 +94,35 @@ INTRODUCTION = (
     " “Supported”, “contradicted” and “explained by the null” are each shown by an interval; “not resolvable” is all"
     " else, and says what would decide. A verdict is about the models that were measured, not about all models."
 )
-ABSENT = "–"
 HEADINGS = ("run", "model", "layers", "text", "tokens", "command")
 WHERE_ROWS_LIE = "--run"
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A run as the page names it, and what became of every claim there, by its key."""
-
-    name: str
-    manifest: Mapping[str, object]
-    claims: Mapping[str, Claim]
-
-    @property
-    def model(self) -> str:
-        """The model that was measured."""
-        return str(self.manifest.get("model") or "unnamed")
-
-    @property
-    def described(self) -> tuple[str, ...]:
-        """The run as a row of the table of runs."""
-        tokens = self.manifest.get("tokens")
-        return (
-            self.name,
-            self.model,
-            str(self.manifest["depth"] or ABSENT),
-            str(self.manifest.get("corpus") or "unnamed"),
-            f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
-            command_line(self.manifest.get("command")),
-        )
-
-
 def claims_page(runs: Sequence[ReportData]) -> str:
     """The page of the claims as Markdown, from the rows of `runs`; they are numbered in the order given."""
-    decided = [_decided(f"{number}", data) for number, data in enumerate(runs, start=1)]
-    sections = (
-        "# What became of the published claims",
-        INTRODUCTION,
-        "## Runs",
-        Table(HEADINGS, tuple(run.described for run in decided)).markdown(),
-        "## Verdicts",
-        *(part for paper in PAPERS for part in _summary(paper, decided)),
-        *(part for paper in PAPERS for part in _paper(paper, decided)),
-    )
-    return "\n\n".join(sections) + "\n"
+    described = tuple(_described(str(number), data) for number, data in enumerate(runs, start=1))
+    decided = {key: [claim.decide(data) for data in runs] for key, claim in CLAIMS.items()}
+    head = ("claim", *(f"{number}: {model}" for number, model, *_ in described))
+    parts = ["# What became of the published claims", INTRODUCTION, "## Runs", Table(HEADINGS, described).markdown()]
+    parts.append("## Verdicts")
+    for paper in PAPERS:
+        verdicts = {claim.name: [each.verdict for each in decided[claim.key]] for claim in paper.claims}
+        lines = ((name, *(each.replace(NOT_MEASURED, ABSENT) for each in own)) for name, own in verdicts.items())
+        parts += [f"**{escaped(paper.title)}**", Table(head, tuple(lines)).markdown()]
+    for paper in PAPERS:
+        parts += [f"## {escaped(paper.title)}", f"{escaped(paper.citation)}."]
+        parts += (part for claim in paper.claims for part in _claim(claim, decided[claim.key]))
+    return "\n\n".join(parts) + "\n"
 
 
-def _decided(name: str, data: ReportData) -> _Run:
-    claims = {key: claim.decide(data) for key, claim in CLAIMS.items()}
-    return _Run(name, {**data.manifest, "depth": data.depth}, claims)
+def _described(number: str, data: ReportData) -> tuple[str, ...]:
+    """A run as a row of the table of runs."""
+    manifest, tokens = data.manifest, data.manifest.get("tokens")
+    return (
+        number, str(manifest.get("model") or "unnamed"), str(data.depth or ABSENT),
+        str(manifest.get("corpus") or "unnamed"), f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
+        command_line(manifest.get("command")),
+    )  # fmt: skip
 
 
 def command_line(words: object) -> str:
@@ -167,36 +142,18 @@ def command_line(words: object) -> str:
     return shlex.join(["layerwise", *kept])
 
 
-def _summary(paper: Paper, runs: Sequence[_Run]) -> tuple[str, str]:
-    """The verdicts of a paper: a line a claim, a column a run."""
-    lines = tuple(
-        (
-            claim.name,
-            *(verdict.replace(NOT_MEASURED, ABSENT) for verdict in (run.claims[claim.key].verdict for run in runs)),
-        )
-        for claim in paper.claims
-    )
-    head = ("claim", *(f"{run.name}: {run.model}" for run in runs))
-    return f"**{escaped(paper.title)}**", Table(head, lines).markdown()
-
-
-def _paper(paper: Paper, runs: Sequence[_Run]) -> tuple[str, ...]:
-    parts = (part for claim in paper.claims for part in _claim(claim, runs))
-    return f"## {escaped(paper.title)}", f"{escaped(paper.citation)}.", *parts
-
-
-def _claim(published: Published, runs: Sequence[_Run]) -> tuple[str, ...]:
+def _claim(published: Published, decided: Sequence[Claim]) -> tuple[str, ...]:
     """One claim as published, its rule, the paper's own number, and a line for each run that measured it."""
-    prose, decided = published.prose, {run.name: run.claims[published.key] for run in runs}
+    prose = published.prose
     body = tuple(
-        (name, claim.verdict, " ".join(part for part in (claim.figures, claim.why) if part))
-        for name, claim in decided.items()
+        (str(number), claim.verdict, " ".join(part for part in (claim.figures, claim.why) if part))
+        for number, claim in enumerate(decided, start=1)
         if claim.verdict != NOT_MEASURED
     )
     return (
         f"### {escaped(prose.name)}",
         f"{escaped(prose.statement)} ({escaped(prose.citation)})",
         f"Rule: {escaped(prose.rule)}",
-        *((f"The paper: {escaped(published.number)}.",) if published.number else ()),
+        *((f"The paper: {escaped(prose.number)}.",) if prose.number else ()),
         Table(("run", "verdict", "figures"), body).markdown() if body else f"Not measured. {escaped(prose.needs)}",
     )

@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from layerwise.report.data import ReportData
-from layerwise.report.finding import Finding, Number
+from layerwise.report.finding import Finding
 from layerwise.report.kind import Beside, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled, prose
 from layerwise.report.marks.mark import Mark, Picture, followed
 from layerwise.report.text.markup import Safe, element, measured
 from layerwise.report.writers import plans
-from layerwise.report.writers.chapter import Chapter, Heading, card, folded, lead, legend, note
+from layerwise.report.writers.chapter import Chapter, card, folded, lead, legend, note
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
 """A number, its unit, and its interval behind it."""
 BADGES = {"resolved": "resolved", "unresolved": "not resolvable", "described": "no interval"}
 
 
-def answers(findings: Iterable[Finding]) -> Safe:
-    """A list of findings; nothing where there are none."""
-    shown = [answer(finding) for finding in findings]
-    return element("ol", *shown, class_="findings answers") if shown else Safe("")
-
-
 def answer(finding: Finding) -> Safe:
-    """One finding: its question with a badge, and the answer under it."""
-    return element("li", element("h3", finding.question, " ", badge(finding)), element("p", *pieces(finding.answer)))
-
-
-def badge(finding: Finding) -> Safe:
-    """How firm the answer is."""
-    return element("span", BADGES[finding.state], class_=f"badge {finding.state}")
-
-
-def pieces(answer: str | Iterable[str]) -> tuple[str, ...]:
-    """The pieces of an answer, its numbers set apart."""
-    if isinstance(answer, str):
-        return tuple(measured(piece) if at % 2 else piece for at, piece in enumerate(INTERVAL.split(answer)))
-    return tuple(measured(piece) if isinstance(piece, Number) else piece for piece in answer)
+    """One finding: its question with how firm the answer is as a badge, and the answer under it, its numbers apart."""
+    badge = element("span", BADGES[finding.state], class_=f"badge {finding.state}")
+    pieces = (measured(piece) if at % 2 else piece for at, piece in enumerate(INTERVAL.split(finding.text)))
+    return element("li", element("h3", finding.question, " ", badge), element("p", *pieces))
 
 
 def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
@@ -50,13 +35,13 @@ def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
 def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
     """One section."""
     section = section.of(kind)
-    heading = Heading(section.anchor, section.title, section.short)
+    named = Chapter(section.anchor, section.title, section.short)
     if not section.present(data):
-        return heading.missing(section.missing)
+        return named.missing(section.missing)
     writer = _Writer(prose(section.prose), section.anchor, data)
     for part in section.parts_of(data):
         writer.write(part)
-    return heading.chapter(writer.body, writer.pictures)
+    return replace(named, body=tuple(writer.body), pictures=tuple(writer.pictures))
 
 
 class _Writer:
@@ -75,18 +60,18 @@ class _Writer:
             case Pivot() | Tabled():
                 self._tables(part)
             case Beside():
-                self._beside(part.marks)
+                self._marks(part.marks)
             case SweptPlans():
                 written = list(getattr(plans, part.look)(self.data))
                 self.body += [*written, *(self._note(part.note) if written else ())]
             case Mark():
-                self._mark(part)
+                self._marks((part,), wide=part.wide)
 
     def _says(self, part: Says) -> None:
         statements = list(part.facts(self.data))
-        findings = [each for each in statements if isinstance(each, Finding)]
+        findings = [answer(each) for each in statements if isinstance(each, Finding)]
         sentences = [each for each in statements if not isinstance(each, Finding)]
-        shown = [answers(findings)] if findings else []
+        shown = [element("ol", *findings, class_="findings answers")] if findings else []
         if sentences and part.small:
             shown += map(note, sentences)
         elif sentences:
@@ -98,8 +83,6 @@ class _Writer:
             self.body += [*heading, *shown, *self._note(part.note)]
 
     def _tables(self, part: Pivot | Tabled) -> None:
-        if not part.page:
-            return
         tables = [(title, table.html()) for title, table in part.tables(self.data)]
         if part.folded and tables:
             inner = [table if len(tables) == 1 else card(title, table) for title, table in tables]
@@ -109,29 +92,19 @@ class _Writer:
             self.body += [*([element("h3", title)] if title else []), table]
         self.body += self._note(part.note) if tables else ()
 
-    def _mark(self, mark: Mark) -> None:
-        pictures = list(mark.pictures(self.data))
-        if not pictures:
-            return
-        if mark.legend:
-            names = tuple(picture.name for picture in pictures)
-            shown = {mark.words(name): slot for name, slot in mark.colours(mark.rows(self.data), self.data).items()}
-            self.body.append(legend(shown, names, noun=mark.legend))
-        self._cards(pictures, wide=mark.wide)
-        self.body += self._note(mark.note)
-
-    def _beside(self, marks: Iterable[Mark]) -> None:
-        shown = [(mark, list(mark.pictures(self.data))) for mark in marks]
+    def _marks(self, marks: Iterable[Mark], *, wide: bool = False) -> None:
+        """Marks side by side under the legend of the first, their notes below; a lone picture may be wide."""
+        shown = [(mark, own) for mark in marks if (own := list(mark.pictures(self.data)))]
         pictures = [picture for _, own in shown for picture in own]
-        if not pictures:
+        if not shown:
             return
-        first = next(mark for mark, own in shown if own)
+        first = shown[0][0]
         if first.legend:
             named = {first.words(name): slot for name, slot in first.colours(first.rows(self.data), self.data).items()}
             self.body.append(legend(named, tuple(picture.name for picture in pictures), noun=first.legend))
-        self._cards(pictures, wide=False)
-        for mark, own in shown:
-            self.body += self._note(mark.note) if own else ()
+        self._cards(pictures, wide=wide)
+        for mark, _ in shown:
+            self.body += self._note(mark.note)
 
     def _cards(self, pictures: list[Picture], *, wide: bool) -> None:
         """A card each; several stand side by side, and where they share choices, or a scale, the first leads them.

@@ -14,11 +14,10 @@ from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import at_half, touched
-from layerwise.report.figures.lines import in_perplexity
 from layerwise.report.figures.palette import EMBEDDING, depth_colour
 from layerwise.report.show import SIGNED
 from layerwise.report.text.markup import Safe, element, measured
-from layerwise.report.text.number_format import is_resolved, probability, tidy, verdict
+from layerwise.report.text.number_format import in_perplexity, is_resolved, probability, tidy, verdict
 from layerwise.report.text.wording import counted, label
 from layerwise.report.writers.chapter import depth_key, folded
 from layerwise.results.rows import PlanRecord, Score

@@ -6,12 +6,12 @@ Only text that is safe in a table cell or a sentence is written: what users name
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from layerwise.report.claims import judged
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
-from layerwise.report.kind import Kind, Part, Pivot, Says, Tabled, in_text
+from layerwise.report.kind import Kind, Part, Pivot, Says, SweptPlans, Tabled, in_text
 from layerwise.report.kinds import present_kinds
 from layerwise.report.text.markup import bullets, escaped
 from layerwise.report.text.wording import counted
@@ -21,8 +21,10 @@ def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
     """The findings as lists and the tables under their titles, a list or a table at a time."""
     for section in (each.of(kind) for each in kind.sections):
         for part in section.parts_of(data):
-            if isinstance(part, Says) and part.markdown:
+            if isinstance(part, Says):
                 yield _listed(part, data)
+            elif isinstance(part, SweptPlans) and part.rows is not None:
+                yield part.rows(data).section(part.title)
             elif isinstance(part, Pivot | Tabled):
                 for title, table in part.tables(data):
                     named = (title,) if part.title else (section.title, title)
@@ -47,21 +49,19 @@ def _lines(part: Part, data: ReportData) -> Iterator[str]:
     elif isinstance(part, Pivot | Tabled) and part.terminal:
         for title, table in part.tables(data):
             yield from ([f"{title}:"] if title else [])
-            yield from table.lines()
+            yield from (table if part.terminal is True else table.first(part.terminal)).lines()
 
 
 def _listed(part: Says, data: ReportData) -> str:
+    """Findings as a list of the question, how firm its answer is, and the answer; then the sentences."""
     statements = list(part.facts(data))
-    findings = [each for each in statements if isinstance(each, Finding)]
-    sentences = [each for each in statements if not isinstance(each, Finding)]
-    return "\n".join(filter(None, (answered(findings), bullets(sentences))))
-
-
-def answered(findings: Iterable[Finding]) -> str:
-    """Findings as a list: the question, how firm its answer is, and the answer."""
-    return "\n".join(
-        f"- **{escaped(finding.question)}** ({finding.state}) {escaped(finding.text)}" for finding in findings
+    answered = (
+        f"- **{escaped(each.question)}** ({each.state}) {escaped(each.text)}"
+        for each in statements
+        if isinstance(each, Finding)
     )
+    sentences = bullets(each for each in statements if not isinstance(each, Finding))
+    return "\n".join(filter(None, (*answered, sentences)))
 
 
 def markdown(data: ReportData) -> str:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BEYOND_START
-from report.claims.bars import BESIDE_NULL, EITHER, NEAR, Case, Ends, around, each, exact, planted
+from report.claims import bars
+from report.claims.bars import BESIDE_NULL, EITHER, NEAR, Case, Ends
 from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, claim_of
 
 CLEAR: Ends = (0.3, 0.5)
@@ -17,7 +18,7 @@ SKILLS: tuple[tuple[Ends, bool], ...] = (((0.5 + NEAR, 0.6), True), ((0.5 - NEAR
 
 def skilled(arm: str, right: Ends = GOOD) -> tuple[Score, ...]:
     """An arm that is right on so many of the minimal pairs."""
-    return planted("", {"accuracy": right}, measure="pairs", arm=arm)
+    return bars.planted("", {"accuracy": right}, measure="pairs", arm=arm)
 
 
 def turned(ends: Ends) -> Ends:
@@ -29,15 +30,15 @@ def gains(rule: str, task: str, terms: str, margin: float, better: Callable[[End
 
     def study(gain: Ends, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
         return (
-            *planted("", {"difference": better(gain)}, task, "study", arm="elc", against="ltg", condition=terms),
-            *planted(
+            *bars.planted("", {"difference": better(gain)}, task, "study", arm="elc", against="ltg", condition=terms),
+            *bars.planted(
                 "", {"difference": better(learned)}, task, "study", arm="elc", against="elc-frozen", condition="tokens"
             ),
             *skilled("ltg", right),
         )
 
-    yield from each(rule, "gain", around(margin), EITHER, study)
-    yield from each(rule, "learned", around(margin), BESIDE_NULL, lambda ends: study(CLEAR, ends))
+    yield from bars.each(rule, "gain", bars.around(margin), EITHER, study)
+    yield from bars.each(rule, "learned", bars.around(margin), BESIDE_NULL, lambda ends: study(CLEAR, ends))
     alone = tuple(row for row in study(CLEAR) if row.against != "elc-frozen")
     yield Case(rule, "elc-frozen was not trained", alone, OPEN)
     for right, is_learned in SKILLS:
@@ -52,10 +53,10 @@ def masses() -> Iterator[Case]:
     """Five points above equal shares, and above the start."""
 
     def rows(equal: Ends = CLEAR, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
-        return (*planted("pattern", {"above_equal": equal, "learned": learned}, "elc"), *skilled("elc", right))
+        return (*bars.planted("pattern", {"above_equal": equal, "learned": learned}, "elc"), *skilled("elc", right))
 
-    yield from each("pattern", "equal", around(0.05), EITHER, rows)
-    yield from each("pattern", "start", around(0.05), BESIDE_NULL, lambda ends: rows(learned=ends))
+    yield from bars.each("pattern", "equal", bars.around(0.05), EITHER, rows)
+    yield from bars.each("pattern", "start", bars.around(0.05), BESIDE_NULL, lambda ends: rows(learned=ends))
     for right, is_learned in SKILLS:
         yield Case("pattern", f"elc {right}", rows(right=right), SUPPORTED if is_learned else OPEN)
 
@@ -76,13 +77,13 @@ def agreements() -> Iterator[Case]:
         return (*(row for rows in found for row in rows), *skilled("elc", right))
 
     raw = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": CONTRADICTED}
-    yield from each("alike", "beyond", around(0.2), BESIDE_NULL, rows)
-    yield from each("alike", "raw", around(0.2), raw, lambda ends: rows((-0.01, 0.01), ends))
+    yield from bars.each("alike", "beyond", bars.around(0.2), BESIDE_NULL, rows)
+    yield from bars.each("alike", "raw", bars.around(0.2), raw, lambda ends: rows((-0.01, 0.01), ends))
     for right, is_learned in SKILLS:
         yield Case("alike", f"elc {right}", rows(CLEAR, right=right), SUPPORTED if is_learned else OPEN)
 
 
-test_every_bar_is_where_it_is = exact(
+test_every_bar_is_where_it_is = bars.exact(
     gains("worth", "masked_lm", "seconds", 0.01, turned),
     gains("grammar", "pairs", "tokens", 0.005, lambda ends: ends),
     masses(),

@@ -13,22 +13,8 @@ from layerwise.measure.contrasts.mixture import pattern as mass
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores
 from layerwise.models.elc.variants import first_weights
 from layerwise.results.rows import Score
-from report.claims.truths import (
-    CONTRADICTED,
-    NOT_SO,
-    NULL,
-    OPEN,
-    POWER,
-    SUPPORTED,
-    WRONG,
-    Truth,
-    claim_of,
-    concluded,
-    ends,
-    seldom,
-    share,
-    simulated,
-)
+from report.claims import truths
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, OPEN, POWER, SUPPORTED, WRONG, Truth, ends
 
 NOISE = 0.004
 """By how much trainings of one arm differ in nats, beside what the seed gives to all arms."""
@@ -107,7 +93,7 @@ def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
     return rows
 
 
-test_every_verdict_is_the_right_one = simulated({
+test_every_verdict_is_the_right_one = truths.simulated({
     "worth": {
         SUPPORTED: (losses(0.025, 0.025), losses(0.03, 0.03, seeds=8, skewed=True)),
         CONTRADICTED: (losses(-0.03, 0.02), losses(-0.04, 0.02, skewed=True)),
@@ -128,7 +114,7 @@ test_every_verdict_is_the_right_one = simulated({
         NULL: (masses(BIASED, 0.0, seeds=8, own=0.15), masses(EQUAL, 0.0, seeds=8, own=0.15)),
     },
 })  # fmt: skip
-test_so_is_every_verdict_near_its_bar = simulated({
+test_so_is_every_verdict_near_its_bar = truths.simulated({
     "pattern": {OPEN: (masses(BIASED, 0.3, seeds=2, own=1.2),)},
     "alike": {
         SUPPORTED: (agreements(BIASED, 0.6), agreements(EQUAL, 0.6, seeds=3)),
@@ -137,7 +123,7 @@ test_so_is_every_verdict_near_its_bar = simulated({
     },
 }, nightly=True)  # fmt: skip
 # No gain at all is never support, and a gain that just counts is never nothing.
-test_at_the_edge_nothing_is_concluded_too_often = seldom({
+test_at_the_edge_nothing_is_concluded_too_often = truths.seldom({
     "worth": {
         f"{SUPPORTED}, {CONTRADICTED}": [losses(0.0, 0.03, skewed=skewed) for skewed in (False, True)],
         NOT_SO: [
@@ -165,9 +151,9 @@ def test_a_gain_of_the_printed_resolution_is_seen(
 @pytest.mark.nightly
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
-    counts = concluded("alike", agreements(BIASED, 0.0, seeds), DEPTH)
-    assert share(counts, SUPPORTED) <= WRONG, counts
-    assert share(counts, OPEN) >= (POWER if seeds < 5 else 0.0), counts
+    counts = truths.concluded("alike", agreements(BIASED, 0.0, seeds), DEPTH)
+    assert truths.share(counts, SUPPORTED) <= WRONG, counts
+    assert truths.share(counts, OPEN) >= (POWER if seeds < 5 else 0.0), counts
 
 
 @pytest.mark.nightly
@@ -178,7 +164,7 @@ def test_an_agreement_that_just_counts_is_seen_and_never_called_nothing() -> Non
 
 def test_time_decides_and_not_steps() -> None:
     steps = [score for score in losses(0.03, 0.03)(0) if score.condition != "seconds"]
-    assert claim_of("worth", steps, 12).verdict == "not measured"
-    found = claim_of("worth", losses(0.025, 0.025)(0), 12)
+    assert truths.claim_of("worth", steps, 12).verdict == "not measured"
+    found = truths.claim_of("worth", losses(0.025, 0.025)(0), 12)
     assert "nats" in found.power
     assert "5 seeds" in found.figures

@@ -7,25 +7,8 @@ from math import sqrt
 from typing import Any
 
 from layerwise.results.rows import Score
-from report.claims.bars import (
-    ALONE,
-    BESIDE_NULL,
-    EITHER,
-    FAR,
-    LESS,
-    MORE,
-    NEAR,
-    Case,
-    Ends,
-    Rows,
-    around,
-    beside,
-    each,
-    exact,
-    planted,
-    varied,
-    wider,
-)
+from report.claims import bars
+from report.claims.bars import ALONE, BESIDE_NULL, EITHER, FAR, LESS, MORE, NEAR, Case, Ends, Rows
 from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, UNMEASURED
 
 CLEAR: Ends = (0.4, 0.8)
@@ -35,30 +18,30 @@ SAME: Ends = (-0.001, 0.001)
 def together() -> Iterator[Case]:
     """Layers that are changed or left out together."""
     joint: Rows = {"joint": (1.5, 2.5), "beyond_singles": CLEAR, "beyond_noise": CLEAR, "layers": 9.0}
-    yield from varied("joint_collapse", joint, "joint", beside(1.0), MORE)
+    yield from bars.varied("joint_collapse", joint, "joint", bars.beside(1.0), MORE)
     for share in ("beyond_singles", "beyond_noise"):
-        yield from varied("joint_collapse", joint, share, around(0.2), BESIDE_NULL)
+        yield from bars.varied("joint_collapse", joint, share, bars.around(0.2), BESIDE_NULL)
 
     sets: Rows = {"joint": 0.1, "spared": CLEAR, "layers": 3.0, "singles": 0.1}
-    yield from varied("redundant_sets", sets, "joint", beside(0.2), LESS)
-    yield from varied("redundant_sets", {**sets, "joint": (-0.1, 0.1)}, "spared", around(0.05), BESIDE_NULL)
+    yield from bars.varied("redundant_sets", sets, "joint", bars.beside(0.2), LESS)
+    yield from bars.varied("redundant_sets", {**sets, "joint": (-0.1, 0.1)}, "spared", bars.around(0.05), BESIDE_NULL)
 
     errors: Rows = {"joint": 1.0, "singles": 0.5, "layers": 5.0}
-    yield from varied("error_accumulation", errors, "share", around(0.2), EITHER, condition="set", amount=4.0)
+    yield from bars.varied("error_accumulation", errors, "share", bars.around(0.2), EITHER, condition="set", amount=4.0)
 
 
 def beyond_scaling(claim: str, **noise: Ends) -> tuple[Score, ...]:
     """What noise costs more than scaling, and what another strategy does, which is always clear."""
     zero: Rows = {"equal": CLEAR, "unequal": CLEAR}
-    return (*planted(claim, {**zero, **noise}, condition="noise"), *planted(claim, zero, condition="zero"))
+    return (*bars.planted(claim, {**zero, **noise}, condition="noise"), *bars.planted(claim, zero, condition="zero"))
 
 
 def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
     """Layers scaled together by a tenth, and two other strategies beside it, one of which is always clear."""
     own: Rows = {"joint": scaled, "singles": 0.1, "share": CLEAR}
     return (
-        *planted("joint_manipulation", own, condition="scale", amount=0.1),
-        *planted("joint_manipulation", {"layers": 3.0}),
+        *bars.planted("joint_manipulation", own, condition="scale", amount=0.1),
+        *bars.planted("joint_manipulation", {"layers": 3.0}),
         *beyond_scaling("joint_manipulation", **noise),
     )
 
@@ -66,25 +49,29 @@ def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
 def strategies() -> Iterator[Case]:
     """Scaling beside the other strategies, at one size and at their own."""
     single, joint = "scaling", "joint_manipulation"
-    yield from each(single, "equal", around(0.01), BESIDE_NULL, lambda ends: beyond_scaling(single, equal=ends))
-    yield from each(
-        single, "unequal", around(0.01), ALONE, lambda ends: beyond_scaling(single, equal=SAME, unequal=ends)
+    yield from bars.each(
+        single, "equal", bars.around(0.01), BESIDE_NULL, lambda ends: beyond_scaling(single, equal=ends)
+    )
+    yield from bars.each(
+        single, "unequal", bars.around(0.01), ALONE, lambda ends: beyond_scaling(single, equal=SAME, unequal=ends)
     )  # fmt: skip
-    yield from each(joint, "scale", beside(0.2), LESS, sized)
-    yield from each(joint, "equal", around(0.05), BESIDE_NULL, lambda ends: sized(equal=ends))
-    yield from each(joint, "unequal", around(0.05), ALONE, lambda ends: sized(equal=SAME, unequal=ends))
+    yield from bars.each(joint, "scale", bars.beside(0.2), LESS, sized)
+    yield from bars.each(joint, "equal", bars.around(0.05), BESIDE_NULL, lambda ends: sized(equal=ends))
+    yield from bars.each(joint, "unequal", bars.around(0.05), ALONE, lambda ends: sized(equal=SAME, unequal=ends))
 
 
 def single_layers() -> Iterator[Case]:
     """A core, layers that do harm, and the range of what layers matter."""
     core = {"layer": 3, "other": 4}
-    yield from each("core", "skip", beside(0.0), MORE, lambda ends: planted("core", {"skip_excess": ends}, **core))
+    yield from bars.each(
+        "core", "skip", bars.beside(0.0), MORE, lambda ends: bars.planted("core", {"skip_excess": ends}, **core)
+    )
     # Only where the published damage shows a core, and random weights of the same norm nearly do, is it the damage.
     for average, random, verdict in ((NEAR, -NEAR, NULL), (-NEAR, -NEAR, CONTRADICTED), (NEAR, NEAR, CONTRADICTED)):
         rows: Rows = {
             "skip_excess": (-0.5, -NEAR), "average_excess": (average, FAR), "average_over_random": (-FAR, random),
         }  # fmt: skip
-        yield Case("core", f"damage {average:g} {random:g}", planted("core", rows, **core), verdict)
+        yield Case("core", f"damage {average:g} {random:g}", bars.planted("core", rows, **core), verdict)
 
     for low, naive, verdict in (
         (-0.006 + NEAR, 0.001, CONTRADICTED),
@@ -110,19 +97,19 @@ def single_layers() -> Iterator[Case]:
         ((1.0, 2 - NEAR), (1.0, 2 - NEAR), CONTRADICTED),
         ((1.0, 2 - NEAR), (1.0, 2 + NEAR), OPEN),
     ):
-        ranges = planted("importance_range", {"range": own, "published": published})
+        ranges = bars.planted("importance_range", {"range": own, "published": published})
         yield Case("importance_range", f"{own} {published}", ranges, verdict)
 
 
 def scored(measure: str, rows: Mapping[str, Ends | float], **columns: Any) -> tuple[Score, ...]:
-    return planted("", rows, measure=measure, **columns)
+    return bars.planted("", rows, measure=measure, **columns)
 
 
 def correlations() -> Iterator[Case]:
     """Rank correlations of metrics and of recovery, and of successive differences of weights."""
     rows: Rows = {"apart": CLEAR, "together": CLEAR, "layers": 12.0}
-    yield from varied("agreement", rows, "apart", around(0.3), BESIDE_NULL)
-    yield from varied("agreement", {**rows, "apart": SAME}, "together", around(0.3), ALONE)
+    yield from bars.varied("agreement", rows, "apart", bars.around(0.3), BESIDE_NULL)
+    yield from bars.varied("agreement", {**rows, "apart": SAME}, "together", bars.around(0.3), ALONE)
 
     def recovered(published: Ends, among: Ends) -> tuple[Score, ...]:
         return (
@@ -131,13 +118,13 @@ def correlations() -> Iterator[Case]:
         )
 
     published = {"above": SUPPORTED, "within": SUPPORTED, "below": OPEN, "open": SUPPORTED}
-    where = around(0.5)
-    yield from each("recovery", "among", where, BESIDE_NULL, lambda ends: recovered(CLEAR, ends))
-    yield from each("recovery", "published", where, published, lambda ends: recovered(ends, CLEAR))
-    yield from each("recovery", "published beside none", where, ALONE, lambda ends: recovered(ends, SAME))
+    where = bars.around(0.5)
+    yield from bars.each("recovery", "among", where, BESIDE_NULL, lambda ends: recovered(CLEAR, ends))
+    yield from bars.each("recovery", "published", where, published, lambda ends: recovered(ends, CLEAR))
+    yield from bars.each("recovery", "published beside none", where, ALONE, lambda ends: recovered(ends, SAME))
 
     lag = {"below": SUPPORTED, "within": NULL, "above": CONTRADICTED, "open": OPEN}
-    yield from each("oscillation", "", around(0.1), lag, lagged)
+    yield from bars.each("oscillation", "", bars.around(0.1), lag, lagged)
 
 
 def lagged(ends: Ends, part: str | None = None) -> tuple[Score, ...]:
@@ -147,7 +134,7 @@ def lagged(ends: Ends, part: str | None = None) -> tuple[Score, ...]:
 
 def narrowed(end: float, way: float, types: int) -> Ends:
     """An interval that ends at `end` once it is widened for so many types of tensors."""
-    value = end - way * wider(types) * 0.05
+    value = end - way * bars.wider(types) * 0.05
     return value - 0.05, value + 0.05
 
 
@@ -155,7 +142,7 @@ def types() -> Iterator[Case]:
     """Of 2 and of 12 types of tensors the intervals hold together, in closed form."""
     below: Ends = (-0.9, -0.6)
     for count in (2, 12):
-        inside, outside = ((0.1 + way * NEAR) / wider(count) for way in (-1, 1))
+        inside, outside = ((0.1 + way * NEAR) / bars.wider(count) for way in (-1, 1))
         cases: tuple[tuple[str, str, Ends, Ends], ...] = (
             ("below", SUPPORTED, narrowed(-NEAR, 1.0, count), below),
             ("not below", OPEN, narrowed(NEAR, 1.0, count), below),
@@ -248,6 +235,6 @@ def headlines() -> Iterator[Case]:
         yield Case(rule, "no table was counted", nobody, OPEN)
 
 
-test_every_bar_is_where_it_is = exact(
+test_every_bar_is_where_it_is = bars.exact(
     together(), strategies(), single_layers(), correlations(), types(), predictions(), headlines()
 )

@@ -14,21 +14,9 @@ from layerwise.measure.contrasts.joint_collapse import joint_collapse_rows
 from layerwise.measure.contrasts.redundant_sets import redundant_sets, redundant_sets_rows
 from layerwise.measure.contrasts.scaling import scaling_rows
 from layerwise.results.rows import PlanRecord
+from report.claims import truths
 from report.claims.documents import part
-from report.claims.truths import (
-    CONTRADICTED,
-    EACH,
-    NOT_SO,
-    NULL,
-    OPEN,
-    SUPPORTED,
-    Truth,
-    claim_of,
-    printed,
-    seldom,
-    simulated,
-    tells,
-)
+from report.claims.truths import CONTRADICTED, EACH, NOT_SO, NULL, OPEN, SUPPORTED, Truth
 from tier import by_tier
 
 DEPTH = 12
@@ -88,7 +76,7 @@ def manipulated(scale: float, rivals: float, *, largest: float = 6.0, noise: flo
     )
 
 
-test_each_world_is_told = simulated({
+test_each_world_is_told = truths.simulated({
     "importance_range": {
         SUPPORTED: (unlike(6.0, *REST, noise=0.005, skew=0.2),),
         NULL: (unlike(3.0, 0.5, 0.3, 0.2, 0.2, 0.2, 0.0, 0.0, noise=0.001),),
@@ -120,7 +108,7 @@ test_each_world_is_told = simulated({
         NULL: (manipulated(0.05, 0.05),),  # at equal size all are as mild
     },
 }, least=0.95)  # fmt: skip
-test_so_is_each_world_near_its_bar = simulated(
+test_so_is_each_world_near_its_bar = truths.simulated(
     {"joint_manipulation": {CONTRADICTED: (manipulated(0.8, 0.8), manipulated(0.05, 0.05, largest=0.06))}},
     least=0.95, nightly=True,
 )  # fmt: skip
@@ -131,13 +119,13 @@ TOO_LITTLE = {
     "scaling": scaled(0.05, 0.15, 3.0, noise=2.0, documents=8),
     "error_accumulation": predicted(1.8, 0.3, noise=2.0, documents=8),
 }
-test_too_little_text_says_so = simulated(
+test_too_little_text_says_so = truths.simulated(
     {rule: {OPEN: (truth,)} for rule, truth in TOO_LITTLE.items()},
     least=0.51,
     wrong=(NOT_SO,),
     runs=by_tier(fast=40, full=200),
 )
-test_at_a_bar_neither_side_is_claimed_too_often = seldom({
+test_at_a_bar_neither_side_is_claimed_too_often = truths.seldom({
     "importance_range": {
         f"{SUPPORTED}; {NOT_SO}": [
             unlike(2.0, *[0.02] * 6, documents=documents, skew=skew) for documents in (8, 16) for skew in (0.2, 0.5)
@@ -167,17 +155,17 @@ test_at_a_bar_neither_side_is_claimed_too_often = seldom({
 
 @pytest.mark.parametrize("rule", TOO_LITTLE)
 def test_too_little_text_is_said_to_be_so(rule: str) -> None:
-    assert any("would decide" in claim_of(rule, TOO_LITTLE[rule](run), DEPTH).why for run in range(5))
+    assert any("would decide" in truths.claim_of(rule, TOO_LITTLE[rule](run), DEPTH).why for run in range(5))
 
 
 @pytest.mark.nightly
 def test_the_printed_resolution_is_found() -> None:
-    largest = 2.0 * 10 ** printed(unlike(2.0, *[0.02] * 6, noise=0.02), "range")
-    tells("importance_range", unlike(largest, *[0.02] * 6, noise=0.02), DEPTH, SUPPORTED)
-    joint = printed(dropped(0.1, 2.0, noise=0.15), "joint")
-    tells("redundant_sets", dropped(0.2 - joint, 2.0, noise=0.15), DEPTH, SUPPORTED)
-    equal = printed(scaled(0.05, 0.1, 3.0, noise=0.15), "equal:noise")
-    tells("scaling", scaled(0.05, 0.05 + equal, 3.0, noise=0.15), DEPTH, SUPPORTED)
+    largest = 2.0 * 10 ** truths.printed(unlike(2.0, *[0.02] * 6, noise=0.02), "range")
+    truths.tells("importance_range", unlike(largest, *[0.02] * 6, noise=0.02), DEPTH, SUPPORTED)
+    joint = truths.printed(dropped(0.1, 2.0, noise=0.15), "joint")
+    truths.tells("redundant_sets", dropped(0.2 - joint, 2.0, noise=0.15), DEPTH, SUPPORTED)
+    equal = truths.printed(scaled(0.05, 0.1, 3.0, noise=0.15), "equal:noise")
+    truths.tells("scaling", scaled(0.05, 0.05 + equal, 3.0, noise=0.15), DEPTH, SUPPORTED)
 
 
 @pytest.mark.nightly
@@ -186,21 +174,21 @@ def test_shares_as_large_as_the_printed_ones_are_found() -> None:
     left = 4.0
     for _ in range(3):
         truth = collapsed(8.0, left / 4, left, noise=2.5)
-        left = 8.0 * (1 - max(0.2, printed(truth, "beyond_singles"), printed(truth, "beyond_noise")))
-    tells("joint_collapse", collapsed(8.0, left / 4, left, noise=2.5), DEPTH, SUPPORTED)
+        left = 8.0 * (1 - max(0.2, truths.printed(truth, "beyond_singles"), truths.printed(truth, "beyond_noise")))
+    truths.tells("joint_collapse", collapsed(8.0, left / 4, left, noise=2.5), DEPTH, SUPPORTED)
     left = 0.5
     for _ in range(3):
-        left = min(0.9, max(0.2, printed(predicted(1.2 / (1 - left), 0.3, noise=1.0), "share")))
-    tells("error_accumulation", predicted(1.2 / (1 - left), 0.3, noise=1.0), DEPTH, SUPPORTED)
+        left = min(0.9, max(0.2, truths.printed(predicted(1.2 / (1 - left), 0.3, noise=1.0), "share")))
+    truths.tells("error_accumulation", predicted(1.2 / (1 - left), 0.3, noise=1.0), DEPTH, SUPPORTED)
 
 
 def test_the_figures_hold_joint_and_single_costs_and_the_null() -> None:
     rows = [*predicted(4.0, 0.3, noise=0.0)(0), *manipulated(0.05, 0.5, noise=0.0)(0)]
-    figures = claim_of("error_accumulation", rows, DEPTH).figures
+    figures = truths.claim_of("error_accumulation", rows, DEPTH).figures
     assert figures.startswith("4 predicted layers cost +")
     assert all(words in figures for words in ("one by one", "of random errors of the same norm a share of"))
     assert "of manipulated layers" in figures
-    assert "one by one" in claim_of("joint_manipulation", rows, DEPTH).figures
+    assert "one by one" in truths.claim_of("joint_manipulation", rows, DEPTH).figures
 
 
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:

@@ -15,21 +15,8 @@ from layerwise.measure.stats.verdicts import verdicts
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from measure.simulated import SimulatedModel
-from report.claims.truths import (
-    CONTRADICTED,
-    NOT_SO,
-    NULL,
-    POWER,
-    RUNS,
-    SUPPORTED,
-    WRONG,
-    claim_of,
-    concluded,
-    seldom,
-    share,
-    simulated,
-    tells,
-)
+from report.claims import truths
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, POWER, RUNS, SUPPORTED, WRONG
 
 DEPTH = 30
 RANGE = range(8, 12)
@@ -73,10 +60,10 @@ ALIKE = partial(damaged, skip=effects(0.505, 0.5))
 # The published intervention shows a core where random weights show it too.
 DAMAGE = partial(damaged, skip=effects(0.1, 0.1), average=effects(2.0, 0.1), random=effects(2.5, 2.5))
 FEW = partial(damaged, skip=effects(0.25, 0.1), noise=1.0, documents=12)
-test_core_layers_are_judged_right = simulated(
+test_core_layers_are_judged_right = truths.simulated(
     {"core": {SUPPORTED: (CORE,), CONTRADICTED: (ALIKE,), NULL: (DAMAGE,)}}, depth=DEPTH, together=True, nightly=True
 )
-test_too_little_text_shows_no_core = seldom({"core": {NOT_SO: (FEW,)}}, depth=DEPTH)
+test_too_little_text_shows_no_core = truths.seldom({"core": {NOT_SO: (FEW,)}}, depth=DEPTH)
 
 
 @pytest.mark.nightly
@@ -90,18 +77,18 @@ def test_a_core_of_the_printed_resolution_is_found() -> None:
         if (score.layer, score.other) == (8, 11)
     ]
     truth = partial(damaged, skip=effects(2 * rest + float(np.median(limits)), rest), noise=noise)
-    tells("core", truth, DEPTH, "supported")
+    truths.tells("core", truth, DEPTH, "supported")
 
 
 def test_one_core_one_dominant_layer_and_no_core() -> None:
-    found = [claim_of("core", truth(0), DEPTH) for truth in (CORE, ALIKE, DAMAGE)]
+    found = [truths.claim_of("core", truth(0), DEPTH) for truth in (CORE, ALIKE, DAMAGE)]
     assert [claim.verdict for claim in found] == ["supported", "contradicted", "explained by the null"]
     assert "At layers 8–11 skipping a layer costs" in found[0].figures
-    assert claim_of("core", damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
+    assert truths.claim_of("core", damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
     lone = effects(0.1, 0.1)
     lone[9] = 5.0
-    assert claim_of("core", damaged(0, skip=lone), DEPTH).verdict == "contradicted"
-    assert claim_of("core", [], DEPTH).verdict == "not measured"
+    assert truths.claim_of("core", damaged(0, skip=lone), DEPTH).verdict == "contradicted"
+    assert truths.claim_of("core", [], DEPTH).verdict == "not measured"
 
 
 @pytest.mark.parametrize("depth", [4, 6, 12, 30, 48])
@@ -133,19 +120,19 @@ def harming(run: int, harm: float) -> list[float]:
     return values
 
 
-test_anti_layers_are_judged_right = simulated({
+test_anti_layers_are_judged_right = truths.simulated({
     "anti_layers": {
         SUPPORTED: (lambda run: judged(run, harming(run, 0.02)),),
         CONTRADICTED: (lambda run: judged(run, [0.3] * 12),),
     },
 }, together=True, nightly=True)  # fmt: skip
-test_too_little_text_shows_no_anti_layer = seldom(
+test_too_little_text_shows_no_anti_layer = truths.seldom(
     {"anti_layers": {NOT_SO: (lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),)}}
 )
 
 
 @pytest.mark.nightly
 def test_layers_worth_a_little_do_no_harm() -> None:
-    told = concluded("anti_layers", lambda run: judged(run, little(run), noise=0.006), 12)
-    assert share(told, SUPPORTED) <= WRONG, told
-    assert share(told, CONTRADICTED, NULL) >= POWER, told
+    told = truths.concluded("anti_layers", lambda run: judged(run, little(run), noise=0.006), 12)
+    assert truths.share(told, SUPPORTED) <= WRONG, told
+    assert truths.share(told, CONTRADICTED, NULL) >= POWER, told

@@ -6,104 +6,89 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from layerwise.results.rows import Score
-from report.claims.bars import (
-    EITHER,
-    FAR,
-    LEARNED,
-    LESS,
-    MORE,
-    NEAR,
-    Case,
-    Ends,
-    Rows,
-    around,
-    beside,
-    each,
-    exact,
-    planted,
-    varied,
-)
+from report.claims import bars
+from report.claims.bars import EITHER, FAR, LEARNED, LESS, MORE, NEAR, Case, Ends, Rows
 from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, claim_of
 
 GOOD: Ends = (0.6, 0.8)
-SKILL = beside(0.05)
+SKILL = bars.beside(0.05)
 """Five points above chance."""
 
 
 def ordered(in_order: Ends = GOOD) -> tuple[Score, ...]:
     """A baseline that is so far above chance in order."""
-    return planted("collapse", {"in_order": in_order, "random_order": (0.0, 0.02)})
+    return bars.planted("collapse", {"in_order": in_order, "random_order": (0.0, 0.02)})
 
 
 def shuffled(random_order: Ends = GOOD) -> tuple[Score, ...]:
     """A layershuffle that is so far above chance in random order."""
-    return planted("position_informed", {"random_order": random_order})
+    return bars.planted("position_informed", {"random_order": random_order})
 
 
 def trainings() -> Iterator[Case]:
     """Random order, collapse and pruning, beside one arm trained in order or two."""
     cheap: Rows = {"cost": (0.1, 0.2), "gain_above@baseline": GOOD, "gain_above@sequential": GOOD}
     spared: Rows = {"lost": (0.3, 0.4), "spared_above@baseline": GOOD, "spared_above@sequential": GOOD}
-    yield from varied("trained_order", cheap, "cost", beside(0.25), LESS, ordered())
+    yield from bars.varied("trained_order", cheap, "cost", bars.beside(0.25), LESS, ordered())
     for null in ("baseline", "sequential"):
-        yield from varied("trained_order", cheap, f"gain_above@{null}", around(0.05), EITHER, ordered())
-        yield from varied("pruning", spared, f"spared_above@{null}", around(0.1), EITHER, ordered())
+        yield from bars.varied("trained_order", cheap, f"gain_above@{null}", bars.around(0.05), EITHER, ordered())
+        yield from bars.varied("pruning", spared, f"spared_above@{null}", bars.around(0.1), EITHER, ordered())
 
     for rule, rows in (("trained_order", cheap), ("pruning", spared), ("collapse", {})):
-        own = planted(rule, rows)
-        yield from each(rule, "in order", SKILL, LEARNED, lambda ends, own=own: (*own, *ordered(ends)))  # type: ignore[misc]
+        own = bars.planted(rule, rows)
+        yield from bars.each(rule, "in order", SKILL, LEARNED, lambda ends, own=own: (*own, *ordered(ends)))  # type: ignore[misc]
     # What looks contradicted is not, where nothing has learned.
-    dear = planted("trained_order", {**cheap, "cost": (0.3, 0.4)})
+    dear = bars.planted("trained_order", {**cheap, "cost": (0.3, 0.4)})
     turned = {**LEARNED, "above": CONTRADICTED}
-    yield from each("trained_order", "dear", SKILL, turned, lambda ends: (*dear, *ordered(ends)))
-    yield Case("trained_order", "no baseline in order", planted("trained_order", cheap), OPEN)
-    yield from varied("collapse", {"in_order": GOOD, "random_order": GOOD}, "random_order", SKILL, LESS)
+    yield from bars.each("trained_order", "dear", SKILL, turned, lambda ends: (*dear, *ordered(ends)))
+    yield Case("trained_order", "no baseline in order", bars.planted("trained_order", cheap), OPEN)
+    yield from bars.varied("collapse", {"in_order": GOOD, "random_order": GOOD}, "random_order", SKILL, LESS)
 
 
 def merged() -> Iterator[Case]:
     """A loss of five points, of models that have something to lose."""
     rows: Rows = {"loss": (0.0, 0.01), "loss@baseline": (0.2, 0.3), "skill": GOOD, "skill@baseline": GOOD}
-    yield from varied("merging", rows, "loss", SKILL, LESS)
-    yield from varied("merging", rows, "loss@baseline", SKILL, {**LEARNED, "below": NULL})
+    yield from bars.varied("merging", rows, "loss", SKILL, LESS)
+    yield from bars.varied("merging", rows, "loss@baseline", SKILL, {**LEARNED, "below": NULL})
     for skill in ("skill", "skill@baseline"):
-        yield from varied("merging", rows, skill, SKILL, LEARNED)
+        yield from bars.varied("merging", rows, skill, SKILL, LEARNED)
     alone = {metric: ends for metric, ends in rows.items() if "@" not in metric}
-    yield Case("merging", "no null", planted("merging", alone), OPEN)
+    yield Case("merging", "no null", bars.planted("merging", alone), OPEN)
 
 
 def informed() -> Iterator[Case]:
     """Three points more or less, of models that have learned."""
     rule = "position_informed"
-    same = planted(rule, {"gain": (-0.01, 0.01)}, "layershuffle-predict")
-    yield from each(rule, "skill", SKILL, LEARNED, lambda ends: (*shuffled(ends), *same))
+    same = bars.planted(rule, {"gain": (-0.01, 0.01)}, "layershuffle-predict")
+    yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: (*shuffled(ends), *same))
     for arm in ("layershuffle-predict", "layershuffle-position"):
         for ends, verdict in (
             ((-0.03 + NEAR, 0.03 - NEAR), SUPPORTED), ((-0.03 - NEAR, 0.03 - NEAR), OPEN),
             ((0.0, 0.03 + NEAR), OPEN), ((0.03 + NEAR, FAR), CONTRADICTED), ((-FAR, -0.03 - NEAR), CONTRADICTED),
             ((0.03 - NEAR, FAR), OPEN),
         ):  # fmt: skip
-            yield Case(rule, f"{arm} {ends}", (*shuffled(), *planted(rule, {"gain": ends}, arm)), verdict)
+            yield Case(rule, f"{arm} {ends}", (*shuffled(), *bars.planted(rule, {"gain": ends}, arm)), verdict)
 
 
 def predicted() -> Iterator[Case]:
     """Two points short of the published accuracy; every probe must fall short, and the accuracy be above chance."""
     rows: Rows = {"short": (0.0, 0.01), "short@baseline": (0.3, 0.4), "short@sequential": (0.3, 0.4)}
     inside = {
-        "above": [(0.02 + NEAR, 0.5)], "below": beside(0.02)["below"],
+        "above": [(0.02 + NEAR, 0.5)], "below": bars.beside(0.02)["below"],
         "open": [(0.02 - NEAR, 0.5), (-0.01, 0.02 + NEAR)],
     }  # fmt: skip
-    yield from varied("positions", rows, "short", inside, LESS)
+    yield from bars.varied("positions", rows, "short", inside, LESS)
     # All probes fall short, or one reaches it, or one is open: every pair of them.
     where = {"above": (0.02 + NEAR, FAR), "open": (0.02 - NEAR, FAR), "below": (-FAR, 0.02 - NEAR)}
     for first in where:
         for other in where:
             pair = {"short@baseline": where[first], "short@sequential": where[other]}
             verdict = NULL if "below" in (first, other) else SUPPORTED if first == other == "above" else OPEN
-            yield Case("positions", f"probes {first} {other}", planted("positions", {**rows, **pair}), verdict)
+            yield Case("positions", f"probes {first} {other}", bars.planted("positions", {**rows, **pair}), verdict)
     # Of 12 layers a guess is right in a twelfth of the cases; six steps of training showed no more.
     for chance, verdict in ((1 / 12 + NEAR, CONTRADICTED), (1 / 12 - NEAR, OPEN)):
         ends = (0.5, 0.9999 - chance)
-        yield Case("positions", f"chance {verdict}", planted("positions", {**rows, "short": ends}), verdict)
+        yield Case("positions", f"chance {verdict}", bars.planted("positions", {**rows, "short": ends}), verdict)
 
 
 def quiet() -> Iterator[Case]:
@@ -112,32 +97,32 @@ def quiet() -> Iterator[Case]:
     usual: Rows = {"relation": GOOD, "above_other_layers": GOOD, "relation@baseline": (-0.1, 0.1)}
 
     def rows(p: float | None = 0.01, skill: Ends = GOOD, **more: Ends) -> tuple[Score, ...]:
-        own = planted(rule, {**usual, **more})
+        own = bars.planted(rule, {**usual, **more})
         return (*(replace(row, p=p) if row.metric == "relation" else row for row in own), *shuffled(skill))
 
     for p, verdict in ((0.05 - NEAR, SUPPORTED), (0.05 + NEAR, OPEN), (None, OPEN)):
         yield Case(rule, f"p {p}", rows(p), verdict)
     relation = {"above": NULL, "below": SUPPORTED, "open": OPEN}
-    yield from each(rule, "relation", beside(0.3), MORE, lambda ends: rows(relation=ends))
-    yield from each(rule, "baseline", beside(0.3), relation, lambda ends: rows(**{"relation@baseline": ends}))
+    yield from bars.each(rule, "relation", bars.beside(0.3), MORE, lambda ends: rows(relation=ends))
+    yield from bars.each(rule, "baseline", bars.beside(0.3), relation, lambda ends: rows(**{"relation@baseline": ends}))
     for ends, verdict in (
         ((NEAR, 0.1 + NEAR), SUPPORTED), ((-NEAR, 0.1 + NEAR), OPEN), ((NEAR, 0.1 - NEAR), NULL),
         ((-0.1 + NEAR, 0.1 - NEAR), NULL), ((-0.1 - NEAR, 0.1 - NEAR), OPEN), ((-0.2, -0.15), OPEN),
     ):  # fmt: skip
         yield Case(rule, f"other layers {ends}", rows(above_other_layers=ends), verdict)
-    yield from each(rule, "skill", SKILL, LEARNED, lambda ends: rows(skill=ends))
+    yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: rows(skill=ends))
 
 
-test_every_bar_is_where_it_is = exact(trainings(), merged(), informed(), predicted(), quiet())
+test_every_bar_is_where_it_is = bars.exact(trainings(), merged(), informed(), predicted(), quiet())
 
 
 def test_no_interval_leaves_what_a_number_can_be() -> None:
     """Two seeds once gave "right in 9.11 [-26.54, 44.76] % of the cases" and rank correlations beyond -1 and 1."""
-    six_steps = claim_of("positions", planted("positions", {"short": (0.9999 - 0.4476, 0.9999 + 0.2654)}), 12)
+    six_steps = claim_of("positions", bars.planted("positions", {"short": (0.9999 - 0.4476, 0.9999 + 0.2654)}), 12)
     assert "Layers are right in 9.11 [0.00, 44.76] % of the cases" in six_steps.figures
     assert six_steps.verdict == OPEN
     assert "what has not learned decides nothing" in six_steps.why
-    relations = planted(
+    relations = bars.planted(
         "switching_off", {"relation": (-1.7, 0.9), "above_other_layers": GOOD, "relation@baseline": (-3.0, 3.0)}
     )
     said = claim_of("switching_off", (*relations, *shuffled()), 12).figures

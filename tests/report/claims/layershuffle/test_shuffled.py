@@ -10,20 +10,9 @@ import pytest
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.report.claims import Verdict
 from layerwise.results.rows import Score
+from report.claims import truths
 from report.claims.trainings import Arms, World
-from report.claims.truths import (
-    CONTRADICTED,
-    EACH,
-    NOT_SO,
-    NULL,
-    OPEN,
-    SUPPORTED,
-    Truth,
-    claim_of,
-    ends,
-    seldom,
-    simulated,
-)
+from report.claims.truths import CONTRADICTED, EACH, NOT_SO, NULL, OPEN, SUPPORTED, Truth
 
 CHANCE = 0.1
 WHOLE = {"sequential": 0.8, "random": 0.12}
@@ -65,12 +54,12 @@ FEW = World(seeds=2, images=160, spread=0.03)
 SKEWED = World(skewed=True, spread=0.02)
 EIGHT = World(seeds=8, swing=0.03)
 
-test_what_is_true_is_found = simulated({
+test_what_is_true_is_found = truths.simulated({
     "trained_order": {SUPPORTED: (truth(trained()), truth(trained(sequential=0.13), SKEWED))},
     "collapse": {SUPPORTED: (truth(trained(baseline=0.105)), truth(trained(baseline=0.11), EIGHT))},
     "pruning": {SUPPORTED: (truth(declining(0.3, 0.8)), truth(declining(0.3, 0.9), SKEWED))},
 }, together=True)  # fmt: skip
-test_so_is_what_is_false_or_of_the_null_or_near_its_bar = simulated({
+test_so_is_what_is_false_or_of_the_null_or_near_its_bar = truths.simulated({
     "trained_order": {
         CONTRADICTED: (truth(trained(0.4)), truth(trained(0.6, 0.75))),  # training in order keeps more
         NULL: (truth(trained(0.7, 0.7), World(8)), truth(trained(0.7, 0.2, sequential=0.7), World(8))),
@@ -87,7 +76,7 @@ test_so_is_what_is_false_or_of_the_null_or_near_its_bar = simulated({
         ),
     },
 }, together=True, nightly=True)  # fmt: skip
-test_too_little_is_not_concluded_from = simulated({
+test_too_little_is_not_concluded_from = truths.simulated({
     "trained_order": {OPEN: (truth(trained(0.57), FEW),)},
     "collapse": {
         OPEN: (
@@ -104,7 +93,7 @@ test_too_little_is_not_concluded_from = simulated({
     },
 }, wrong=(NOT_SO,), nightly=True)  # fmt: skip
 # The truth is the margin itself: each verdict is wrong there, or could be.
-test_at_the_edge_nothing_is_concluded_too_often = seldom({
+test_at_the_edge_nothing_is_concluded_too_often = truths.seldom({
     "trained_order": {
         EACH: (
             *(truth(trained(0.55), world) for world in (PLAIN, SKEWED, EIGHT)),  # a cost of exactly 25 points
@@ -139,12 +128,12 @@ def test_the_printed_resolution_is_seen(
 ) -> None:
     found = [row.mde for run in range(40) for row in truth(arms)(run) if row.metric == metric]
     seen = fmean(mde for mde in found if mde is not None)
-    ends(rule, truth(planted(seen)), 12, verdict, (), runs=400)
+    truths.ends(rule, truth(planted(seen)), 12, verdict, (), runs=400)
 
 
 def test_training_that_long_in_order_is_a_null_too() -> None:
-    without = claim_of("trained_order", truth(trained(0.7, 0.2))(0), 12)
-    beside = claim_of("trained_order", truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
+    without = truths.claim_of("trained_order", truth(trained(0.7, 0.2))(0), 12)
+    beside = truths.claim_of("trained_order", truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
     assert (without.verdict, beside.verdict) == ("supported", "explained by the null")
     assert "above the baseline" in without.figures
     assert "the arm trained as long in order" in beside.figures

@@ -12,24 +12,8 @@ import pytest
 
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Score
-from report.claims.bars import (
-    ALONE,
-    BESIDE_NULL,
-    EITHER,
-    MORE,
-    NEAR,
-    NEEDED,
-    Case,
-    Ends,
-    Rows,
-    around,
-    beside,
-    each,
-    exact,
-    planted,
-    varied,
-    wider,
-)
+from report.claims import bars
+from report.claims.bars import ALONE, BESIDE_NULL, EITHER, MORE, NEAR, NEEDED, Case, Ends, Rows
 from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, claim_of
 
 CLEAR: Ends = (0.3, 0.5)
@@ -42,81 +26,81 @@ PAIRED = {"above": SUPPORTED, "within": OPEN, "below": OPEN, "open": OPEN}
 def contrasts() -> Iterator[Case]:
     """The claims that are decided by contrasts, each of which is varied by itself."""
     few = dict.fromkeys(("saved", "rise"), CLEAR)
-    yield from varied("all_needed", few, "saved", around(0.25), EITHER)
-    yield from varied("all_needed", few, "rise", around(0.01), NEEDED)
+    yield from bars.varied("all_needed", few, "saved", bars.around(0.25), EITHER)
+    yield from bars.varied("all_needed", few, "rise", bars.around(0.01), NEEDED)
 
     repeat: Rows = {"middle_repeat:skip": CLEAR, "middle_repeat": CLEAR}
-    yield from varied("same_function", repeat, "middle_repeat:skip", around(0.05), EITHER)
+    yield from bars.varied("same_function", repeat, "middle_repeat:skip", bars.around(0.05), EITHER)
     alike = {**repeat, "middle_repeat:skip": SAME}
-    yield from varied("same_function", alike, "middle_repeat", around(0.01), ALONE)
+    yield from bars.varied("same_function", alike, "middle_repeat", bars.around(0.01), ALONE)
 
     orders = dict.fromkeys(("skip:reverse", "skip:random", "reverse", "random"), CLEAR)
     for metric in orders:
         verdicts = EITHER if metric.startswith("skip") else NEEDED
-        yield from varied("any_order", orders, metric, around(0.05), verdicts)
+        yield from bars.varied("any_order", orders, metric, bars.around(0.05), verdicts)
 
     side = dict.fromkeys(("skip:parallel", "parallel:reverse"), CLEAR)
-    yield from varied("parallel", side, "skip:parallel", around(0.05), EITHER)
-    yield from varied("parallel", side, "parallel:reverse", around(0.05), NEEDED)
+    yield from bars.varied("parallel", side, "skip:parallel", bars.around(0.05), EITHER)
+    yield from bars.varied("parallel", side, "parallel:reverse", bars.around(0.05), NEEDED)
 
     loops = dict.fromkeys(("parallel:looped_parallel", "gain:looped_parallel"), CLEAR)
-    yield from varied("looping", loops, "parallel:looped_parallel", around(0.05), NEEDED)
-    yield from varied("looping", loops, "gain:looped_parallel", around(0.05), BESIDE_NULL)
+    yield from bars.varied("looping", loops, "parallel:looped_parallel", bars.around(0.05), NEEDED)
+    yield from bars.varied("looping", loops, "gain:looped_parallel", bars.around(0.05), BESIDE_NULL)
 
     count: Rows = {"slope": CLEAR, "gain:loops": CLEAR, "at_end": 0.0}
-    yield from varied("loop_count", count, "slope", around(0.1), NEEDED)
-    yield from varied("loop_count", count, "gain:loops", around(0.05), BESIDE_NULL)
+    yield from bars.varied("loop_count", count, "slope", bars.around(0.1), NEEDED)
+    yield from bars.varied("loop_count", count, "gain:loops", bars.around(0.05), BESIDE_NULL)
     ended = {**count, "at_end": 1.0}
-    yield from varied("loop_count", ended, "slope", around(0.1), PAIRED)
+    yield from bars.varied("loop_count", ended, "slope", bars.around(0.1), PAIRED)
 
     space = dict.fromkeys(("published", "beginning", "ending"), CLEAR)
     for metric in space:
         verdicts = NEEDED if metric == "published" else BESIDE_NULL
-        yield from varied("same_space", space, metric, around(0.02), verdicts)
+        yield from bars.varied("same_space", space, metric, bars.around(0.02), verdicts)
 
     chance: Rows = {"middle_repeat": SAME, "skip": CLEAR}
     at = {"within": SUPPORTED, "above": OPEN, "below": OPEN, "open": OPEN}
-    near = {position: ends[:1] for position, ends in around(0.1).items()}
-    yield from varied("repeat_at_chance", chance, "middle_repeat", near, at)
+    near = {position: ends[:1] for position, ends in bars.around(0.1).items()}
+    yield from bars.varied("repeat_at_chance", chance, "middle_repeat", near, at)
     more = {"above": CONTRADICTED, "open": OPEN}
-    yield from varied("repeat_at_chance", chance, "middle_repeat", beside(0.1), more)
-    yield from varied("repeat_at_chance", chance, "skip", around(0.1), BESIDE_NULL)
+    yield from bars.varied("repeat_at_chance", chance, "middle_repeat", bars.beside(0.1), more)
+    yield from bars.varied("repeat_at_chance", chance, "skip", bars.around(0.1), BESIDE_NULL)
 
     states: Rows = {"log_ratio": (-0.5, -0.3), "beyond_twins": (-0.5, -0.3)}
     ratio = {"below": SUPPORTED, "within": CONTRADICTED, "above": CONTRADICTED, "open": OPEN}
     twins = {"below": SUPPORTED, "within": NULL, "above": NULL, "open": OPEN}
-    yield from varied("middle", states, "log_ratio", around(QUARTER), ratio)
-    yield from varied("middle", states, "beyond_twins", around(QUARTER), twins)
+    yield from bars.varied("middle", states, "log_ratio", bars.around(QUARTER), ratio)
+    yield from bars.varied("middle", states, "beyond_twins", bars.around(QUARTER), twins)
 
 
 def by_kind() -> Iterator[Case]:
     """The two claims about reasoning, whose rows are of one kind of tasks against another."""
     rows: Rows = {"order_less": CLEAR, "log_ratio": CLEAR, "windows": 3.0}
     for rule, task, against, where, verdicts in (
-        ("order_by_task", "sums", "text", beside(0.0), MORE),
-        ("order_by_benchmark", "arc", "winogrande", around(0.05), NEEDED),
+        ("order_by_task", "sums", "text", bars.beside(0.0), MORE),
+        ("order_by_benchmark", "arc", "winogrande", bars.around(0.05), NEEDED),
     ):
-        yield from varied(rule, rows, "order_less", where, verdicts, task=task, against=against)
-        yield from varied(rule, rows, "log_ratio", around(QUARTER), BESIDE_NULL, task=task, against=against)
+        yield from bars.varied(rule, rows, "order_less", where, verdicts, task=task, against=against)
+        yield from bars.varied(rule, rows, "log_ratio", bars.around(QUARTER), BESIDE_NULL, task=task, against=against)
 
 
 def benchmark_rows(**falls: Ends) -> tuple[Score, ...]:
     return tuple(
         row
         for task, ends in falls.items()
-        for row in planted("fragile", {"log_ratio": ends}, task, condition="parallel")
+        for row in bars.planted("fragile", {"log_ratio": ends}, task, condition="parallel")
     )
 
 
 def fragile_cases() -> Iterator[Case]:
     """GSM8K, another benchmark, and which of them is shown to fall faster by a quarter."""
-    where = around(QUARTER)
+    where = bars.around(QUARTER)
     others = {"above": CONTRADICTED, "within": SUPPORTED, "below": SUPPORTED, "open": SUPPORTED}
     # Where GSM8K was not run nothing says that it is the one; that another one is fragile contradicts.
     alone = {**PAIRED, "above": CONTRADICTED}
-    yield from each("fragile", "gsm8k", where, EITHER, lambda ends: benchmark_rows(gsm8k=ends, arc=SAME))
-    yield from each("fragile", "arc", where, others, lambda ends: benchmark_rows(gsm8k=CLEAR, arc=ends))
-    yield from each("fragile", "alone", where, alone, lambda ends: benchmark_rows(arc=ends, piqa=SAME))
+    yield from bars.each("fragile", "gsm8k", where, EITHER, lambda ends: benchmark_rows(gsm8k=ends, arc=SAME))
+    yield from bars.each("fragile", "arc", where, others, lambda ends: benchmark_rows(gsm8k=CLEAR, arc=ends))
+    yield from bars.each("fragile", "alone", where, alone, lambda ends: benchmark_rows(arc=ends, piqa=SAME))
     yield Case("fragile", "gsm8k no faster", benchmark_rows(gsm8k=SAME, arc=(-1.0, 1.0)), CONTRADICTED)
 
 
@@ -128,7 +112,7 @@ def ranked(as_published: int, reversed_: int, **more: Ends) -> tuple[Score, ...]
     """So many pairs as published, so many the other way round, the others not resolvable."""
     ends = [CLEAR] * as_published + [(-0.5, -0.3)] * reversed_ + [(-1.0, 1.0)] * (15 - as_published - reversed_)
     costs = dict.fromkeys(PAINTERS_RANKING, 1.0)
-    return planted("ranking", {"tau": (0.5, 0.9), **costs, **dict(zip(PAIRS, ends, strict=True)), **more})
+    return bars.planted("ranking", {"tau": (0.5, 0.9), **costs, **dict(zip(PAIRS, ends, strict=True)), **more})
 
 
 def rankings() -> Iterator[Case]:
@@ -136,7 +120,7 @@ def rankings() -> Iterator[Case]:
     counts = [(13, 0, SUPPORTED), (13, 2, SUPPORTED), (12, 2, OPEN), (12, 0, OPEN), (12, 3, CONTRADICTED), (0, 2, OPEN)]
     for as_published, reversed_, verdict in [*counts, (0, 3, CONTRADICTED)]:
         yield Case("ranking", f"{as_published} and {reversed_}", ranked(as_published, reversed_), verdict)
-    yield from each("ranking", "pair", around(0.05), PAIRED, lambda ends: ranked(13, 0, **{PAIRS[0]: ends}))
+    yield from bars.each("ranking", "pair", bars.around(0.05), PAIRED, lambda ends: ranked(13, 0, **{PAIRS[0]: ends}))
     same = dict.fromkeys(STEPS, (-0.05 + NEAR, 0.05 - NEAR))
     yield Case("ranking", "all neighbours alike", ranked(0, 0, **same), NULL)
     yield Case("ranking", "but one", ranked(0, 0, **{**same, STEPS[0]: (-0.05 - NEAR, 0.05 - NEAR)}), OPEN)
@@ -148,7 +132,7 @@ SLOPES = [(harsher, milder) for milder, harsher in product(MILDEST, PAINTERS_RAN
 
 def of_each(key: str, ends: Ends | float) -> list[Score]:
     """The slope of every strategy."""
-    return [row for name in PAINTERS_RANKING for row in planted(key, {"slope": ends}, condition=name)]
+    return [row for name in PAINTERS_RANKING for row in bars.planted(key, {"slope": ends}, condition=name)]
 
 
 def slopes(rule: str) -> Iterator[Case]:
@@ -160,7 +144,7 @@ def slopes(rule: str) -> Iterator[Case]:
         pairs = [
             row
             for (harsher, milder), each in zip(SLOPES, ends, strict=True)
-            for row in planted(rule, {"relative": each}, condition=harsher, against=milder)
+            for row in bars.planted(rule, {"relative": each}, condition=harsher, against=milder)
         ]
         return (*of_each(rule, 1.0), *pairs, *falls)
 
@@ -170,7 +154,7 @@ def slopes(rule: str) -> Iterator[Case]:
     yield Case(rule, "two turned by less than counts", rows(CLEAR, little, little), OPEN)
     yield Case(rule, "all alike", rows(alike), NULL)
     yield Case(rule, "all but one alike", rows(alike, (-0.05 + NEAR, 0.05 + NEAR)), OPEN)
-    yield from each(rule, "pair", around(0.05), PAIRED, lambda ends: rows(CLEAR, ends))
+    yield from bars.each(rule, "pair", bars.around(0.05), PAIRED, lambda ends: rows(CLEAR, ends))
 
 
 def stretched(end: float, half: float, way: float) -> Ends:
@@ -178,7 +162,7 @@ def stretched(end: float, half: float, way: float) -> Ends:
 
     Two steps under each of two orders are four tests.
     """
-    value = end + way * (wider(4) * half + NEAR)
+    value = end + way * (bars.wider(4) * half + NEAR)
     return value - half, value + half
 
 
@@ -190,12 +174,12 @@ def curve_rows(step: Ends = (-0.1, 0.1), wide: Ends = CLEAR, narrow: Ends = CLEA
         *(
             row
             for (name, size), ends in steps.items()
-            for row in planted("graceful", {"excess": ends}, condition=name, amount=size)
+            for row in bars.planted("graceful", {"excess": ends}, condition=name, amount=size)
         ),
         *(
             row
             for (name, size), ends in less.items()
-            for row in planted("graceful", {"less": ends}, condition=name, amount=size, against="skip")
+            for row in bars.planted("graceful", {"less": ends}, condition=name, amount=size, against="skip")
         ),
     )
 
@@ -233,9 +217,9 @@ def zone_rows(borders: tuple[int, ...], contrast: Ends, walks: Ends = CLEAR) -> 
         *(
             replace(row, measure="zones", claim=None, plan=plan, layer=border)
             for border in borders
-            for row in planted("", {"contrast": contrast})
+            for row in bars.planted("", {"contrast": contrast})
         ),
-        *planted("three_zones", {"zones": count, "beyond_walks": walks, **least}),
+        *bars.planted("three_zones", {"zones": count, "beyond_walks": walks, **least}),
     )
 
 
@@ -249,14 +233,14 @@ def zones() -> Iterator[Case]:
         ("one_ending", (4,), CONTRADICTED),
     ):
         borders_at = partial(zone_rows, borders)
-        yield from each(rule, f"zones {borders}", around(0.02), {**PAIRED, "above": verdict}, borders_at)
+        yield from bars.each(rule, f"zones {borders}", bars.around(0.02), {**PAIRED, "above": verdict}, borders_at)
     yield Case("three_zones", "four", zone_rows((4, 7, 10), CLEAR), CONTRADICTED)
     walks = {"above": OPEN, "below": NULL, "open": OPEN}
     for rule in ("three_zones", "one_ending"):
-        yield from each(rule, "one zone", beside(0.05), walks, lambda ends: zone_rows((), CLEAR, ends))
+        yield from bars.each(rule, "one zone", bars.beside(0.05), walks, lambda ends: zone_rows((), CLEAR, ends))
 
 
-test_every_bar_is_where_it_is = exact(
+test_every_bar_is_where_it_is = bars.exact(
     contrasts(), by_kind(), fragile_cases(), rankings(), slopes("shallowest"), slopes("shallowest_on_benchmarks"),
     graces(), zones(),
 )  # fmt: skip

@@ -12,19 +12,9 @@ from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.report.claims.claim import stretch
 from layerwise.results.rows import PlanRecord, Score
+from report.claims import truths
 from report.claims.swept import Cost, swept
-from report.claims.truths import (
-    CONTRADICTED,
-    NULL,
-    SUPPORTED,
-    Truth,
-    claim_of,
-    others,
-    printed,
-    seldom,
-    simulated,
-    tells,
-)
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
 from tier import by_tier
 
 DEEP = 12  # windows of 3, 5, 7, 9 and 11 layers
@@ -72,7 +62,6 @@ WORLDS = {
         orders(smooth(1, 1.5), smooth(1, 0.5)),
     ),
 }
-CASES = [(kind, cost) for kind, costs in WORLDS.items() for cost in costs]
 
 
 def truth(cost: Cost, **settings: float) -> Truth:
@@ -111,27 +100,19 @@ SPACES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "cost"), CASES)
-def test_a_planted_curve_is_found(kind: str, cost: Cost) -> None:
-    claim = claim_of("graceful", truth(cost, **MUCH)(0), DEEP)
-    assert claim.verdict == kind, claim.line
-    assert claim.figures.endswith("tokens).")
-    assert claim.power.startswith("Of 100 such runs 80 would see ")
-
-
-@pytest.mark.parametrize(("kind", "world"), [(kind, world) for kind, worlds in SPACES.items() for world in worlds])
-def test_planted_cosines_are_found(kind: str, world: tuple[Numbers, ...]) -> None:
-    claim = claim_of("same_space", cosines(*world, documents=200, spread=0.02)(0), STATED)
-    assert claim.verdict == kind, claim.line
-    assert "tokens)" in claim.figures
-    assert claim.power.startswith("Of 100 such runs 80 would see ")
-
-
-test_what_was_planted_is_found_in_95_of_100 = simulated(
-    {"graceful": {kind: [truth(cost, **MUCH) for cost in costs] for kind, costs in WORLDS.items()}},
+CURVES = {"graceful": {kind: [truth(cost, **MUCH) for cost in costs] for kind, costs in WORLDS.items()}}
+CLEAR = {
+    "same_space": {
+        kind: [cosines(*world, documents=200, spread=0.02) for world in worlds] for kind, worlds in SPACES.items()
+    }
+}
+test_a_planted_curve_is_found = truths.found(CURVES, depth=DEEP)
+test_planted_cosines_are_found = truths.found(CLEAR, depth=STATED)
+test_what_was_planted_is_found_in_95_of_100 = truths.simulated(
+    CURVES,
     depth=DEEP, least=0.95, runs=by_tier(fast=2, full=100),
 )  # fmt: skip
-test_a_space_is_told = simulated(
+test_a_space_is_told = truths.simulated(
     {
         "same_space": {
             kind: [cosines(*world, documents=200, spread=0.05) for world in worlds] for kind, worlds in SPACES.items()
@@ -139,19 +120,19 @@ test_a_space_is_told = simulated(
     },
     depth=STATED, nightly=True,
 )  # fmt: skip
-test_a_curve_is_seldom_told_wrongly = seldom(
+test_a_curve_is_seldom_told_wrongly = truths.seldom(
     {
         "graceful": {
-            others(kind): [truth(cost, **settings) for cost in costs for settings in ({}, LITTLE)]
+            truths.others(kind): [truth(cost, **settings) for cost in costs for settings in ({}, LITTLE)]
             for kind, costs in WORLDS.items()
         }
     },
     depth=DEEP,
 )
-test_a_space_is_seldom_told_wrongly = seldom(
+test_a_space_is_seldom_told_wrongly = truths.seldom(
     {
         "same_space": {
-            others(kind): [
+            truths.others(kind): [
                 cosines(*world, documents=documents, spread=spread)
                 for world in worlds
                 for documents, spread in ((24, 0.2), (9, 0.5))
@@ -170,25 +151,28 @@ def test_an_abrupt_step_of_the_printed_size_is_seen(settings: dict[str, float]) 
     size = 0.4
     for _ in range(2):  # the noise depends on the size a little
         pilot = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)
-        sizes = [float(claim_of("graceful", pilot(run), DEEP).power.split()[7]) for run in range(1000, 1010)]
+        sizes = [float(truths.claim_of("graceful", pilot(run), DEEP).power.split()[7]) for run in range(1000, 1010)]
         size = sum(sizes) / len(sizes)
-    tells("graceful", truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings), DEEP, CONTRADICTED)
+    truths.tells("graceful", truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings), DEEP, CONTRADICTED)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("documents", "spread"), [(24, 0.2), (10, 0.3)])
 def test_a_zone_of_the_printed_size_is_seen(documents: int, spread: float) -> None:
     pilot = cosines(0.3 + 0.2 * ZONE, documents=documents, spread=spread)
-    size = max(0.02, max(printed(pilot, side, 60) for side in ("beginning", "ending")) * stretch(2))
-    tells("same_space", cosines(0.3 + size * ZONE, documents=documents, spread=spread), STATED, SUPPORTED)
+    size = max(0.02, max(truths.printed(pilot, side, 60) for side in ("beginning", "ending")) * stretch(2))
+    truths.tells("same_space", cosines(0.3 + size * ZONE, documents=documents, spread=spread), STATED, SUPPORTED)
 
 
 def test_too_few_steps_and_no_intervals_decide_nothing() -> None:
-    shallow = claim_of("graceful", swept(["graceful"], STRAIGHT, depth=10)(0), 10)
+    shallow = truths.claim_of("graceful", swept(["graceful"], STRAIGHT, depth=10)(0), 10)
     assert shallow.verdict == "not measured"
     assert "a model of 11 layers and more" in shallow.why
     few = cosines(0.3 + 0.5 * ZONE, documents=7)
-    for bare in (claim_of("graceful", truth(STRAIGHT, documents=7)(0), DEEP), claim_of("same_space", few(0), STATED)):
+    for bare in (
+        truths.claim_of("graceful", truth(STRAIGHT, documents=7)(0), DEEP),
+        truths.claim_of("same_space", few(0), STATED),
+    ):
         assert bare.verdict == "not resolvable"
         assert "fewer than 8 documents" in bare.why
 
@@ -200,7 +184,7 @@ def test_a_random_order_that_is_not_resolved_asks_for_more_draws() -> None:
         else row
         for row in truth(STRAIGHT, **MUCH)(0)
     ]
-    claim = claim_of("graceful", rows, DEEP)
+    claim = truths.claim_of("graceful", rows, DEEP)
     assert claim.verdict == "not resolvable"
     assert (
         claim.why == "Intervals of random order hold both answers: it takes more text, and of random orders more draws."

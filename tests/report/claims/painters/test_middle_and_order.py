@@ -14,17 +14,8 @@ from layerwise.measure.contrasts.order import order_by_task
 from layerwise.measure.contrasts.states import TWINS, log_ratio, middle_rows
 from layerwise.report.claims.painters import FASTER
 from layerwise.results.rows import Loss, Score
-from report.claims.truths import (
-    CONTRADICTED,
-    NOT_SO,
-    NULL,
-    SUPPORTED,
-    claim_of,
-    printed,
-    seldom,
-    simulated,
-    tells,
-)
+from report.claims import truths
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED
 
 BASELINE, ABSENT = "0-7", "0-2 6 7"
 MOVED = {"reverse": ["0-2 5-3 6 7"], "random": ["0-2 4 3 5-7", "0-3 5 4 6 7"], "parallel": ["0-2 (3|4|5) 6 7"]}
@@ -72,7 +63,7 @@ def turned(
 
 
 ordered = partial(effects, text=(0.5, 0.5))
-test_each_world_is_told = simulated({
+test_each_world_is_told = truths.simulated({
     "middle": {
         # Four times less than at the ends, where an untrained model's middle does as much as its ends.
         SUPPORTED: (partial(turned, ratio=0.25, untrained=1.0),),
@@ -85,7 +76,7 @@ test_each_world_is_told = simulated({
         NULL: (partial(ordered, reasoning=(2.0, 2.0), documents=200),),
     },
 }, together=True, nightly=True)  # fmt: skip
-test_too_little_text_seldom_ends_in_a_wrong_verdict = seldom({
+test_too_little_text_seldom_ends_in_a_wrong_verdict = truths.seldom({
     "middle": {NOT_SO: (partial(turned, ratio=0.7, untrained=1.0, documents=9, noise=1.0),)},
     "order_by_task": {
         f"{SUPPORTED}, {CONTRADICTED}": (partial(ordered, reasoning=(2.0, 2.0), documents=16),),
@@ -96,23 +87,25 @@ test_too_little_text_seldom_ends_in_a_wrong_verdict = seldom({
 
 @pytest.mark.nightly
 def test_what_is_printed_as_seen_is_seen() -> None:
-    ratio = 0.7 * exp(-printed(partial(turned, ratio=0.5, untrained=0.7, noise=0.6), "beyond_twins", 20))
-    tells("middle", partial(turned, ratio=ratio, untrained=0.7, noise=0.6), 12, SUPPORTED)
+    ratio = 0.7 * exp(-truths.printed(partial(turned, ratio=0.5, untrained=0.7, noise=0.6), "beyond_twins", 20))
+    truths.tells("middle", partial(turned, ratio=ratio, untrained=0.7, noise=0.6), 12, SUPPORTED)
     pilot = partial(ordered, reasoning=(1.0, 0.5))
-    cost = max(0.5 + printed(pilot, "order_less", 20), 0.5 * exp(max(printed(pilot, "log_ratio", 20), FASTER)))
-    tells("order_by_task", partial(ordered, reasoning=(cost, 0.5)), 8, SUPPORTED)
+    cost = max(
+        0.5 + truths.printed(pilot, "order_less", 20), 0.5 * exp(max(truths.printed(pilot, "log_ratio", 20), FASTER))
+    )
+    truths.tells("order_by_task", partial(ordered, reasoning=(cost, 0.5)), 8, SUPPORTED)
 
 
 def test_without_twins_nothing_is_decided_and_few_documents_have_no_interval() -> None:
     alone = [score for score in turned(0, 0.25, 1.0) if score.metric == "log_ratio"]
-    assert claim_of("middle", alone, 12).verdict == "not resolvable"
+    assert truths.claim_of("middle", alone, 12).verdict == "not resolvable"
     assert all(score.low is None for score in turned(0, 0.25, 1.0, documents=5))
 
 
 def test_copying_is_no_reasoning_and_tasks_are_named() -> None:
-    claim = claim_of("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
+    claim = truths.claim_of("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
     assert claim.verdict == SUPPORTED
     assert "reasoning (arithmetic)" in claim.figures
     assert "text (stdlib)" in claim.figures
     only_copying = ordered(0, reasoning=(2.0, 0.5), answers=("copy",))
-    assert claim_of("order_by_task", only_copying, 8).verdict == "not measured"
+    assert truths.claim_of("order_by_task", only_copying, 8).verdict == "not measured"

@@ -21,6 +21,7 @@ from layerwise.stack import Stack, load
 from layerwise.stack.executors.fused.execution import TOKENS
 from layerwise.stack.rounding import EPS, gap
 from stack.test_single_pass import bert, vit
+from tier import by_tier, first_fast
 
 DEPTH = 6
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
@@ -73,8 +74,8 @@ def grouped(sources: tuple[str | None, ...] = (None,)) -> st.SearchStrategy[Plan
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", MAKERS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("kind", first_fast(MAKERS))
+@settings(max_examples=by_tier(fast=3, full=6, nightly=30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=grouped())
 def test_random_groups_are_what_they_are_step_by_step(kind: str, plan: Plan) -> None:
     stack, inputs = stack_of(kind), MAKERS[kind][1]
@@ -87,8 +88,8 @@ def test_random_groups_are_what_they_are_step_by_step(kind: str, plan: Plan) -> 
     assert gap(inside, expected) <= UNITS * EPS
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("kind", first_fast(["llama", "gpt2"]))
+@settings(max_examples=by_tier(fast=2, full=4, nightly=15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(plan=grouped())
 def test_random_groups_decode_with_a_cache_what_they_recompute(kind: str, plan: Plan) -> None:
     stack = stack_of(kind)

@@ -1,0 +1,96 @@
+"""`layerwise verify`: does a model under a plan compute what it says? And `layerwise compare`: models side by side.
+
+A comparison reads the rows of runs and measures nothing: no model is opened, and this module needs no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from layerwise.errors import RunError
+from layerwise.experiments.experiment import Action
+from layerwise.experiments.option import option
+from layerwise.experiments.options.common import ModelOptions
+from layerwise.experiments.options.plans import given_plan
+from layerwise.experiments.reporter import Reporter, waiting
+from layerwise.experiments.result import COMPARISON_PAGE, ComparisonResult
+from layerwise.plan import Plan
+
+WORDS = {True: "holds", False: "FAILS", None: "n/a"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification(ModelOptions, Action):
+    """Check that a model under a plan computes what the plan says.
+
+    Cached decoding is part of it. The exit code is 1 if a law does not hold.
+    """
+
+    VERB: ClassVar = "verify"
+    EXAMPLES: ClassVar = (
+        'demo --plan "0-3 (4|5|6)*2 7-11"',
+        'HuggingFaceTB/SmolLM2-135M --plan "0-13 18-29"',
+    )
+
+    plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
+
+    def check(self) -> None:
+        """Raise `PlanError` for a plan that cannot be read."""
+        if self.plan is not None:
+            given_plan(self.plan)
+
+    def act(self, reporter: Reporter) -> int:
+        """Report which laws hold; returns 1 if one does not."""
+        from layerwise.experiments.opening import open_named
+
+        stack = open_named(self, reporter)
+        from layerwise.results.identity import model_name
+        from layerwise.stack import verify
+
+        plan = Plan.parse(self.plan) if self.plan is not None else Plan.identity(stack.depth)
+        with waiting(reporter, f"verifying {plan}"):
+            laws = verify(stack, plan, progress=lambda share: reporter.progress(f"verifying {plan}", share))
+        reporter.result(f"{model_name(stack.source.name)} under {plan}")
+        width = max(len(law.name) for law in laws)
+        reporter.result("\n".join(f"{WORDS[law.holds]:5}  {law.name:{width}}  {law.detail}" for law in laws))
+        return 1 if any(law.holds is False for law in laws) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Action):
+    """Compare models side by side, from the rows of their runs.
+
+    The runs are sweeps, or diagnoses. The page has every strategy over percent of the depth, single layers, similarity
+    of hidden states, and every published claim: in which models it holds, and whether it does in all of them or in any.
+    No model is opened.
+    """
+
+    VERB: ClassVar = "compare"
+    EXAMPLES: ClassVar = ("runs/small runs/large", "runs/SmolLM2-135M runs/SmolLM2-360M --output sizes.html")
+
+    runs: tuple[str, ...] = option(
+        help="Run folders of sweeps, or of diagnoses.", metavar="RUN", positional=True, repeated=True, is_location=True
+    )
+    output: Path = option(COMPARISON_PAGE, metavar="FILE")
+
+    def check(self) -> None:
+        """Raise `RunError` for a run that is named twice."""
+        resolved = [Path(folder).resolve() for folder in self.runs]
+        for number, folder in enumerate(resolved):
+            if folder in resolved[:number]:
+                raise RunError(
+                    f"{self.runs[number]} is named twice, and what it shows would count twice; name each run once"
+                )
+
+    def act(self, reporter: Reporter) -> int:
+        """Compare the runs, write the page and print the tables. Raises what `compare` raises."""
+        from layerwise import report as pages
+        from layerwise.experiments.summary import summary
+
+        data = ComparisonResult(self.runs).data
+        pages.write(self.output, pages.render(data))
+        reporter.result(summary(data))
+        reporter.result(f"report: {self.output}")
+        return 0
