@@ -117,6 +117,7 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
         (["sweep", "demo", "--tokenizer", ""], "--tokenizer was given an empty text"),
         (["sweep", "demo", "--run", ""], "--run was given an empty text"),
         (["sweep", "demo", "--device", "gpu"], "--device takes one of auto, cpu, cuda, mps, xpu; found 'gpu'"),
+        (["sweep", "demo", "--dtype", "float23"], "--dtype takes one of auto, stored, float32, float16, bfloat16"),
         (["report", ""], "RUN was given an empty text"),
         (["report", "demo", "--output", "x" * 5000], "cannot be looked up"),
         (["report", "demo", "--format", "csv", "--output", ""], "--output was given an empty text"),

@@ -20,7 +20,6 @@ from layerwise.cli.app import main
 from layerwise.experiments import summary
 from layerwise.experiments.sweep import run as sweep_run
 from layerwise.results import Loss, Run, Store
-from tier import first_fast
 
 ARGUMENTS = ("--families", "leave_one_out", "--max-length", "20", "--batch-tokens", "40")
 
@@ -52,7 +51,7 @@ def rows(folder: Path) -> list[Loss]:
         return list(run.store.losses())
 
 
-@pytest.mark.parametrize("calls", first_fast([1, 0, 2, 7], 2))
+@pytest.mark.parametrize("calls", [1, 0])
 def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     command: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
@@ -134,7 +133,7 @@ def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_ctrl_c_while_saving(
     command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

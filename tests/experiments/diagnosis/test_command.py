@@ -9,6 +9,7 @@ import pytest
 
 from cli.command import layerwise, refused
 from cli.conftest import save_llama, save_texts
+from layerwise.results import Run
 
 PARTS = "proxies,structure,deltas,ablation,racing,order,agreement,pruning"
 CLAIMS = (
@@ -74,3 +75,13 @@ def test_what_cannot_be_asked_is_refused(folder: Path, tmp_path: Path) -> None:
     arguments = ("--text", folder / "texts", "--run", tmp_path / "run", "--parts", "ablatoin")
     assert "unknown part 'ablatoin'" in refused("diagnose", folder / "model", *arguments)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_race_within_a_budget(folder: Path, tmp_path: Path) -> None:
+    arguments = ("--parts", "racing", "--budget", "700", "--run", tmp_path / "run", "--quiet")
+    ended = layerwise("diagnose", folder / "model", "--text", folder / "texts", *arguments)
+    assert ended.code == 0, ended.err
+    with Run.open(tmp_path / "run") as run:
+        race = run.store.scores("racing")
+    assert {score.layer for score in race} == {*range(6), None}
+    assert max(score.tokens or 0 for score in race) <= 700

@@ -12,7 +12,6 @@ from cli.command import Ended, layerwise, refused
 from data import babylm
 from experiments.growth.tiny_inputs import DEPTH, SHORT, record, save_config
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.growth import run as module
 from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.growth.task import FAMILY
@@ -173,17 +172,6 @@ def test_a_schedule_is_explained_with_its_cost_and_nothing_is_trained(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_a_file_is_the_command(grown: tuple[Path, Ended], config: Path, texts: Path, tmp_path: Path) -> None:
-    folder, _ = grown
-    same = GrowthTraining(
-        model=str(config), text=texts, schedule="stacking", seeds=2, steps=60, batch_size=4, max_length=16, evals=1,
-        device="cpu", run=folder,
-    )  # fmt: skip
-    (tmp_path / "growth.yaml").write_text(to_yaml(same))
-    assert read_experiment(tmp_path / "growth.yaml") == same == read_experiment(folder)
-
-
 def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
     stack = load(checkpoint, device="cpu")
     before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
@@ -264,46 +252,25 @@ def test_what_cannot_be_is_refused_before_there_is_a_folder(
     assert not run.exists()
 
 
-def test_a_schedule_for_another_depth_is_refused(config: Path, texts: Path, tmp_path: Path) -> None:
+def test_a_model_a_schedule_and_a_text_that_do_not_fit_are_refused(
+    config: Path, checkpoint: Path, texts: Path, tmp_path: Path
+) -> None:
     write_schedule(GrowthSchedule("deep", 6, (Phase("all", 1.0, tuple(range(6))),)), tmp_path / "deep.yaml")
-    said = refused(
-        "train", "growth", "--model", config, "--text", texts, "--schedule", tmp_path / "deep.yaml", "--run",
-        tmp_path / "run", *SHORT,
-    )  # fmt: skip
-    assert "the schedule deep is for a model of 6 layers, and this one has 4" in said
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_file_may_not_take_the_name_of_a_preset_that_it_is_not(config: Path, texts: Path, tmp_path: Path) -> None:
     write_schedule(GrowthSchedule("uniform", 4, (Phase("top", 1.0, (3,)),)), tmp_path / "mine.yaml")
-    said = refused("train", "growth", "--model", config, "--text", texts, "--schedule", tmp_path / "mine.yaml", *SHORT)
-    assert "calls itself uniform, which is a preset of another kind" in said
-
-
-def test_layers_do_not_grow_in_over_a_checkpoint(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
-    said = refused(
-        "train", "growth", "--model", checkpoint, "--text", texts, "--schedule", "stacking", "--run",
-        tmp_path / "run", *SHORT,
-    )  # fmt: skip
-    assert "in stacking layers grow in (phase shallow)" in said
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_phase_that_trains_one_of_two_tied_weights_is_refused(texts: Path, tmp_path: Path) -> None:
     save_config(tmp_path / "tied", tied=True)
-    said = refused(
-        "train", "growth", "--model", tmp_path / "tied", "--text", texts, "--schedule", "freezing", "--run",
-        tmp_path / "run", *SHORT,
-    )  # fmt: skip
-    assert "train both or neither" in said
-    assert not (tmp_path / "run").exists()
-
-
-def test_documents_shorter_than_a_window_are_refused_with_the_length_that_fits(config: Path, tmp_path: Path) -> None:
     (tmp_path / "short.jsonl").write_text("".join(f'{{"text": "A dog ran to {n} old cats."}}\n' for n in range(30)))
-    said = refused("train", "growth", "--model", config, "--text", tmp_path, "--max-length", "64")
-    assert "no document to train on has 64 tokens" in said
+    for model, text, schedule, words in (
+        (config, texts, tmp_path / "deep.yaml", "the schedule deep is for a model of 6 layers, and this one has 4"),
+        (config, texts, tmp_path / "mine.yaml", "calls itself uniform, which is a preset of another kind"),
+        (checkpoint, texts, "stacking", "in stacking layers grow in (phase shallow)"),
+        (tmp_path / "tied", texts, "freezing", "train both or neither"),
+        (config, tmp_path / "short.jsonl", "uniform", "no document to train on has 16 tokens"),
+    ):
+        run = ("--run", tmp_path / "run", *SHORT)
+        said = refused("train", "growth", "--model", model, "--text", text, "--schedule", schedule, *run)
+        assert words in said
     assert "use --max-length" in said
+    assert not (tmp_path / "run").exists()
 
 
 # -- helpers

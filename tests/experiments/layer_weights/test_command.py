@@ -85,17 +85,8 @@ def test_a_model_is_ranked_cut_and_written(model: Path, tmp_path: Path) -> None:
     )
     assert read_experiment(file) == read_experiment(tmp_path / "run")
     assert "is there already; choose another --output" in refused("run", file)
-    again = layerwise(
-        "diagnose",
-        "layer-weights",
-        model,
-        "--keep",
-        "0.5",
-        "--output",
-        tmp_path / "plan.json",
-        "--run",
-        tmp_path / "run",
-    )
+    more = ("--keep", "0.5", "--output", tmp_path / "plan.json", "--run", tmp_path / "run")
+    again = layerwise("diagnose", "layer-weights", model, *more)
     assert again.code == 0, again.err
     assert set(LayerWeights.from_json((tmp_path / "plan.json").read_text())) == set(after)
 
@@ -186,19 +177,8 @@ def test_an_elc_bert_is_asked_on_text_and_keeps_its_cuts(elc: tuple[Path, Path],
     assert "a text that the model was not trained on is needed" in _message(
         layerwise("diagnose", "layer-weights", model)
     )
-    ended = layerwise(
-        "diagnose",
-        "layer-weights",
-        model,
-        "--text",
-        text,
-        "--keep",
-        "0.6",
-        "--output",
-        tmp_path / "sparse",
-        "--run",
-        tmp_path / "run",
-    )
+    cut = ("--keep", "0.6", "--output", tmp_path / "sparse", "--run", tmp_path / "run")
+    ended = layerwise("diagnose", "layer-weights", model, "--text", text, *cut)
     assert ended.code == 0, ended.err
     assert "6 edges, 3 live states" in ended.out
     sparse = ElcForMaskedLM.from_pretrained(tmp_path / "sparse")
@@ -224,18 +204,8 @@ def test_suites_that_edges_cannot_be_cut_for_are_refused(elc: tuple[Path, Path])
     )
     assert "--text does nothing here" in refused("diagnose", "layer-weights", model, "--suite", "pairs", "--text", text)
     assert "it is read with --suite" in refused("diagnose", "layer-weights", model, "--set", "removal=zero")
-    shown = refused(
-        "diagnose",
-        "layer-weights",
-        model,
-        "--suite",
-        "pairs",
-        "--limit",
-        "4",
-        "--run",
-        model.parent / "few",
-        "--dry-run",
-    )
+    few = ("--suite", "pairs", "--limit", "4", "--run", model.parent / "few", "--dry-run")
+    shown = refused("diagnose", "layer-weights", model, *few)
     assert "indefinite_article has 8 pairs" in shown
     assert "use --limit 16 or more" in shown
     assert not (model.parent / "few").exists()

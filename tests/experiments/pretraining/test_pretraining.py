@@ -92,13 +92,8 @@ def test_options_replace_settings_of_the_recipe() -> None:
     (made,) = recipes(
         ElcPretraining(variants=("elc",), batch_size=8, gradient_accumulation=2, evals=3, steps=5, compile=True)
     )
-    assert (made.batch_size, made.gradient_accumulation_steps, made.evals, made.steps, made.compiled) == (
-        8,
-        2,
-        3,
-        5,
-        True,
-    )
+    settings = (made.batch_size, made.gradient_accumulation_steps, made.evals, made.steps, made.compiled)
+    assert settings == (8, 2, 3, 5, True)
 
 
 def test_choices_are_those_of_the_package() -> None:
@@ -163,17 +158,8 @@ def test_layer_weights_are_cut_on_what_the_training_held_out(
 ) -> None:
     folders, run, _ = distributed
     path = run / "elc" / "seed-0" / "model"
-    command = (
-        "diagnose",
-        "layer-weights",
-        path,
-        "--text",
-        folders["train"],
-        "--limit",
-        "8",
-        "--run",
-        tmp_path / "edges",
-    )
+    asked = ("--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
+    command = ("diagnose", "layer-weights", path, *asked)
     assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
     ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
     assert ended.code == 0, ended.err
