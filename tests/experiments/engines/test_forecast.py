@@ -108,6 +108,11 @@ def test_a_first_time_has_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (cost.seconds, cost.measured_on) == (400.0, "1 of 100 batches")
 
 
+def test_a_sample_that_is_taken_again_counts_once() -> None:
+    measure = work.sampled(lambda number: 1e9 if number < 5 else 0.0, "of 3 batches", different=3)
+    assert measure(1e9).measured_on == "3 of 3 batches"
+
+
 def test_the_generators_are_set_back() -> None:
     def measure(seconds: float) -> WorkCost:
         random.random(), np.random.rand(), torch.rand(1)

@@ -75,12 +75,14 @@ class Work:
     slow: float = math.inf
 
 
-def sampled(once: Callable[[int], float], pieces: str, disk_bytes: int = 0) -> Callable[[float], WorkCost]:
+def sampled(
+    once: Callable[[int], float], pieces: str, disk_bytes: int = 0, different: float = math.inf
+) -> Callable[[float], WorkCost]:
     """A measurement by samples of the work, as many as there is time for, and at least one.
 
     `once(number)` does a sample and returns the seconds of the whole work as far as the samples so far tell; number 0
     comes before all others, warms up, and tells nothing. `pieces` says what is sampled: "of 148 batches", where the
-    number of those that counted stands before it.
+    number of those that counted stands before it, or of those that are `different` where samples repeat.
     """
 
     def measure(seconds: float) -> WorkCost:
@@ -93,7 +95,7 @@ def sampled(once: Callable[[int], float], pieces: str, disk_bytes: int = 0) -> C
             estimate = once(number)
             taken = time.perf_counter() - begun
             if is_enough(first, seconds - taken, estimate):
-                return WorkCost(estimate, disk_bytes, measured_on=f"{number} {pieces}")
+                return WorkCost(estimate, disk_bytes, measured_on=f"{min(number, different)} {pieces}")
 
     return measure
 

@@ -112,7 +112,7 @@ def _state_work(
     def least() -> float:
         return 2 * stack.depth * batch.size * meter.layer_seconds / max(1, meter.layer_tokens)
 
-    return Work(name, repeated(once, f"of {len(data.batches):,} batches"), least=least)
+    return Work(name, repeated(once, f"x 1 of {len(data.batches):,} batches"), least=least)
 
 
 def _layers_and_heads(
@@ -132,7 +132,7 @@ def _layers_and_heads(
             _walk(stack, batch, max(0, number - 1), meter if number else CostMeter())
         return _seconds(due, meter) if number else 0.0
 
-    return sampled(once, f"of {len(sized):,} batches", disk)
+    return sampled(once, f"of {len(sized):,} batches", disk, different=len(sized))
 
 
 def _walk(stack: Stack, batch: AnyBatch, number: int, meter: CostMeter) -> None:
