@@ -54,7 +54,7 @@ def stamps(folder: Path) -> dict[str, int]:
 def test_it_says_where_every_arm_stands(trained: tuple[Path, Ended]) -> None:
     folder, ended = trained
     table = ended.out.splitlines()
-    assert table[0].startswith("accuracy (%); chance 10; above baseline")
+    assert table[0].startswith("Order: accuracy (%); chance 10; Δ, beside the baseline")
     assert [line.split()[0] for line in table[2:4]] == ["baseline", "layershuffle"]
     assert table[-1] == f"report: {folder}/report.html"
     assert "vit: 3 layers, float32, cpu" in ended.err

@@ -101,7 +101,7 @@ def test_training_lowers_the_loss_on_other_documents() -> None:
 
 @pytest.mark.slow
 def test_layers_of_equal_damage_start_equal_where_they_are_judged() -> None:
-    rows, _ = study(layers=[0, 1, 5], treatments=["equal_damage/layer"])
+    rows, _ = study(layers=[0, 1, 5], treatments=["equal_damage/layer"], seeds=3)
     starts = [row for row in rows if row.metric == "initial_damage"]
     assert [row.layer for row in starts] == [0, 1, 5]
     for row in starts:

@@ -69,10 +69,7 @@ def _measured(data: ReportData) -> Iterator[Score]:
 
 def _survival(data: ReportData) -> Iterator[Part]:
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
-    show = outcome.lead_show(data)
-    chance = "" if show.reference is None else f"; chance {show.reference:.3g}"
-    title = f"Who survives what: {lead.show.axis}{chance}"
-    yield Tabled(title=title, table=_matrix, terminal=False, note="survival")
+    yield Tabled(title=f"Who survives what: {_measured_in(data)}", table=_matrix, terminal=False, note="survival")
     yield Says(outcome.fates, terminal=False)
     yield Pivot(
         name="every-number", derive=_measured, rows={"arm": "arm", "condition": "condition"}, folded=True,
@@ -83,6 +80,12 @@ def _survival(data: ReportData) -> Iterator[Part]:
             Column(f"{difference.axis} above the baseline", metric, difference, {"against": vocab.BASELINE}),
         ),
     )  # fmt: skip
+
+
+def _measured_in(data: ReportData) -> str:
+    """The quantity of the tables, and what chance gives of it."""
+    reference = outcome.lead_show(data).reference
+    return outcome.quantity(data).show.axis + ("" if reference is None else f"; chance {reference:.3g}")
 
 
 def _compared(data: ReportData) -> Rows:
@@ -138,7 +141,7 @@ def _orders(data: ReportData) -> Iterator[Part]:
     )  # fmt: skip
     before = Column("Δ in order", metric, difference, {"condition": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
-        name="order", title=f"Order: {lead.show.axis}; Δ, beside the baseline, in {difference.axis}",
+        name="order", title=f"Order: {_measured_in(data)}; Δ, beside the baseline, in {difference.axis}",
         derive=_compared, rows={"arm": "arm"}, terminal=4,
         columns=(in_order, shuffled, against, before, *spreads, *published),
     )  # fmt: skip
