@@ -31,6 +31,7 @@ from typing import Any
 
 from torch.distributed import TCPStore
 
+import processor_time
 from threads import threaded
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "COLUMNS": "80", "NO_COLOR": "1", "PYTHONHASHSEED": "0"}
@@ -215,9 +216,10 @@ def _ended(process: BaseProcess, streams: Path, killed: str = "") -> Ended:
     assert process.pid is not None
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # what it may have left running
-    cost = _read(streams / "cost")
+    cost = json.loads(_read(streams / "cost") or "{}")
+    processor_time.ELSEWHERE[0] += cost.get("cpu", 0.0)
     return Ended(
-        code, _read(streams / "out"), _read(streams / "err"), **(json.loads(cost) if cost else {}),
+        code, _read(streams / "out"), _read(streams / "err"), **cost,
         killed="time" if code == -signal.SIGXCPU else killed, writes=tuple(_read(streams / "writes").splitlines()),
     )  # fmt: skip
 

@@ -1,9 +1,9 @@
 """What the tests cost in processor time: what comes first in the next run, and a table at the end of this one.
 
-Processor time is that of the test, of its fixtures, and of the processes that it has waited for; other work on the
-machine changes it little. `durations.json` keeps the seconds of each test file. The files that take longest are started
-first, so that no process is left alone with a long one at the end. A table names what has grown expensive. It is a
-report: a slow processor refuses nobody's change.
+Processor time is that of the test, of its fixtures, and of the processes that it has waited for, but for those that
+were killed and could not say what they took; other work on the machine changes it little. `durations.json` keeps the
+seconds of each test file. The files that take longest are started first, so that no process is left alone with a long
+one at the end. A table names what has grown expensive. It is a report: a slow processor refuses nobody's change.
 
 `LAYERWISE_TEST_DURATIONS=tests/durations.json` writes the seconds of this run to a file, beside those of the files that
 it did not run.
@@ -31,10 +31,14 @@ NAMED = 15
 """The most tests that the report names, each of a second or more."""
 
 
+ELSEWHERE = [0.0]
+"""The processor time of processes that another one has waited for: `apart` adds what it is told of its own."""
+
+
 def processor_seconds() -> float:
-    """The processor time of this process and of those that it has waited for."""
+    """The processor time of this process, of those that it has waited for, and of those of `apart`."""
     own, waited = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own.ru_utime + own.ru_stime + waited.ru_utime + waited.ru_stime
+    return own.ru_utime + own.ru_stime + waited.ru_utime + waited.ru_stime + ELSEWHERE[0]
 
 
 def file_of(test: str) -> str:
