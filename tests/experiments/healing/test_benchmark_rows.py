@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from layerwise.experiments.healing.rows import HealingArm, Trainings, benchmark_rows
+from layerwise.experiments.healing.arms import HealingArm
+from layerwise.experiments.healing.rows import Trainings, benchmark_rows
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.statistics import paired_proportions, wilson

@@ -7,7 +7,8 @@ from typing import ClassVar
 import pytest
 
 from layerwise.experiments.healing import rows as made
-from layerwise.experiments.healing.rows import HealingArm, Trainings
+from layerwise.experiments.healing.arms import HealingArm
+from layerwise.experiments.healing.rows import Trainings
 from layerwise.plan import Plan
 from layerwise.train.heal.options import HealingOptions
 

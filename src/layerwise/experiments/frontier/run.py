@@ -29,8 +29,8 @@ from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.healing.arms import RATES
 from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.healing.rows import RATES
 from layerwise.experiments.opening import (
     divided_sentence,
     first_windows,

@@ -1,4 +1,4 @@
-"""The arms of a healing, and its rows: what was lost, what came back, net of what the whole model gains.
+"""The rows of a healing: what was lost, what came back, net of what the whole model gains.
 
 With L(m) the nats a token of a model m on the reported text, W the whole model, P the model under the plan, H the
 healed one of a seed, and C the whole model trained on the same tokens with the same seed,
@@ -21,121 +21,23 @@ several is over seeds and questions (`over_seeds`). Guessing is a row `against` 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from layerwise.experiments.engines.trainings import RateSweep, chosen_row, tried_rows
+from layerwise.experiments.engines.trainings import chosen_row, tried_rows
+from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.benchmarks import ALL, Outcomes
-from layerwise.experiments.healing.config import Healing, parse_arm
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
-from layerwise.plan import Plan, edits
+from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.training_record import TrainingRecord
-from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
-from layerwise.train.recipe import Recipe, Settings
-
-SETTINGS = Settings(
-    epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4
-)  # fmt: skip
-DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
-RATES: Mapping[Method, tuple[float, ...]] = {
-    "lora": (1e-3, 3e-3, 1e-2), "full": (1e-4, 3e-4, 1e-3), "tail": (3e-4, 1e-3, 3e-3),
-}  # fmt: skip
-"""The rates that are swept without `--learning-rates`; LoRA's are 3 to 10 times those of the weights themselves."""
-
-
-@dataclass(frozen=True, slots=True)
-class HealingArm:
-    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's."""
-
-    name: str
-    options: HealingOptions
-    rate_of: str
-
-    @property
-    def is_swept(self) -> bool:
-        """Whether its learning rate is its own."""
-        return self.rate_of == self.name
-
-    def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
-        """The plan that it runs, where `plan` is the one that is healed."""
-        if self.name == vocab.WHOLE:
-            return Plan.identity(depth)
-        if self.name == vocab.RANDOM:
-            return random_plan(plan, depth, seed)
-        return (
-            middle_skipped(depth, int(self.name.removeprefix(vocab.SKIP))) if self.name.startswith(vocab.SKIP) else plan
-        )
-
-
-def arms_of(config: Healing) -> tuple[HealingArm, ...]:
-    """Every arm: the healings under the plan, the controls, and the windows."""
-    healings = [HealingArm(name, parse_arm(name, config.rank), name) for name in config.arm_names()]
-    main = healings[0]
-    arms = list(healings)
-    if vocab.WHOLE in config.controls:
-        # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.
-        arms.append(HealingArm(vocab.WHOLE, replace(main.options, teacher="none", hidden="none"), vocab.WHOLE))
-    if vocab.RANDOM in config.controls:
-        arms.append(replace(main, name=vocab.RANDOM))
-    arms += [replace(main, name=f"{vocab.SKIP}{count}") for count in range(1, (config.windows or 0) + 1)]
-    return tuple(arms)
-
-
-def random_plan(plan: Plan, depth: int, seed: int) -> Plan:
-    """As many layers as `plan` visits, in order, drawn from `seed`; another plan than this one where there is one.
-
-    >>> random_plan(Plan.parse("0-1 4-5"), 6, 0)
-    Plan('0 3-5')
-    """
-    count = min(depth, len(plan.steps()))
-    chance = random.Random(f"{seed}/{vocab.RANDOM}")
-    drawn = plan
-    for _ in range(10):
-        drawn = Plan.of(sorted(chance.sample(range(depth), count)))
-        if drawn != plan:
-            break
-    return drawn
-
-
-def middle_skipped(depth: int, count: int) -> Plan:
-    """All layers but `count` in the middle, one more behind it than before it where they are odd.
-
-    >>> middle_skipped(12, 3)
-    Plan('0-3 7-11')
-    """
-    first = (depth - count) // 2
-    return edits.skip(Plan.identity(depth), *range(first, first + count))
-
-
-class HealingSweep(RateSweep[str]):
-    """The sweep of the arms of a healing by name: those that are controls take the rate of what they control."""
-
-    def __init__(self, rates: tuple[float, ...]) -> None:
-        super().__init__()
-        self.rates = rates
-
-    def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
-        """The rates that are tried at the beginning."""
-        return self.rates or RATES[arm.options.method]
-
-    def chosen(self, arm: HealingArm) -> float:
-        """The learning rate of an arm."""
-        alone = self.first_rates(arm)
-        return alone[0] if len(alone) == 1 else self.best(arm.rate_of)
-
-
-def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
-    """The recipe of an arm under its own plan."""
-    return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,19 +24,10 @@ from layerwise.experiments.engines.trainings import (
     trial,
 )
 from layerwise.experiments.experiment import Inputs
+from layerwise.experiments.healing.arms import DEMO_EPOCHS, SETTINGS, HealingArm, HealingSweep, arms_of, recipe_of
 from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
 from layerwise.experiments.healing.config import Healing
-from layerwise.experiments.healing.rows import (
-    DEMO_EPOCHS,
-    SETTINGS,
-    HealingArm,
-    HealingSweep,
-    Trainings,
-    arms_of,
-    benchmark_rows,
-    healing_rows,
-    recipe_of,
-)
+from layerwise.experiments.healing.rows import Trainings, benchmark_rows, healing_rows
 from layerwise.experiments.opening import base_model, described
 from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.training_runs import (

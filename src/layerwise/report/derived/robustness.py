@@ -260,9 +260,9 @@ def summary(data: ReportData) -> str:
             elif condition.words == OWN_ORDER:
                 ordered.append(cell)
     parts = [f"{words} {listed(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
-    unlearned = ordered and all(cell.at_chance for cell in ordered)
-    known = "No arm is distinguishable from chance even in order. " if unlearned else ""
-    return f"{known}Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
+    if ordered and all(cell.at_chance for cell in ordered):
+        return "No arm is distinguishable from chance even in order, so nothing can be said of random order."
+    return f"Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
 
 
 def _merged(data: ReportData) -> Iterator[str]:
