@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,8 @@ from layerwise.data.suites.glue import GLUE
 from layerwise.data.suites.glue_forms import FORMS
 from layerwise.experiments.layer_weights_study.arms import AT_EQUAL_SECONDS, COMPARED, UNLEARNED, share_arm, share_of
 from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
-from layerwise.measure.cost.overhead import Overhead, ratio
+from layerwise.measure.cost.overhead import Overhead
+from layerwise.measure.cost.pass_time import median_interval
 from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
@@ -56,8 +58,8 @@ def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
             ("training step", own.step_seconds, base.step_seconds),
             ("forward pass", own.pass_seconds, base.pass_seconds),
         ):
-            timed = ratio(seconds, against)
-            rows.append(Score(vocab.STUDY, "ratio", timed.value, timed.low, timed.high, task=task, **of))
+            ratios = (seconds / against).tolist()
+            rows.append(Score(vocab.STUDY, "ratio", median(ratios), *median_interval(ratios), task=task, **of))
         rows.append(Score(vocab.STUDY, "ratio", own.kept_bytes / base.kept_bytes, task="memory of a step", **of))
     return rows
 

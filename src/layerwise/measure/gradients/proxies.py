@@ -14,11 +14,10 @@ learned nothing scores stands beside each, as `<metric>@random_twin`.
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from statistics import median
 
 import torch
 from torch.nn import functional
@@ -28,6 +27,7 @@ from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.logit_lens import logit_lens
 from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.cost.pass_time import PassClock, in_turns
 from layerwise.measure.gradients.backward import backward, differentiable, in_parts
 from layerwise.measure.gradients.gate_gradient import GateGradients
 from layerwise.measure.gradients.taylor import GROUPS, Taylor
@@ -95,13 +95,14 @@ def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
     """
     first = replace(data, batches=data.batches[:1])
     branches = split(stack, first)
-    sides: tuple[Callable[[], object], ...] = (
-        partial(plain_pass, stack, first),
-        partial(survey, stack, first, branches),
-    )
-    times = [[_seconds(side) for side in sides] for _ in range(rounds + 1)][1:]
-    ratios = [ours / plain for plain, ours in times]
-    plain, ours = (statistics.median(column) for column in zip(*times, strict=True))
+    works: Mapping[str, Callable[[], object]] = {
+        "plain": partial(plain_pass, stack, first), "survey": partial(survey, stack, first, branches),
+    }  # fmt: skip
+    clock = PassClock(stack.device)
+    timed = {name: lambda _, work=work: clock.seconds(work) for name, work in works.items()}  # type: ignore[misc]
+    times = list(in_turns(timed, range(-1, rounds)))[1:]
+    ratios = [each["survey"] / each["plain"] for each in times]
+    ours, plain = (median(each[name] for each in times) for name in ("survey", "plain"))
     return Score(PROXIES, "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
 
 
@@ -132,9 +133,3 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     return [
         replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
     ]
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
