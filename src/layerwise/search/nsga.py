@@ -130,7 +130,7 @@ def _means(evaluator: Evaluator, plans: Sequence[Plan], rungs: range, parent: Pl
 
 
 def _nondominated(means: Mapping[Plan, float], space: Space) -> list[Plan]:
-    from layerwise.search.front import front
+    from layerwise.search.budget import front
 
     return [point.plan for point in front(means, space.price)]
 

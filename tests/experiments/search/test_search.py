@@ -66,7 +66,7 @@ def everything(folder: Path) -> tuple[list[object], ...]:
 
 
 def test_the_package_is_a_verb_and_a_package(whole: Path) -> None:
-    from layerwise.search.front import FrontPoint
+    from layerwise.search.budget import FrontPoint
 
     result = SearchResult(whole)
     assert callable(layerwise.search)

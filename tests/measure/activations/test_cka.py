@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.cka import alignment, unbiased_hsic
+from layerwise.measure.activations.similarity import alignment, unbiased_hsic
 
 
 def features(seed: int, *shape: int) -> Tensor:

@@ -14,8 +14,7 @@ from transformers.integrations import moe
 from contracts import specimen
 from contracts.zoo import SUPPORTED
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.counted_operations import Count
-from layerwise.measure.cost.flops import model_cost
+from layerwise.measure.cost.flops import Count, model_cost
 from layerwise.stack import Stack, load
 from train.tiny_models import tiny_llama
 

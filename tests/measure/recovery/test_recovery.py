@@ -14,9 +14,8 @@ from layerwise.measure.language.evaluation_data import split
 from layerwise.measure.recovery import recovery as module
 from layerwise.measure.recovery.damage import displaced, noise_direction
 from layerwise.measure.recovery.finetuning import RecoveryRecipe, RecoveryTraining
-from layerwise.measure.recovery.loss_curve import RUNS
+from layerwise.measure.recovery.loss_curve import RUNS, recovery_time
 from layerwise.measure.recovery.recovery import TREATMENTS, RecoveryCache, evenly_spaced_layers, recovery
-from layerwise.measure.recovery.recovery_time import recovery_time
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.weights import layer_weights

@@ -12,8 +12,8 @@ from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
 from layerwise.measure.weights.predictability import predictability
+from layerwise.measure.weights.prediction import Triples, chosen_shares, held_out_layers, held_out_rows, in_sample
 from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
-from layerwise.measure.weights.weight_r2 import Triples, chosen_shares, held_out_layers, held_out_rows, in_sample
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import autoregressive, drifting, noise, planted_stack, stack_of_layers

@@ -44,12 +44,11 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
 from layerwise.search import timing
 from layerwise.search.averaging import foreign, with_averages
-from layerwise.search.budget import UNITS, Budget, Unit
+from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.cost import Spent, WorstCase
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
-from layerwise.search.front import front, thinned
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
 from layerwise.search.moves import CHEAPER, check_moves
 from layerwise.search.nsga import nsga

@@ -5,7 +5,7 @@
     gate_gradient      a skip's effect to first order, branches too         `measure.gradients.gate_gradient`
     gate_sensitivity   the size of that, window by window                   the same
     taylor             the same, weight by weight                           `measure.gradients.taylor`
-    logit_lens         the loss of every state under the model's own head   `measure.activations.logit_lens`
+    logit_lens         the loss of every state under the model's own head   `logit_lens`
 
 All but the last come from the same pass (`survey`); the lens needs a head a state and is priced apart. A proxy is worth
 what it agrees with: compare it with the measured skip (`layerwise.measure.stats.agreement`). What a network that has
@@ -14,18 +14,19 @@ learned nothing scores stands beside each, as `<metric>@random_twin`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
 from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch
-from layerwise.errors import UnsupportedModel
+from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.logit_lens import logit_lens
 from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.cost.pass_time import PassClock, in_turns
 from layerwise.measure.gradients.backward import backward, differentiable, in_parts
@@ -33,8 +34,11 @@ from layerwise.measure.gradients.gate_gradient import GateGradients
 from layerwise.measure.gradients.taylor import GROUPS, Taylor
 from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.language.evaluation_data import EvalData, groups
+from layerwise.measure.language.loss import window_losses
+from layerwise.measure.stats.window_sums import WindowSums
+from layerwise.plan import Plan
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import PROXIES, RANDOM_TWIN
+from layerwise.results.vocabulary import LOGIT_LENS, PROXIES, RANDOM_TWIN, UNIFORM_GUESS
 from layerwise.stack import Stack
 from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -133,3 +137,38 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     return [
         replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
     ]
+
+
+def logit_lens(stack: Stack, data: EvalData) -> list[Score]:
+    """What the model would say if it stopped after each layer: one row a state (`amount`), with its interval.
+
+    Every hidden state is sent through the model's own last norm and head (nostalgebraist 2020, "interpreting GPT: the
+    logit lens"), and scored as the model itself is, in nats per scored token; state 0 is the embedding. States of early
+    layers are written in another basis than the head reads, so a high loss there does not say that nothing is known yet
+    (Belrose et al. 2023, arXiv 2303.08112, train a translator for each layer). The null, against `uniform`, is the loss
+    of a guess at random, log of the vocabulary. One head a state makes this the dear one of the proxies. Raises
+    `MeasureError` where a loss is not finite, naming state and document.
+    """
+    plan = Plan.identity(stack.depth)
+    sums = WindowSums()
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in data.batches:
+            captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+            losses = [window_losses(stack, state, batch) for state in stack.states(plan, captured)]
+            nlls = torch.tensor([[loss.nll for loss in state] for state in losses], dtype=torch.float64)
+            for state, window in (~nlls.isfinite()).nonzero().tolist()[:1]:
+                raise MeasureError(
+                    f"the loss of hidden state {state} is not finite in document {batch.windows[window].document!r}; "
+                    "load the model in float32, or leave that document out"
+                )
+            sums.add(nlls, torch.tensor([loss.tokens for loss in losses[0]]), batch.windows)
+    states = [{"amount": float(state)} for state in range(stack.depth + 1)]
+    return [*sums.scores(PROXIES, LOGIT_LENS, states), *_uniform(stack, data, states)]
+
+
+def _uniform(stack: Stack, data: EvalData, states: Sequence[Mapping[str, Any]]) -> list[Score]:
+    """The loss of guessing at random; nothing where no vocabulary is known."""
+    if data.objective is None:
+        return []
+    guess = math.log(int(stack.text_config.vocab_size))
+    return [Score(PROXIES, LOGIT_LENS, guess, guess, guess, against=UNIFORM_GUESS, **state) for state in states]

@@ -44,10 +44,13 @@ from layerwise.measure.contrasts.recovery import Recovered, associations
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.damage import DAMAGES, PUBLISHED_SCALE, Damage, displaced, equal_scale, noise_direction
 from layerwise.measure.recovery.finetuning import SCOPES, RecoveryRecipe, RecoveryTraining, Scope
-from layerwise.measure.recovery.loss_curve import LossCurve, LossCurveKey, as_rows, from_rows
-from layerwise.measure.recovery.recovery_time import (
+from layerwise.measure.recovery.loss_curve import (
+    LossCurve,
+    LossCurveKey,
     RecoveryTime,
+    as_rows,
     damage_rows,
+    from_rows,
     published_rows,
     recovery_rows,
     recovery_time,

@@ -6,7 +6,7 @@ predicts of weights that it has not seen. Rows of measure `predictability`; task
 the block) or `all`, where each type weighs the same; subject a layer, a pair of layers, or `all`:
 
     in_sample_r2        of a fit to all rows. Null: `@p_over_n`, what noise gives
-    heldout_rows_r2     of rows that the fit has not seen (`layerwise.measure.weights.weight_r2`)
+    heldout_rows_r2     of rows that the fit has not seen (`layerwise.measure.weights.prediction`)
     heldout_layers_r2   of layers that the fit has not seen; from 8 layers on. Nulls of both: `@random_twin`, the model
                         before training; `@permuted_units`; `@shuffled_layers`
     norm_r2             of a layer's Frobenius norm, predicted as the mean of its neighbours' with nothing fitted,
@@ -40,27 +40,29 @@ from layerwise.measure.stats.ratio_of_sums import ALL, Pooled
 from layerwise.measure.stats.ridge import Residual
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.predicted_weight_loss import predicted_weight_loss
-from layerwise.measure.weights.prediction import predict_layer
-from layerwise.measure.weights.shuffled_layers import Orders, bands, shuffled_orders
-from layerwise.measure.weights.subspace_similarity import subspace_levels
-from layerwise.measure.weights.tensors import (
-    StackTensors,
-    Tensors,
-    TensorType,
-    UnitSample,
-    gram,
-    stream_width,
-    tensor_types,
-    twin_tensors,
-    unit_sample,
-)
-from layerwise.measure.weights.weight_r2 import (
+from layerwise.measure.weights.prediction import (
     FEWEST_ROWS,
     Triples,
     chosen_shares,
     held_out_layers,
     held_out_rows,
     in_sample,
+    predict_layer,
+)
+from layerwise.measure.weights.subspace_similarity import subspace_levels
+from layerwise.measure.weights.tensors import (
+    Orders,
+    StackTensors,
+    Tensors,
+    TensorType,
+    UnitSample,
+    bands,
+    gram,
+    shuffled_orders,
+    stream_width,
+    tensor_types,
+    twin_tensors,
+    unit_sample,
 )
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (

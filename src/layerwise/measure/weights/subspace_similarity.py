@@ -27,8 +27,7 @@ from torch import Tensor
 from layerwise.measure.stats.null_comparison import Fractions, NullComparison, evenly_spaced
 from layerwise.measure.stats.ratio_of_sums import Pooled
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.measure.weights.shuffled_layers import Orders, bands
-from layerwise.measure.weights.tensors import Tensors, UnitSample, units
+from layerwise.measure.weights.tensors import Orders, Tensors, UnitSample, bands, units
 from layerwise.results.vocabulary import RANDOM_TWIN, SHUFFLED_LAYERS
 
 _MOST_LEADING = 16
