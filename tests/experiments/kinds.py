@@ -40,7 +40,7 @@ from layerwise.results import Run
 from layerwise.schedule.allocation import Importance
 from layerwise.search.drafts import DraftTimes
 from layerwise.search.prices import PriceTable
-from layerwise.search.routing.router_time import RouterTime
+from layerwise.search.routing.router import RouterTime
 from layerwise.stack import Stack, load
 from layerwise.train.finetune.fine_tuning import FineTuningConfig
 from tiny_tokenizers import ALPHABET, character_tokenizer

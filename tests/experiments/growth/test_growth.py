@@ -17,11 +17,11 @@ from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.growth.task import FAMILY
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_growth
-from layerwise.measure.cost.frontier import COSTS
 from layerwise.results import Manifest, Run, Score
 from layerwise.schedule import PRESETS, GrowthSchedule, Phase
 from layerwise.schedule.yaml import write_schedule
 from layerwise.stack import load
+from layerwise.train.cost.frontier import COSTS
 
 STEP_TOKENS = 4 * 16
 

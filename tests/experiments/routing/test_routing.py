@@ -20,7 +20,7 @@ from layerwise.results import Run
 from layerwise.results.selection import Rows
 from layerwise.search.routing import questions
 from layerwise.search.routing.questions import read_task_set
-from layerwise.search.routing.router_time import RouterTime
+from layerwise.search.routing.router import RouterTime
 from layerwise.stack import Stack, load
 from measure.language.local_tasks import write_tasks
 from tiny_tokenizers import ALPHABET, character_tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor, nn
 
-from layerwise.measure.activations.position_probe import probed
+from layerwise.measure.activations.by_position import probed
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.stack import Stack
 from measure.planted_classifiers import CLASSES, Idle, classifier, splits, turning
@@ -27,7 +27,7 @@ class Counter(nn.Module):
 
 
 def accuracy(stack: Stack) -> float:
-    found = probed(stack, IMAGES.validation, IMAGES.test, IMAGES.collate, QUESTIONS)
+    found = probed(stack, IMAGES.validation, IMAGES.test, IMAGES.collate, QUESTIONS.batch_size, QUESTIONS.seed)
     assert sorted(found) == list(range(DEPTH))
     assert all(answers.shape == (2, 8) for answers in found.values())
     right, asked = np.sum(list(found.values()), axis=(0, 2))

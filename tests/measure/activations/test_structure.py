@@ -12,9 +12,9 @@ from conftest import tiny_granite
 from layerwise.errors import MeasureError
 from layerwise.measure.activations import structure as module
 from layerwise.measure.activations.block_influence import block_influence_sums
+from layerwise.measure.activations.residual_updates import split
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.activations.structure import activations, output_ratios, sinks
-from layerwise.measure.gradients.proxies import split
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Score

@@ -13,7 +13,8 @@ from conftest import tiny_llama
 from layerwise.data.batches import batches
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
-from layerwise.measure.gradients.proxies import cost_ratio, proxies, split, survey
+from layerwise.measure.activations.residual_updates import split
+from layerwise.measure.gradients.proxies import cost_ratio, proxies, survey
 from layerwise.measure.gradients.taylor import Taylor
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData

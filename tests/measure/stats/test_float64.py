@@ -21,6 +21,7 @@ from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.predicted_weight_loss import predicted_weight_loss
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
@@ -78,7 +79,7 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "spectra": lambda stack, reading: figures(spectra(stack)),
     "activations": lambda stack, reading: figures(activations(stack, reading)),
     "deltas": lambda stack, reading: figures(deltas(stack)),
-    "predictability": lambda stack, reading: figures(predictability(stack, reading)),
+    "predictability": lambda stack, reading: figures([*predictability(stack), *predicted_weight_loss(stack, reading)]),
     "ablation": lambda stack, reading: figures(ablation(stack, reading)),
     "manipulation": lambda stack, reading: figures(
         perturbation_curves(stack, reading, sizes=(0.1,), alphas=(0.5,), layers=(1,))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from layerwise.search.routing.mixture import best_mixture, oracle, slope
+from layerwise.search.routing.trial import best_mixture, oracle, slope
 
 SEEDS = range(20)
 

@@ -30,7 +30,6 @@ from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.growth_study.design import PILOT, LearningRateSweep, StudyDesign
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings
-from layerwise.measure.cost.frontier import Points, difference_rows, frontier_rows
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
@@ -42,6 +41,7 @@ from layerwise.schedule import GrowthSchedule
 from layerwise.schedule.allocation import MIN_EFFECT, Importance, allocation
 from layerwise.schedule.yaml import read_schedule, write_schedule
 from layerwise.stack import load
+from layerwise.train.cost.frontier import Points, difference_rows, frontier_rows
 from layerwise.train.processes import is_alone
 
 FEW = 3

@@ -25,15 +25,14 @@ from scipy import stats
 from layerwise.data.suites.glue import GLUE
 from layerwise.data.suites.glue_forms import FORMS
 from layerwise.experiments.layer_weights_study.arms import AT_EQUAL_SECONDS, COMPARED, UNLEARNED, share_arm, share_of
-from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
 from layerwise.measure.cost.overhead import Overhead
 from layerwise.measure.cost.pass_time import median_interval
-from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
+from layerwise.train.cost.convergence import ValidationCurve, convergence_rows, score_curve, tuning_convergence_rows
 
 FEWEST_BIASES = 3
 """Biases that a slope or a comparison of all needs; two are a difference of arms, which the study has."""

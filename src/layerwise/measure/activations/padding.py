@@ -1,14 +1,15 @@
-"""Which positions of a batch are tokens, their states, and means over them: what stands at padding says nothing."""
+"""Batches: which positions are tokens, their states and means over them, parts of a batch. Padding says nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from layerwise.data.batches import AnyBatch
+from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
+from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 
@@ -44,3 +45,31 @@ def token_mean(state: Tensor, counted: Tensor) -> Tensor:
     shaped = counted.view(*counted.shape, *[1] * (state.ndim - 2))
     total = state.to(torch.promote_types(state.dtype, torch.float32)).masked_fill(~shaped, 0.0).sum(dim=1)
     return (total / shaped.sum(dim=1)).to(state.dtype)
+
+
+def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
+    """`batch` in parts of at most `count` windows, and of one at least, in the same order."""
+    step = max(1, count)
+    for start in range(0, len(batch.windows), step):
+        chosen = slice(start, start + step)
+        if isinstance(batch, LabelledBatch):
+            inputs = {name: value[chosen] for name, value in batch.inputs.items()}
+            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen])
+            continue
+        # Windows stand longest first and are padded on the right, so later parts need less width.
+        width = int(batch.attention_mask[chosen].sum(dim=1).max())
+        ids, mask, targets = (each[chosen, :width] for each in (batch.input_ids, batch.attention_mask, batch.targets))
+        yield Batch(ids, mask, targets, batch.windows[chosen])
+
+
+def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
+    """Raise `MeasureError` for a state that is not finite where it counts, naming the state and the document."""
+    counted = counted_tokens(batch.inputs, states[0])
+    for number, state in enumerate(states):
+        finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
+        if not finite.all():
+            row = int((~finite).any(dim=1).nonzero()[0])
+            raise MeasureError(
+                f"hidden state {number} is not finite in document {batch.windows[row].document!r}: nothing that is "
+                "measured on it would mean anything; load the model in float32, or leave that document out"
+            )

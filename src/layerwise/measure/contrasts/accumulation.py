@@ -33,8 +33,8 @@ import numpy as np
 
 from layerwise.measure.contrasts.arms import arms
 from layerwise.measure.contrasts.contrast import CONTRAST, RESAMPLES, Contrast, Part, contrast, contrasts
+from layerwise.measure.interventions.predicted_weight_loss import set_columns
 from layerwise.measure.stats.statistics import Numbers, Seed
-from layerwise.measure.weights.predicted_weight_loss import set_columns
 from layerwise.results.rows import Loss, Score
 
 ACCUMULATION, MANIPULATION = "error_accumulation", "joint_manipulation"

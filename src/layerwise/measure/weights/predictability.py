@@ -16,8 +16,8 @@ the block) or `all`, where each type weighs the same; subject a layer, a pair of
                         stream, in 0..1 (`layerwise.measure.weights.subspace_similarity`), and `subspace_units` on the
                         other side. Nulls: `@random_twin`, `@shuffled_layers`
     docs                a similarity of neighbouring layers that does not ask which unit is which. Null: `@random_twin`
-    predicted_weight_loss            nats per token of running the prediction where a text is given
-                        (`layerwise.measure.weights.predicted_weight_loss`)
+
+What using the prediction costs is measured beside it (`layerwise.measure.interventions.predicted_weight_loss`).
 
 The R2 and alignments of `all` layers carry Student's interval over layers. Nulls are those of `all` layers, and are
 repeated for each layer or pair under the task `all`; to save time the fit in sample, the nulls of held-out rows and the
@@ -33,13 +33,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from layerwise.measure.interventions.intervention import ResultCache
-from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.null_comparison import Fractions, NullComparison, evenly_spaced
 from layerwise.measure.stats.ratio_of_sums import ALL, Pooled
 from layerwise.measure.stats.ridge import Residual
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.measure.weights.predicted_weight_loss import predicted_weight_loss
 from layerwise.measure.weights.prediction import (
     FEWEST_ROWS,
     Triples,
@@ -47,7 +44,6 @@ from layerwise.measure.weights.prediction import (
     held_out_layers,
     held_out_rows,
     in_sample,
-    predict_layer,
 )
 from layerwise.measure.weights.subspace_similarity import subspace_levels
 from layerwise.measure.weights.tensors import (
@@ -74,20 +70,15 @@ from layerwise.results.vocabulary import (
 )
 from layerwise.stack import Stack
 
-__all__ = ["PREDICTABILITY", "predict_layer", "predictability", "predictability_rows"]
 
+def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
+    """How well neighbouring layers predict a layer's weights.
 
-def predictability(
-    stack: Stack, data: EvalData | None = None, *, seed: int = 0, cache: ResultCache | None = None
-) -> list[Score]:
-    """How well neighbouring layers predict a layer's weights, and with a `data` what using the prediction costs.
-
-    `seed` draws rows, permutations, orders and the random twin (whose rows are left out where a model has none);
-    `cache` makes the cost of use resumable. Raises `MeasureError` for fewer than 4 layers, for layers without a weight
-    matrix of equal shape, and for weights that are not finite.
+    `seed` draws rows, permutations, orders and the random twin (whose rows are left out where a model has none). Raises
+    `MeasureError` for fewer than 4 layers, for layers without a weight matrix of equal shape, and for weights that are
+    not finite.
     """
-    scores = list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
-    return scores if data is None else [*scores, *predicted_weight_loss(stack, data, seed=seed, cache=cache)]
+    return list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 
 
 def predictability_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:

@@ -1,7 +1,7 @@
 """The learning curve of a fine-tuning: the score on its selection set by step, and the seconds of a step.
 
 The steps at which it is taken stand evenly in the logarithm, from the first to the last: that is how costs are
-compared (`layerwise.measure.cost.cost_to_loss`), and most is learned early. The ends of epochs, at which the selection
+compared (`layerwise.train.cost.frontier`), and most is learned early. The ends of epochs, at which the selection
 set is answered in any case, are points too. An evaluation draws nothing at random and moves no weight, so the training
 is the same bit for bit with and without a curve.
 """

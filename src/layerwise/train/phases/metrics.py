@@ -9,7 +9,7 @@
     rates        by arm, setting (`learning_rate`, or `warmup` at the best rate) and amount: `nll` of the validation at
                  the end, and `chosen`
     epochs       by arm and layer: how many times the text was read while the layer learned
-    growth       an arm against another at equal tokens, operations or seconds; see `layerwise.measure.cost.frontier`
+    growth       an arm against another at equal tokens, operations or seconds; see `layerwise.train.cost.frontier`
 
 The `condition` of a row of a phase is its name, the `amount` the step that it ends before.
 
@@ -32,7 +32,6 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.frontier import CostPoint
 from layerwise.measure.interventions.edge_pruning import Losses
 from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.measure.language.bigram import BigramModel, Ids
@@ -61,6 +60,7 @@ from layerwise.schedule import GrowthSchedule, ModelCost, layer_shares
 from layerwise.schedule.cost import embedding_share, head_share, phase_shares
 from layerwise.schedule.exposure import learned_steps
 from layerwise.stack import load
+from layerwise.train.cost.frontier import CostPoint
 
 TEST_WINDOWS = 512
 """Windows of the text that is held out, at most, spread evenly over it."""

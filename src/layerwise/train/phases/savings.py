@@ -1,5 +1,5 @@
 """What a schedule saves of uniform training, seed for seed, as rows of measure `growth`; see
-`layerwise.measure.cost.cost_to_loss`.
+`layerwise.train.cost.frontier`.
 
 Of an arm against uniform, the cost (tokens, flops, seconds) as condition:
 
@@ -24,13 +24,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from layerwise.measure.cost.cost_to_loss import log_ratio, ratio_row, saving
-from layerwise.measure.cost.frontier import COSTS, CostPoint, Points
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import GROWTH, LOSS_RATIO, NEVER, READ_OFF, SOONER, TIME_SAVED, TOKENS
 from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.schedule.cost import phase_shares
+from layerwise.train.cost.frontier import COSTS, CostPoint, Points, log_ratio, ratio_row, saving
 
 
 def losses_by_cost(

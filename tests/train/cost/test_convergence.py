@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.convergence import ValidationCurve, common_target, convergence_rows
 from layerwise.results.rows import Score
+from layerwise.train.cost.convergence import ValidationCurve, common_target, convergence_rows
 from row_names import named
 from tier import by_tier
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerwise.measure.cost.convergence import Curves
-from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
 from layerwise.results.rows import Score
+from layerwise.train.cost.convergence import Curves, score_curve, tuning_convergence_rows
 from row_names import named
 
 STEPS = tuple(int(step) for step in np.unique(np.geomspace(1, 300, 12).round()))
