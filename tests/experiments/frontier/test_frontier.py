@@ -28,7 +28,7 @@ from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.search.drafts import DraftTimes
 from layerwise.search.prices import PriceTable
-from layerwise.search.texts import divided_text
+from layerwise.search.rungs import divided_text
 from layerwise.stack import Stack, load
 from layerwise.stack.speculation import Speculation
 from tiny_tokenizers import ALPHABET, character_tokenizer

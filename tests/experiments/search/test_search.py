@@ -27,7 +27,7 @@ from layerwise.results.selection import Rows
 from layerwise.search import timing
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PriceTable
-from layerwise.search.texts import SHARES
+from layerwise.search.rungs import SHARES
 from layerwise.stack import Stack, load
 from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer

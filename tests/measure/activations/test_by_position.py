@@ -17,7 +17,7 @@ from layerwise.data.splits import Splits
 from layerwise.measure.activations.by_position import BASES, branch_norms, rotations
 from layerwise.measure.activations.embedding import outputs_by_position
 from layerwise.stack import Stack, load
-from measure.planted_classifiers import Idle, Listed, classifier, splits, turning
+from measure.planted_classifiers import Listed, splits, turning
 
 DEPTH = 3
 CHANCE = torch.Generator().manual_seed(0)
@@ -93,19 +93,6 @@ def test_norms_are_those_of_a_vit_written_out() -> None:
         assert row.arm == "vit"
 
 
-def test_a_layer_s_norms_differ_from_position_to_position() -> None:
-    rows, _ = branch_norms(vit(), "vit", IMAGES, collate)
-    values = {(row.layer, row.other): row.value for row in rows if row.part == "attn"}
-    assert len(set(values.values())) == DEPTH**2
-
-
-def test_a_language_model_has_norms_too() -> None:
-    rows, notes = branch_norms(load(tiny_llama(DEPTH)), "llama", TEXTS, collate)
-    assert notes == []
-    assert {(row.metric, row.part) for row in rows} == {("norm", "attn"), ("norm", "mlp"), ("share", None)}
-    assert len(rows) == 3 * DEPTH**2
-
-
 def test_padding_is_no_token() -> None:
     """Of texts of 3 to 12 tokens in one batch the norms are those of every text alone, token by token."""
     stack = load(tiny_llama(DEPTH))
@@ -147,12 +134,6 @@ def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
     assert len(notes) == 1
     assert notes[0].measure == "branches"
     assert notes[0].text.startswith("turning: ")
-
-
-def test_idle_layers_have_a_share_of_nothing() -> None:
-    found = splits(8)
-    rows, _ = branch_norms(classifier([Idle() for _ in range(3)]), "idle", found.test, found.collate)
-    assert {row.value for row in rows if row.metric == "share"} == {0.0}
 
 
 def test_nothing_stays_on_the_model() -> None:

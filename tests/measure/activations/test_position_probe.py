@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from layerwise.measure.activations.by_position import probed
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.stack import Stack
-from measure.planted_classifiers import CLASSES, Idle, classifier, splits, turning
+from measure.planted_classifiers import CLASSES, Idle, classifier, splits
 
 QUESTIONS = EvaluationGrid(draws=8)
 DEPTH = 4
@@ -42,11 +42,3 @@ def test_a_position_that_is_in_the_state_is_read() -> None:
 def test_states_without_a_position_give_chance() -> None:
     # Of 64 images a share within .15 of a quarter: three standard deviations.
     assert abs(accuracy(classifier([Idle() for _ in range(DEPTH)])) - 1 / DEPTH) < 0.15
-
-
-def test_the_model_is_as_it_was_before() -> None:
-    stack = turning(DEPTH)
-    layers = list(stack.model.layers)  # type: ignore[arg-type]
-    accuracy(stack)
-    assert list(stack.model.layers) == layers  # type: ignore[arg-type]
-    assert not any(layer._forward_hooks for layer in layers)

@@ -15,7 +15,7 @@ from layerwise.data.splits import Splits
 from layerwise.data.text.passages import Passage
 from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import outputs_by_position
-from layerwise.measure.activations.similarity import similarity
+from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
@@ -74,7 +74,7 @@ def _judged(stack: Stack, reading: EvalData) -> Figures:
 
 MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "losses": _losses,
-    "similarity": lambda stack, reading: figures(similarity(stack, reading.batches)),
+    "similarity": lambda stack, reading: figures(similarity_sums(stack, reading.batches).scores()),
     "proxies": lambda stack, reading: figures(proxies(stack, reading)),
     "spectra": lambda stack, reading: figures(spectra(stack)),
     "activations": lambda stack, reading: figures(activations(stack, reading)),

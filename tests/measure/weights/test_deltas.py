@@ -5,18 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.ratio_of_sums import Parts
 from layerwise.measure.weights.deltas import Excess, autocovariance_parts, correlation_parts, deltas, verdict
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack
-from tier import by_tier
 
 VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
 
@@ -63,43 +59,12 @@ def test_smooth_none_and_oscillating_are_told_apart() -> None:
     assert told.count("no_lag_structure") >= 18
 
 
-def test_an_alternation_of_period_two_has_the_correlation_of_theory() -> None:
-    scores = deltas(planted_stack({"w": alternating(30, 100, 200, amplitude=0.5)}))
-    assert row(scores, "correlation").value == pytest.approx(-(1 + 4 * 0.25) / (2 + 4 * 0.25), abs=0.01)
-
-
 def test_shuffled_orders_undo_a_drift() -> None:
     scores = deltas(planted_stack({"w": drifting(20, 40, 40)}))
     found, band = row(scores, "correlation"), row(scores, "correlation", against="shuffled")
     assert band.low is not None
     assert band.high is not None
     assert band.low < -0.5 < band.high < found.value
-
-
-def test_the_correlation_follows_from_the_autocovariances() -> None:
-    flat = autoregressive(300, 30, 30, rho=0.6).double().flatten(1)
-    products = (flat @ flat.T).numpy()
-
-    def share(parts: Parts) -> float:
-        return float(parts.numerators.sum() / parts.denominators.sum())
-
-    lag = {k: share(autocovariance_parts(products, k)) for k in (1, 2)}
-    assert lag[1] == pytest.approx(0.6, abs=0.03)
-    expected = (2 * lag[1] - 1 - lag[2]) / (2 * (1 - lag[1]))
-    assert share(correlation_parts(products, 1)) == pytest.approx(expected, abs=0.01)
-
-
-@settings(max_examples=by_tier(fast=3, full=8, nightly=40), deadline=None)
-@given(seed=st.integers(0, 1000), depth=st.integers(4, 9), lag=st.integers(1, 2))
-def test_a_shared_matrix_and_the_direction_of_depth_do_not_matter(seed: int, depth: int, lag: int) -> None:
-    weights = noise(depth, 4, 5, seed).double()
-    moved = (weights + 2 * noise(1, 4, 5, seed + 1)).flip(0)
-    values = []
-    for each in (weights, moved):
-        parts = correlation_parts((each.flatten(1) @ each.flatten(1).T).numpy(), lag)
-        values.append(parts.numerators.sum() / parts.denominators.sum())
-    assert values[0] == pytest.approx(values[1], abs=1e-9)
-    assert -1 <= values[0] <= 1
 
 
 def test_parts_are_the_inner_products_of_differences() -> None:

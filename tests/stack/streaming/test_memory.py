@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from apart import apart
-from layerwise.measure.cost.peak_memory import peak_bytes
+from layerwise.measure.cost.memory import peak_bytes
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.stack import load
 from measure.interventions.test_sweep_pieces import text

@@ -57,8 +57,7 @@ from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import CHOOSE, DELTA, FRONTIER, FRONTIER_DRAFT, FUSED, IDENTITY, PARALLEL, REPORT
 from layerwise.search.drafts import best_first, draft_times, leaving_out
 from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets, skip_sizes, spread
-from layerwise.search.rungs import mean_losses
-from layerwise.search.texts import divided_text
+from layerwise.search.rungs import divided_text, mean_losses
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.speculation import Speculation, speculative
 from layerwise.train.heal.options import Method

@@ -54,8 +54,7 @@ from layerwise.search.moves import CHEAPER, check_moves
 from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import RANDOM, RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable
-from layerwise.search.rungs import Evaluator, Round, RungSettings, mean_losses
-from layerwise.search.texts import divided_text, grown
+from layerwise.search.rungs import Evaluator, Round, RungSettings, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
 
 REPORTED = 12

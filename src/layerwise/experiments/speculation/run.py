@@ -40,7 +40,7 @@ from layerwise.plan import Plan
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.search.drafts import DraftCandidate, best_first, draft_times, leaving_out
-from layerwise.search.texts import divided_text
+from layerwise.search.rungs import divided_text
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.rounding import HALF, rounding

@@ -58,20 +58,15 @@ MINIBATCH = 256
 """Tokens of one CKA minibatch: large enough to have little noise, small enough for a kernel a layer."""
 
 
-def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list[Score]:
-    """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`.
+def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
+    """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`, as sums.
 
-    One row a pair of states i <= j and a metric (see the module); `seed` draws the minibatches of CKA. A
-    metric is left out where it does not exist: the null with a single document, CKA of a state that does not
+    Their `scores` are one row a pair of states i <= j and a metric (see the module); `seed` draws the minibatches of
+    CKA. A metric is left out where it does not exist: the null with a single document, CKA of a state that does not
     vary, and everything without sinks where nothing else is left.
 
     Raises `MeasureError` for non-finite states, naming layer and document, and for fewer than 4 tokens.
     """
-    return similarity_sums(stack, batches, seed).scores()
-
-
-def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
-    """The sums that `similarity` is made of, which hold it document by document too; raises as it does."""
     plan = Plan.identity(stack.depth)
     running = SimilaritySums(seed)
     with evaluating(stack.model), torch.inference_mode():
@@ -117,7 +112,7 @@ class SimilaritySums:
             tokens.align(states, chosen, self._draw)
 
     def scores(self) -> list[Score]:
-        """Every metric of every pair, as `similarity` describes."""
+        """Every metric of every pair, as `similarity_sums` describes."""
         if self._every.minibatches == 0:
             raise MeasureError(f"similarity needs at least {FEWEST_TOKENS} tokens; give a longer text")
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]

@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor
 from transformers import TrainerCallback
 
-from layerwise.measure.cost.peak_memory import forget_peak, peak_bytes
+from layerwise.measure.cost.memory import forget_peak, peak_bytes
 from layerwise.train.monitoring.peak_flops import peak_in_training
 
 MEDIANS = ("step_seconds", "data_wait", "examples_per_second", "tokens_per_second", "mfu")
