@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from layerwise.measure.cost import peak_memory
+from layerwise.measure.cost import memory as module
 from layerwise.measure.cost.memory import LiveBytes, PeakMemory, forget_peak, inference_memory, weight_bytes
 from layerwise.models import ElcConfig, ElcForMaskedLM
 
@@ -77,7 +77,7 @@ def test_tied_weights_count_once() -> None:
 
 def test_a_watch_within_a_watch_takes_nothing_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [10]
-    monkeypatch.setattr(peak_memory, "peak_bytes", lambda: held[0])
+    monkeypatch.setattr(module, "peak_bytes", lambda: held[0])
     with PeakMemory() as outer:
         held[0] = 50
         with PeakMemory() as inner:

@@ -49,7 +49,8 @@ def overhead(models: Mapping[str, nn.Module], inputs: Inputs, *, rounds: int = 9
         return clock.seconds(lambda: _step(model, inputs)), clock.seconds(lambda: _pass(model, inputs))
 
     taken = list(in_turns({name: partial(timed, model) for name, model in models.items()}, range(rounds)))
-    return {name: Overhead(*np.array([each[name] for each in taken]).T, kept[name]) for name in models}
+    seconds = {name: np.array([each[name] for each in taken]).T for name in models}
+    return {name: Overhead(steps, passes, kept[name]) for name, (steps, passes) in seconds.items()}
 
 
 def kept_bytes(model: nn.Module, inputs: Inputs) -> int:

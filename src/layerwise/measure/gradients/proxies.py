@@ -96,7 +96,7 @@ def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
         "plain": partial(plain_pass, stack, first), "survey": partial(survey, stack, first, branches),
     }  # fmt: skip
     clock = PassClock(stack.device)
-    timed = {name: lambda _, work=work: clock.seconds(work) for name, work in works.items()}  # type: ignore[misc]
+    timed = {name: lambda _, work=work: clock.seconds(work) for name, work in works.items()}
     times = list(in_turns(timed, range(-1, rounds)))[1:]
     ratios = [each["survey"] / each["plain"] for each in times]
     ours, plain = (median(each[name] for each in times) for name in ("survey", "plain"))
