@@ -155,7 +155,7 @@ def test_damage_left_out_is_said() -> None:
     ]
 
 
-def test_the_model_is_untouched_to_the_bit() -> None:
+def test_the_model_is_untouched_to_the_bit_also_where_it_is_stopped() -> None:
     model = planted().train()
     model.model.embed_tokens.requires_grad_(False)
     stack = load(model)
@@ -167,20 +167,12 @@ def test_the_model_is_untouched_to_the_bit() -> None:
     def sink(rows: Sequence[Score]) -> None:
         raise Stop
 
-    study(stack, layers=[2], treatments=["noise_50/model", "noise_50/layer"], seeds=1)
     with pytest.raises(Stop):
         study(stack, layers=[2], treatments=["noise_50/model"], seeds=1, cache=RecoveryCache(sink=sink))
     assert weight_hash(model) == before
     assert [parameter.requires_grad for parameter in model.parameters()] == grads
     assert model.training
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_rows_and_another_seed_others() -> None:
-    asked: dict[str, object] = {"layers": [1], "treatments": ["noise_50/layer"]}
-    assert study(**asked)[0] == study(**asked)[0]
-    assert study(**asked)[0] != study(**asked, seed=1)[0]
 
 
 @pytest.mark.slow
@@ -273,8 +265,6 @@ def test_half_precision_is_trained_in_single() -> None:
 
 
 def test_what_cannot_be_studied_is_refused() -> None:
-    with pytest.raises(MeasureError, match="needs at least 4 layers; this model has 3"):
-        recovery(load(planted(depth=3)), READING)
     with pytest.raises(MeasureError, match="no layer 6 to damage"):
         study(layers=[6])
     with pytest.raises(MeasureError, match="unknown treatment 'noise_5/layer'; did you mean noise_50/layer"):
@@ -283,11 +273,6 @@ def test_what_cannot_be_studied_is_refused() -> None:
         study(seeds=0)
     with pytest.raises(MeasureError, match="every=0 measures nothing"):
         RecoveryRecipe(every=0)
-    broken = planted()
-    with torch.no_grad():
-        broken.model.layers[2].mlp.up_proj.weight[0, 0] = float("inf")
-    with pytest.raises(MeasureError):
-        recovery(load(broken), READING, layers=[2], recipe=RECIPE)
 
 
 WEIGHTS = {

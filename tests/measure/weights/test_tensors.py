@@ -93,11 +93,6 @@ def test_layers_without_a_common_matrix_are_refused_with_the_shapes() -> None:
         tensor_types(StackTensors(stack_of_layers(layers)), "deltas")
 
 
-def test_three_layers_are_too_few() -> None:
-    with pytest.raises(MeasureError, match="deltas needs at least 4 layers to compare, and this model has 3"):
-        tensor_types(StackTensors(planted_stack({"w": noise(3, 4, 4)})), "deltas")
-
-
 @pytest.mark.parametrize("shape", [(3, 5), (40, 7), (4, 3, 5)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_gram_matrix_is_that_of_the_whole_tensors(shape: tuple[int, ...], dtype: torch.dtype) -> None:

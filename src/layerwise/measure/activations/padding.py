@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
+
+
+def side_by_side(
+    rows: Sequence[Sequence[int]], device: torch.device, *, padding: int = 0, left: bool = False
+) -> dict[str, Tensor]:
+    """Token ids of unlike length as the `input_ids` and the `attention_mask` of one batch, (batch, seq) each.
+
+    >>> side_by_side([[5], [6, 7]], torch.device("cpu"), left=True)["input_ids"].tolist()
+    [[0, 5], [6, 7]]
+    """
+    side: Literal["left", "right"] = "left" if left else "right"
+    ids = [torch.tensor(row, dtype=torch.long, device=device) for row in rows]
+    mask = [torch.ones_like(row) for row in ids]
+    return {
+        "input_ids": pad_sequence(ids, batch_first=True, padding_value=padding, padding_side=side),
+        "attention_mask": pad_sequence(mask, batch_first=True, padding_side=side),
+    }
 
 
 def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ from torch import Tensor
 
 from layerwise.bounded import parse_json
 from layerwise.errors import DataError, ModelError, PlanError
+from layerwise.measure.activations.padding import side_by_side
 from layerwise.measure.cost.pass_time import PassClock, Setting, median_interval
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.statistics import Numbers
@@ -193,12 +194,11 @@ def prompt_features(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int)
 
 def _states(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> tuple[Tensor, Tensor]:
     """The states (batch, seq, width) of prompts side by side, padded on the right, and their mask (batch, seq)."""
-    width = max(map(len, prompts))
-    ids = torch.tensor([[*prompt, *[0] * (width - len(prompt))] for prompt in prompts], device=stack.device)
-    mask = torch.tensor([[1] * len(prompt) + [0] * (width - len(prompt)) for prompt in prompts], device=stack.device)
+    inputs = side_by_side(prompts, stack.device)
+    mask = inputs["attention_mask"]
     if not prefix:
         model: Any = stack.model
-        return model.get_input_embeddings()(ids).float(), mask
+        return model.get_input_embeddings()(inputs["input_ids"]).float(), mask
     reached: list[Tensor] = []
 
     def stop(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -208,7 +208,7 @@ def _states(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> tupl
     handle = stack.block(prefix).register_forward_pre_hook(stop, with_kwargs=True)
     try:
         with suppress(_Reached):
-            stack.model(**accepted(stack.model, {"input_ids": ids, "attention_mask": mask}))
+            stack.model(**accepted(stack.model, inputs))
     finally:
         handle.remove()
     return reached[0].float(), mask
@@ -326,10 +326,9 @@ def written(stack: Stack, ids: Sequence[Sequence[int]], options: Mapping[str, An
     """What the model, under the plan that it runs, writes after prompts side by side, padded on the left."""
     tokenizer: Any = stack.tokenizer
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    width = max(map(len, ids))
-    rows = torch.tensor([[*[padding] * (width - len(row)), *row] for row in ids], device=stack.device)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in ids], device=stack.device)
+    inputs = side_by_side(ids, stack.device, padding=padding, left=True)
     model: Any = stack.model
-    texts = model.generate(rows, attention_mask=mask, **{"pad_token_id": padding, **options})
-    decoded: list[str] = tokenizer.batch_decode(texts[:, width:], skip_special_tokens=True)
+    texts = model.generate(**inputs, **{"pad_token_id": padding, **options})
+    written_after = texts[:, inputs["input_ids"].shape[1] :]
+    decoded: list[str] = tokenizer.batch_decode(written_after, skip_special_tokens=True)
     return decoded
