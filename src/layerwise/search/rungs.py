@@ -149,10 +149,13 @@ def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray
     return np.asarray(ratio(above, tokens) > reach)
 
 
-def mean_losses(evaluator: Evaluator, plans: Sequence[Plan], parent: Plan) -> dict[Plan, float]:
-    """The mean loss of every plan on all of the text, in nats per token."""
-    values = [evaluator.evaluate(plans, rung, parent) for rung in range(len(evaluator.tokens))]
-    means = ratio(np.concatenate(values, axis=1), np.concatenate(list(evaluator.tokens)))
+def mean_losses(
+    evaluator: Evaluator, plans: Sequence[Plan], parent: Plan, rungs: int | None = None
+) -> dict[Plan, float]:
+    """The mean loss of every plan on all of the text, or on its first `rungs`, in nats per token."""
+    tokens = list(evaluator.tokens)[:rungs]
+    values = [evaluator.evaluate(plans, rung, parent) for rung in range(len(tokens))]
+    means = ratio(np.concatenate(values, axis=1), np.concatenate(tokens))
     return dict(zip(plans, means.tolist(), strict=True))
 
 
