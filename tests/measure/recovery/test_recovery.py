@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.contrasts.recovery import Recovered, associations
 from layerwise.measure.language.evaluation_data import split
 from layerwise.measure.recovery import recovery as module
+from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.measure.recovery.damage import displaced, equal_scale, noise_direction
 from layerwise.measure.recovery.finetuning import RecoveryRecipe, RecoveryTraining
 from layerwise.measure.recovery.loss_curve import RUNS, recovery_time

@@ -13,6 +13,7 @@ from functools import partial
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
+from layerwise.measure.activations.middle import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import accumulation, importance_range, joint_collapse, redundant_sets, scaling
@@ -20,7 +21,6 @@ from layerwise.measure.contrasts import agreement as metrics
 from layerwise.measure.contrasts.arms import arms
 from layerwise.measure.contrasts.layers import CORE, core
 from layerwise.measure.contrasts.order import ORDER, order_by_task
-from layerwise.measure.contrasts.states import MIDDLE, middle
 from layerwise.measure.gradients.proxies import cost_ratio, proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses

@@ -38,7 +38,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.padding import counted_states
-from layerwise.measure.contrasts.space import Cosines, same_space
+from layerwise.measure.activations.space import Cosines, same_space
 from layerwise.measure.stats.float64 import exact_on_cpu, norms, wide
 from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
 from layerwise.measure.stats.statistics import student_interval
@@ -118,7 +118,7 @@ class SimilaritySums:
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
 
     def contrasts(self, seed: int = 0) -> list[Score]:
-        """Whether the middle layers share a space of their own, see `layerwise.measure.contrasts.space`.
+        """Whether the middle layers share a space of their own, see `layerwise.measure.activations.space`.
 
         Of a text of one document nothing is said: what another document would give is not known.
         """

@@ -23,7 +23,7 @@ each prompt by itself, one of two of them: the upper concave hull of all (layers
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -160,33 +160,17 @@ class RoutingDivision:
 
     def within(self, limit: float, router_layers: float) -> RoutedQuestions:
         """Every question under the plan of the router that has not seen it, `limit` mean layers at most."""
-        total = len(self.table.scores)
-        parts = [
-            routed(
-                fit.within(limit - router_layers),
-                means,
-                total - len(rows),
-                self.table.part(rows),
-                router_layers,
-                self.seed,
-            )
-            for rows, fit, means in self.folds
-        ]
+        total, parts = len(self.table.scores), []
+        for rows, fit, means in self.folds:
+            router, unseen = fit.within(limit - router_layers), self.table.part(rows)
+            parts.append(routed(router, means, total - len(rows), unseen, router_layers, self.seed))
         order = np.argsort(np.concatenate([rows for rows, _, _ in self.folds]))
-
-        def whole(values: Sequence[Numbers]) -> Numbers:
-            return np.asarray(np.concatenate(values)[order])
-
         shares = {
             task: np.mean([part.shares[task] for part in parts if task in part.shares], axis=0)
             for task in np.unique(self.table.tasks)
         }
-        return RoutedQuestions(
-            whole([part.layers for part in parts]), shares,
-            {arm: whole([part.scores[arm] for part in parts]) for arm in parts[0].scores},
-            {arm: whole([part.gains[arm] for part in parts]) for arm in parts[0].gains},
-            math.sqrt(1 + FOLDS / (FOLDS - 1)),
-        )  # fmt: skip
+        inflation = math.sqrt(1 + FOLDS / (FOLDS - 1))
+        return _combined(parts, lambda values: np.concatenate(values)[order], shares, inflation)
 
 
 def routed(
@@ -240,14 +224,19 @@ def _permuted(scores: Numbers, choices: Numbers, groups: Numbers) -> tuple[Numbe
 def pooled(trials: Sequence[RoutedQuestions]) -> RoutedQuestions:
     """The mean of every value of every question over seeds."""
 
-    def mean(values: Iterator[Numbers]) -> Numbers:
-        return np.mean(np.stack(list(values)), axis=0)
+    def mean(values: Sequence[Numbers]) -> Numbers:
+        return np.asarray(np.mean(np.stack(values), axis=0))
 
-    first = trials[0]
-    return RoutedQuestions(
-        mean(trial.layers for trial in trials),
-        {task: mean(trial.shares[task] for trial in trials) for task in first.shares},
-        {arm: mean(trial.scores[arm] for trial in trials) for arm in first.scores},
-        {arm: mean(trial.gains[arm] for trial in trials) for arm in first.gains},
-        first.inflation,
+    shares = {task: mean([trial.shares[task] for trial in trials]) for task in trials[0].shares}
+    return _combined(trials, mean, shares, trials[0].inflation)
+
+
+def _combined(
+    parts: Sequence[RoutedQuestions], combine: Callable[[Sequence[Numbers]], Numbers], shares: Mapping[str, Numbers],
+    inflation: float,
+) -> RoutedQuestions:  # fmt: skip
+    scores, gains = (
+        {arm: combine([getattr(part, name)[arm] for part in parts]) for arm in getattr(parts[0], name)}
+        for name in ("scores", "gains")
     )
+    return RoutedQuestions(combine([part.layers for part in parts]), shares, scores, gains, inflation)
