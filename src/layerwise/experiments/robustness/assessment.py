@@ -26,13 +26,13 @@ from layerwise.measure.activations.attention_by_position import attention_by_pos
 from layerwise.measure.activations.by_position import STREAM, branch_norms, probed
 from layerwise.measure.activations.embedding import NO_UMAP, EmbeddingOptions, embedding, umap_installed
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.node_loss import node_loss
 from layerwise.measure.contrasts.positions import CLAIMS as OF_POSITIONS
 from layerwise.measure.contrasts.positions import positions
 from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, shuffled
 from layerwise.measure.contrasts.switching_off import CLAIMS as OF_SWITCHING
 from layerwise.measure.contrasts.switching_off import position_worth, switching_off
 from layerwise.measure.interventions import robustness as rows
-from layerwise.measure.interventions.node_loss import node_loss
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
 from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
 from layerwise.measure.stats.seeds import over_seeds
