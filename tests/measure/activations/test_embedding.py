@@ -7,23 +7,16 @@ import sys
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from conftest import tiny_llama
-from layerwise.data.splits import Splits, sample
+from layerwise.data.splits import sample
 from layerwise.errors import MeasureError
 from layerwise.measure.activations import embedding as module
 from layerwise.measure.activations.by_position import rotations_of
 from layerwise.measure.activations.embedding import EmbeddingOptions, embedding, outputs_by_position
 from layerwise.stack import load
-from measure.planted_classifiers import CLASSES, Listed, splits, turning
-
-IDS = torch.randint(3, 97, (6, 7), generator=torch.Generator().manual_seed(0))
-TEXTS = Listed([{"input_ids": row, "labels": row} for row in IDS])
-
-
-def collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    return Splits("s", "d", TEXTS, TEXTS, TEXTS).collate(examples)
+from measure.activations.test_by_position import IDS, TEXTS, collate
+from measure.planted_classifiers import CLASSES, splits, turning
 
 
 def test_outputs_are_of_the_first_token_of_every_layer_at_every_position(monkeypatch: pytest.MonkeyPatch) -> None:
