@@ -70,7 +70,7 @@ PLANTED: Mapping[str, Any] = {
     "experiments.frontier.run:generation_ratio": lambda draft, prompts, new, number: 1.5 + number / 100,
     "experiments.frontier.run:draft_times": _draft_times,
     "experiments.speculation.run:draft_times": _draft_times,
-    "experiments.routing.run:router_time": lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9),
+    "experiments.search.routing:router_time": lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9),
     "search.timing:measured": _layer_times,
     "train.monitoring.pace:Pace.notes": lambda self, args, state: {"step_seconds": 1.0, "peak_bytes": 1.0},
     "experiments.growth_study.run:measured_importance": lambda *_, **__: [
