@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layerwise.experiments.routing import run as module
 
 import layerwise
 from conftest import tiny_llama
 from layerwise.errors import DataError, LayerwiseError, OptionError
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.result import RoutingResult
+from layerwise.experiments.search import routing as module
 from layerwise.experiments.search.config import Routing
 from layerwise.plan import Plan
 from layerwise.results import Run
