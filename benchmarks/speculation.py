@@ -31,8 +31,8 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from layerwise.data.text.demo_corpus import demo_corpus
-from layerwise.data.text.python_stdlib import documents
+from layerwise.data.demo.corpus import demo_corpus
+from layerwise.data.demo.python_stdlib import documents
 from layerwise.experiments.speculation.run import twin
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.stats.statistics import paired_bootstrap, student_interval

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.demo.corpus import demo_corpus
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.search.drafts import DraftTimes, agreements, best_first, draft_times, leaving_out

@@ -71,7 +71,7 @@ class DraftCandidate:
 def agreements(stack: Stack, plans: Sequence[Plan], data: EvalData) -> dict[Plan, float]:
     """The share of the scored tokens of `data` at which each plan has the arg-max of the whole model.
 
-    >>> from layerwise.data.text.demo_corpus import demo_corpus
+    >>> from layerwise.data.demo.corpus import demo_corpus
     >>> from layerwise.measure.language.evaluation_data import tokenize
     >>> from layerwise.stack import load
     >>> stack = load("demo")
