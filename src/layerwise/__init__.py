@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from layerwise.checkpoint import save
+    from layerwise.data.demo.corpus import demo_corpus
     from layerwise.data.text.corpus import Corpus, read_corpus
-    from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
     from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, robustness, run, sweep, time
@@ -45,7 +45,7 @@ _HOMES = {
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
     "compare": "layerwise.experiments.verbs",
-    "demo_corpus": "layerwise.data.text.demo_corpus",
+    "demo_corpus": "layerwise.data.demo.corpus",
     "diagnose": "layerwise.experiments.verbs",
     "edits": "layerwise.plan",
     "evaluate": "layerwise.experiments.verbs",

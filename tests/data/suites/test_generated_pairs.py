@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from layerwise.data.demo.python_stdlib import documents
 from layerwise.data.suites.generated_pairs import NOUNS, PAIRS, PARADIGMS, generated_pairs, paradigm_pairs, vocabulary
-from layerwise.data.text.python_stdlib import documents
 from layerwise.errors import DataError
 
 RAREST = 20

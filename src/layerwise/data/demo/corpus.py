@@ -10,10 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import TYPE_CHECKING
 
-from layerwise.data.text import python_stdlib, skills
+from layerwise.data.demo import python_stdlib, skills
 from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.division import divided
 from layerwise.data.text.documents import Document, excerpt
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from layerwise.data.splits import Splits
+
+DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
+"""Excerpts of the standard library, and questions of each skill, that the demo is trained on."""
 
 
 def demo_corpus(
@@ -30,6 +40,28 @@ def demo_corpus(
     chosen = Random(seed).sample(excerpts, min(texts, len(excerpts)))
     answer_tasks = [document for task in skills.TASKS for document in _questions(task, split, questions, seed)]
     return Corpus(f"demo-{split}", (*sorted(chosen, key=lambda each: each.id), *answer_tasks))
+
+
+def demo_text_splits(
+    tokenizer: PreTrainedTokenizerBase,
+    seed: int = 0,
+    *,
+    length: int = 256,
+    texts: int = DEMO_TEXTS,
+    questions: int = DEMO_QUESTIONS,
+) -> Splits:
+    """The demo's own text and skills: its training half to train (9 of 10 documents) and to select, its held-out half
+    to report.
+
+    `texts` excerpts of the standard library and `questions` of each skill, drawn from `seed`, are split between
+    training and selection; what is reported is always the same (`demo_corpus()`), and no model of the demo has seen it.
+    """
+    from layerwise.data.text.language_modelling import splits_of  # torch, which documents alone do not need
+
+    seen = demo_corpus("train", texts=texts, questions=questions, seed=seed)
+    train, validation = divided(seen, (0.9, 0.1), seed)
+    parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
+    return splits_of(tokenizer, "demo", parts, length=length)
 
 
 def _excerpts(split: str, characters: int, draw: Random) -> list[Document]:

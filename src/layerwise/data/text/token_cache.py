@@ -16,30 +16,31 @@ from __future__ import annotations
 import json
 import platform
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.cache_folder import cache_folder, locked, replaced, writable
-from layerwise.data.file_stamps import Stamp, code_digest, settled, stamps
+from layerwise.data.cache_folder import Stamp, cache_folder, code_digest, locked, replaced, settled, stamps, writable
 from layerwise.data.splits import SPLITS, digest
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import PretrainingText, digest_of, pretraining_text
-from layerwise.data.text.token_cache.stored_text import open_stored, store
+from layerwise.data.text.stored_text import open_stored, store
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError
+
+Found = TypeVar("Found")
 
 Learn = Callable[[Iterable[str]], PreTrainedTokenizerBase]
 """Learns a tokenizer from the texts of documents."""
 
 _LIBRARIES = ("tokenizers", "ftfy", "sacremoses")
-_TEXT_ROOM = Path(__file__).parents[1]
+_TEXT_ROOM = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,90 +125,75 @@ class TokenCache:
             return self._prepared(source.read(), wanted)
         key = _key("source", source.settings, before)
         record = self.folder / "sources" / f"{key}.json"
-        tokenized = self._recorded(record, wanted)
-        if tokenized is None:
-            with self._lock(key):
-                tokenized = self._recorded(record, wanted) or self._read(source, wanted, record, before)
-        return tokenized
 
-    def _recorded(self, record: Path, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
-        """The text of a record, if all of it is there."""
-        known = _Record.from_file(record)
-        return None if known is None else self._opened(known, wanted)
+        def read() -> TokenizedText:
+            is_settled = settled(before)
+            found = source.read()
+            # Under the stamps of its files it is recorded if they tell of every later change.
+            if is_settled and _stamps_of(source) == before:
+                with writable(self.folder), replaced(record) as draft:
+                    draft.write_text(json.dumps(asdict(_Record.of(found)), indent=1))
+            return self._prepared(found, wanted)
 
-    def _read(
-        self,
-        source: TextSource,
-        wanted: PreTrainedTokenizerBase | Vocabulary,
-        record: Path,
-        before: tuple[Stamp, ...],
-    ) -> TokenizedText:
-        """Read the text, and record it under the stamps of its files if they tell of every later change."""
-        is_settled = settled(before)
-        read = source.read()
-        if is_settled and _stamps_of(source) == before:
-            with writable(self.folder), replaced(record) as draft:
-                draft.write_text(json.dumps(asdict(_Record.of(read)), indent=1))
-        return self._prepared(read, wanted)
+        return self._once(key, lambda: self._opened(_Record.from_file(record), wanted), read)
+
+    def _once(self, key: str, look: Callable[[], Found | None], make: Callable[[], Found]) -> Found:
+        """What `look` finds, else what one process makes under the lock of `key` while others wait for it."""
+        found = look()
+        if found is None:
+            path = self.folder / "locks" / f"{key}.lock"
+            with locked(path, lambda: self.log("another process prepares this text; waiting for it")):
+                found = look()
+                found = make() if found is None else found
+        return found
 
     def _prepared(self, read: ReadText, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText:
         """The text that was read, with all that is missing of it learned and encoded."""
         known = _Record.of(read)
-        if isinstance(wanted, Vocabulary):
-            self._learn(known, read, wanted)
-        elif tokenizer_digest(wanted) is None:
+        tokenizer = self._learned(known, read, wanted) if isinstance(wanted, Vocabulary) else wanted
+        if tokenizer_digest(tokenizer) is None:
             self.log("this tokenizer cannot be compared with others, so the text is encoded at every start")
-            text = pretraining_text(wanted, read.name, read.parts, self.progress)
-            return TokenizedText(wanted, text, read.notes)
-        tokenizer = self._tokenizer(known, wanted)
-        tokenized = None if tokenizer is None else self._opened(known, tokenizer)
-        if tokenized is None and tokenizer is not None:
-            folder = self._text_folder(known, tokenizer)
-            with self._lock(folder.name):
-                tokenized = self._opened(known, tokenizer)
-                if tokenized is None:
-                    with writable(self.folder):
-                        store(folder, tokenizer, read.parts, self.progress)
-                    tokenized = self._opened(known, tokenizer)
-        if tokenized is None:
-            raise DataError(f"what was just written to {self.folder} cannot be read: use a cache on another disk")
-        return tokenized
+            text = pretraining_text(tokenizer, read.name, read.parts, self.progress)
+            return TokenizedText(tokenizer, text, read.notes)
+        folder = self._text_folder(known, tokenizer)
 
-    def _opened(self, known: _Record, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
-        """The text, if its tokenizer is there and it is encoded."""
-        tokenizer = self._tokenizer(known, wanted)
-        if tokenizer is None or tokenizer_digest(tokenizer) is None:
-            return None
-        splits = open_stored(self._text_folder(known, tokenizer))
-        if splits is None:
-            return None
-        return TokenizedText(tokenizer, PretrainingText(known.name, known.digest, **splits), known.notes)
+        def encode() -> TokenizedText:
+            with writable(self.folder):
+                store(folder, tokenizer, read.parts, self.progress)
+            tokenized = self._opened(known, tokenizer)
+            if tokenized is None:
+                raise DataError(f"what was just written to {self.folder} cannot be read: use a cache on another disk")
+            return tokenized
 
-    def _tokenizer(
-        self, known: _Record, wanted: PreTrainedTokenizerBase | Vocabulary
-    ) -> PreTrainedTokenizerBase | None:
-        """The tokenizer that is wanted; one that is learned, if it was."""
-        if not isinstance(wanted, Vocabulary):
-            return wanted
+        return self._once(folder.name, lambda: self._opened(known, tokenizer), encode)
+
+    def _learned(self, known: _Record, read: ReadText, wanted: Vocabulary) -> PreTrainedTokenizerBase:
+        """The tokenizer that is learned from the text, kept for later starts."""
         folder = self._tokenizer_folder(known, wanted)
-        if not folder.is_dir():
-            return None
-        tokenizer = load_tokenizer(folder)
-        # Where it lay is of no interest to a model that it is saved with.
-        tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = ""
-        return tokenizer
 
-    def _learn(self, known: _Record, read: ReadText, wanted: Vocabulary) -> None:
-        """Learn the tokenizer, unless another process has."""
-        folder = self._tokenizer_folder(known, wanted)
-        if folder.is_dir():
-            return
-        with self._lock(folder.name):
+        def learn() -> PreTrainedTokenizerBase:
+            self.log(f"learning a vocabulary from {len(read.parts['train']):,} documents of {read.name}")
+            tokenizer = wanted.learn(each.text for each in read.parts["train"])
+            with writable(self.folder), replaced(folder) as draft:
+                tokenizer.save_pretrained(draft)
+            return _kept_tokenizer(folder)
+
+        return self._once(folder.name, lambda: _kept_tokenizer(folder) if folder.is_dir() else None, learn)
+
+    def _opened(self, known: _Record | None, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
+        """The text of a record, if its tokenizer is there and it is encoded."""
+        if known is None:
+            return None
+        if isinstance(wanted, Vocabulary):
+            folder = self._tokenizer_folder(known, wanted)
             if not folder.is_dir():
-                self.log(f"learning a vocabulary from {len(read.parts['train']):,} documents of {read.name}")
-                tokenizer = wanted.learn(each.text for each in read.parts["train"])
-                with writable(self.folder), replaced(folder) as draft:
-                    tokenizer.save_pretrained(draft)
+                return None
+            wanted = _kept_tokenizer(folder)
+        if tokenizer_digest(wanted) is None:
+            return None
+        splits = open_stored(self._text_folder(known, wanted))
+        text = None if splits is None else PretrainingText(known.name, known.digest, **splits)
+        return None if text is None else TokenizedText(wanted, text, known.notes)
 
     def _tokenizer_folder(self, known: _Record, wanted: Vocabulary) -> Path:
         return self.folder / "tokenizers" / _key("tokenizer", known.digest, wanted.settings)
@@ -215,12 +201,12 @@ class TokenCache:
     def _text_folder(self, known: _Record, tokenizer: PreTrainedTokenizerBase) -> Path:
         return self.folder / "texts" / _key("text", known.digest, known.layout, tokenizer_digest(tokenizer))
 
-    @contextmanager
-    def _lock(self, key: str) -> Iterator[None]:
-        """Hold the lock of an entry."""
-        path = self.folder / "locks" / f"{key}.lock"
-        with locked(path, lambda: self.log("another process prepares this text; waiting for it")):
-            yield
+
+def _kept_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """A tokenizer that was learned; where it lay is of no interest to a model that it is saved with."""
+    tokenizer = load_tokenizer(folder)
+    tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = ""
+    return tokenizer
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:

@@ -10,9 +10,8 @@
     FOLDER/...                   the same for validation and test
     FOLDER/manifest.json         SHA-256 and stamp of every array, and the documents that hold nothing
 
-While it is written, its folder begins with a full stop, and every batch of documents is a file (a shard) of its own:
-a process that is killed has lost one shard at most, and nothing that is not whole is ever taken for a text. Arrays are
-mapped, so processes of one machine share them, and reading a segment reads its pages alone.
+While it is written, its folder begins with a full stop, so nothing that is not whole is ever taken for a text. Arrays
+are mapped, so processes of one machine share them, and reading a segment reads its pages alone.
 """
 
 from __future__ import annotations
@@ -20,32 +19,21 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, overload
-from zipfile import BadZipFile, ZipFile
+from typing import Any, BinaryIO, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.cache_folder import replaced
-from layerwise.data.file_stamps import content_digest, stamp
+from layerwise.data.cache_folder import content_digest, replaced, stamp
 from layerwise.data.splits import SPLITS
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import (
-    Encoded,
-    EncodedBatch,
-    Ranges,
-    encoded_batches,
-    offsets,
-    refuse_nothing,
-    whole_documents,
-)
+from layerwise.data.text.encoding import Encoded, Ranges, encode, offsets
 
 MANIFEST = "manifest.json"
 ARRAYS = ("ids", "sentences", "documents", "names", "name_ends")
@@ -142,107 +130,61 @@ def store(
     parts: Mapping[str, Sequence[Document]],
     progress: Callable[[str, float], None],
 ) -> None:
-    """Encode the documents of the three splits into `folder`, or go on where a process was killed.
+    """Encode the documents of the three splits into `folder`; what a process left there that was killed is removed.
 
     The caller holds the lock of the folder. Raises `DataError` for a split without a word.
     """
-    draft = folder.with_name(f".{folder.name}")
-    draft.mkdir(parents=True, exist_ok=True)
-    small = len(tokenizer) <= 2**16
-    skipped = {}
-    for split in SPLITS:
-        shards = _encode_shards(draft, split, tokenizer, parts[split], partial(progress, f"encoding {split}"))
-        skipped[split] = _join(draft, split, shards, np.dtype(np.uint16 if small else np.int32))
-    arrays = {
-        path.name: _recorded(path) for path in (draft / f"{split}.{each}.npy" for split in SPLITS for each in ARRAYS)
-    }
-    for path in draft.iterdir():
-        if path.name not in arrays:
-            path.unlink()
-    with replaced(draft / MANIFEST) as file:
-        file.write_text(json.dumps({"arrays": arrays, "skipped": skipped}, indent=1))
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(draft, folder)
+    for left_over in folder.parent.glob(f".{folder.name}-*"):
+        shutil.rmtree(left_over)
+    with replaced(folder) as draft:
+        draft.mkdir()
+        skipped = {
+            split: _write_split(draft, split, tokenizer, parts[split], partial(progress, f"encoding {split}"))
+            for split in SPLITS
+        }
+        arrays = {path.name: _recorded(path) for path in sorted(draft.iterdir())}
+        with _synced(draft / MANIFEST) as file:
+            file.write(json.dumps({"arrays": arrays, "skipped": skipped}, indent=1).encode())
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _encode_shards(
+def _write_split(
     draft: Path,
     split: str,
     tokenizer: PreTrainedTokenizerBase,
     documents: Sequence[Document],
     progress: Callable[[float], None],
-) -> list[Path]:
-    """Encode the documents that are in no shard yet: those behind the last shard before one that is damaged."""
-    written = sorted(draft.glob(f"{split}-*.npz"))
-    shards = list(takewhile(_is_whole, written))
-    for left_over in written[len(shards) :]:
-        left_over.unlink()
-    first = sum(_about(shard)["read"] for shard in shards)
-    for batch in encoded_batches(tokenizer, documents, progress, first=first):
-        path = draft / f"{split}-{len(shards):06}.npz"
-        with replaced(path) as file:
-            _write_shard(file, batch)
-        shards.append(path)
-    return shards
+) -> Sequence[str]:
+    """Write the arrays of a split, its ids as they are encoded; returns the documents that hold nothing."""
+    dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
+    with _synced(draft / f"{split}.ids.npy") as file:
+        _write_header(file, dtype, 0)
+        text = encode(tokenizer, documents, progress, lambda ids: file.write(ids.astype(dtype).tobytes()))
+        file.seek(0)
+        _write_header(file, dtype, int(text.sentences[-1]))
+    names = [name.encode() for name in text.names]
+    for name, array in (
+        ("sentences", text.sentences),
+        ("documents", text.documents),
+        ("names", np.frombuffer(b"".join(names) or b"\0", dtype=np.uint8)),
+        ("name_ends", offsets(np.array([len(name) for name in names]))),
+    ):
+        with _synced(draft / f"{split}.{name}.npy") as file:
+            np.save(file, array)
+    return text.skipped
 
 
-def _write_shard(path: Path, batch: EncodedBatch) -> None:
-    about = {"names": batch.names, "skipped": batch.skipped, "read": batch.read}
+def _write_header(file: BinaryIO, dtype: np.dtype[Any], count: int) -> None:
+    """What stands before the numbers of an array in a file; it has one length for every count."""
+    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": (count,)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    """A new file, which is on the disk when the context ends."""
     with path.open("wb") as file:
-        np.savez(
-            file, ids=batch.ids, sentences=batch.sentences, documents=batch.documents, parts=batch.parts,
-            about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
-        )  # fmt: skip
-
-
-def _is_whole(shard: Path) -> bool:
-    """Whether a shard holds what was written, by its checksums."""
-    try:
-        with ZipFile(shard) as file:
-            return file.testzip() is None and "read" in _about(shard)
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile, zlib.error):
-        return False
-
-
-def _about(shard: Path) -> dict[str, Any]:
-    about: dict[str, Any] = json.loads(bytes(_of_shard(shard, "about")))
-    return about
-
-
-def _of_shard(shard: Path, name: str) -> NDArray[Any]:
-    with np.load(shard, allow_pickle=False) as arrays:
-        array: NDArray[Any] = arrays[name]
-    return array
-
-
-def _join(draft: Path, split: str, shards: Sequence[Path], ids: np.dtype[Any]) -> list[str]:
-    """Write the arrays of the shards as those of one text; returns the documents that hold nothing."""
-    abouts = [_about(shard) for shard in shards]
-    names = [name for about in abouts for name in about["names"]]
-    skipped = [name for about in abouts for name in about["skipped"]]
-    refuse_nothing(len(names), len(skipped))
-    sentences, counts, parts = (
-        np.concatenate([_of_shard(shard, name) for shard in shards]) for name in ("sentences", "documents", "parts")
-    )
-    kept = whole_documents(names, parts)
-    spelt = [names[number].encode() for number in kept]
-    _write(draft, split, "sentences", offsets(sentences))
-    _write(draft, split, "documents", offsets(counts)[[*kept, len(names)]])
-    _write(draft, split, "names", np.frombuffer(b"".join(spelt) or b"\0", dtype=np.uint8))
-    _write(draft, split, "name_ends", offsets(np.array([len(name) for name in spelt])))
-    path, end = draft / f"{split}.ids.npy", 0
-    whole = np.lib.format.open_memmap(path, mode="w+", dtype=ids, shape=(int(sentences.sum()),))
-    for shard in shards:
-        rows = _of_shard(shard, "ids")
-        whole[end : end + len(rows)] = rows
-        end += len(rows)
-    whole.flush()
-    return skipped
-
-
-def _write(draft: Path, split: str, name: str, array: NDArray[Any]) -> None:
-    with (draft / f"{split}.{name}.npy").open("wb") as file:
-        np.save(file, array)
+        yield file
         file.flush()
         os.fsync(file.fileno())
 

@@ -1,19 +1,22 @@
-"""The tokenizer of a masked language model that is trained from nothing: pieces of words over bytes, case kept.
+"""Tokenizers that are learned from the text of a training: word pieces for masked models, byte pairs for decoders.
 
-A text is cut into words as byte-level tokenizers cut it (a space belongs to the word behind it, and one is put before
-the first), every digit is a word of its own, and each word is spelt greedily with the longest pieces that there are.
-No mark distinguishes a piece that begins a word from one that continues it: the space in it does. All 256 bytes are
-pieces, so no word of up to 100 bytes is unknown.
+Both cut a text as byte-level tokenizers do, and every digit is a piece of its own. All 256 bytes are pieces, so every
+text can be spelt.
 
-How large a vocabulary a text allows follows from the text: pieces that occur a few times only are never learned, so the
-vocabulary is the largest in which 95 % of the learned pieces occur at least about 100 times (on 10 million words that
-gives roughly 6,000 pieces).
+Word pieces: a space belongs to the word behind it, one is put before the first, and each word of up to 100 bytes is
+spelt greedily with the longest pieces that there are. No mark distinguishes a piece that begins a word from one that
+continues it: the space in it does. How large a vocabulary a text allows follows from the text: pieces that occur a few
+times only are never learned, so the vocabulary is the largest in which 95 % of the learned pieces occur at least about
+100 times (on 10 million words that gives roughly 6,000 pieces).
+
+Byte pairs: neighbours that stand together often become one token, and a text is given back as it was. `<|endoftext|>`
+(token 0) stands before each window and ends a document; `<|pad|>` (token 1) fills up, and is never mistaken for an end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
@@ -27,6 +30,9 @@ UNKNOWN, START, END, PADDING, MASK, PARAGRAPH, TAB = SPECIALS = (
 )  # fmt: skip
 """The tokens that stand for no text, by their ids from 0 on. `[PAR]` ends a paragraph, `[TAB]` is a tab."""
 
+END_OF_TEXT, FILLING = PAIR_SPECIALS = ("<|endoftext|>", "<|pad|>")
+"""Those of a tokenizer of byte pairs."""
+
 NEEDED: Mapping[str, str] = {
     "cls_token": START, "sep_token": END, "pad_token": PADDING, "mask_token": MASK,
 }  # fmt: skip
@@ -38,6 +44,8 @@ LARGEST = 16_384
 _STEP = 512
 _OFTEN = 100
 _SHARE = 0.95
+_TWICE = 2
+"""How often neighbours must stand together to become a byte pair: what occurs once teaches nothing."""
 _BYTES = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 _SMALLEST = 2 * _STEP
 
@@ -56,15 +64,35 @@ def train_wordpiece(
     words = _words(texts)
     if not words:
         raise DataError("a vocabulary is learned from words, and these texts have none: give at least one sentence")
-    least = len(SPECIALS) + len(_BYTES)
-    if vocabulary is not None and vocabulary < least:
-        raise DataError(
-            f"a vocabulary of {vocabulary} was asked for, but the {len(SPECIALS)} special tokens and the "
-            f"{len(_BYTES)} bytes are {least} already: ask for more, or leave the choice to the text"
-        )
+    _check_room(vocabulary, SPECIALS, ", or leave the choice to the text")
     pieces = _learned(words, vocabulary or LARGEST, minimum_frequency)
     size = vocabulary or suited_vocabulary(pieces, words)
     return _fast(pieces[:size])
+
+
+def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """A tokenizer of at most `vocabulary` tokens, learned from `texts`; the same texts give the same one.
+
+    Raises `DataError` for texts without a character, and for a vocabulary that cannot hold the bytes.
+    """
+    _check_room(vocabulary, PAIR_SPECIALS)
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    core.decoder = decoders.ByteLevel()
+    texts = tuple(texts)
+    if not any(texts):
+        raise DataError("a vocabulary is learned from a text, and these texts are empty: give at least one sentence")
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, min_frequency=_TWICE, show_progress=False, special_tokens=list(PAIR_SPECIALS),
+        initial_alphabet=list(_BYTES),
+    )  # fmt: skip
+    core.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token=END_OF_TEXT, eos_token=END_OF_TEXT, pad_token=FILLING,
+        model_input_names=["input_ids", "attention_mask"], clean_up_tokenization_spaces=False,
+    )  # fmt: skip
 
 
 def suited_vocabulary(pieces: list[str], words: Mapping[str, int]) -> int:
@@ -97,6 +125,16 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
         raise DataError(
             f"the tokenizer {name} uses one token as {' and '.join(same)}: what is padding and what is masked could "
             "not be distinguished, so give each a token of its own"
+        )
+
+
+def _check_room(vocabulary: int | None, specials: Sequence[str], otherwise: str = "") -> None:
+    """Raise `DataError` for a vocabulary that cannot hold the specials and the bytes."""
+    least = len(specials) + len(_BYTES)
+    if vocabulary is not None and vocabulary < least:
+        raise DataError(
+            f"a vocabulary of {vocabulary} was asked for, but the {len(specials)} special tokens and the "
+            f"{len(_BYTES)} bytes are {least} already: ask for {least} or more{otherwise}"
         )
 
 
