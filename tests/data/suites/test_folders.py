@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from layerwise.data.suites.folders import below
+from layerwise.data.suites.records import below
 
 
 def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ EWoK is given away in a locked archive under the promise that it stays in one; i
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +21,7 @@ from pathlib import Path, PurePosixPath
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
 from layerwise.data.suites import blimp
-from layerwise.data.suites.archives import archived
-from layerwise.data.suites.folders import below
-from layerwise.data.suites.records import FileRecord, kind_of, read_records
+from layerwise.data.suites.records import FileRecord, below, kind_of, read_tables
 from layerwise.errors import DataError, near_matches
 
 GOOD, BAD = "sentence_good", "sentence_bad"
@@ -128,8 +125,7 @@ def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet
             check_file(path, TEXT_SIZE)
         except Unreadable as fault:
             raise DataError(f"{path} {fault}; give a file of minimal pairs") from fault
-        contents = archived(path, password) if zipfile.is_zipfile(path) else iter([(path.name, read_records(path))])
-        tables.extend(contents)
+        tables.extend(read_tables(path, password))
     return _named(tables, _common_name(paths))
 
 
