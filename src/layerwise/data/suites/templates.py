@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from random import Random
 from typing import Any
@@ -24,8 +25,7 @@ def drawn(draws: str, words: Words, random: Random, *, yes: bool = False, half: 
     'file/files'
     """
     values: dict[str, Any] = {"y": int(yes)}
-    for draw in draws.split():
-        name, _, source = draw.partition("=")
+    for name, source in _steps(draws):
         if source.isdigit():
             values[name] = random.randrange(int(source))
         elif source == "coin":
@@ -52,13 +52,27 @@ def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _form(word: str, values: Drawn) -> str:
+@cache
+def _steps(draws: str) -> tuple[tuple[str, str], ...]:
+    """The names of the draws, each with what it is drawn from."""
+    pairs = (draw.partition("=") for draw in draws.split())
+    return tuple((name, source) for name, _, source in pairs)
+
+
+@cache
+def _parts(word: str) -> tuple[str | None, tuple[str, ...], str, str]:
+    """The name of a draw or the forms of a word, then how the number of the form is found, and from which draw."""
     forms, _, number = word.partition(".")
-    whole: str = values[forms[1:]] if forms.startswith("$") else forms
+    name = forms[1:] if forms.startswith("$") else None
+    return name, tuple(forms.split("/")), number[:1] if number[:1] in "~^" else "", number.lstrip("~^")
+
+
+def _form(word: str, values: Drawn) -> str:
+    name, forms, kind, number = _parts(word)
     if not number:
-        return whole
-    name = number.lstrip("~^")
-    value = int(name) if name.isdigit() else values[name]
-    if number.startswith("^"):
+        return forms[0] if name is None else values[name]
+    value = int(number) if number.isdigit() else values[number]
+    if kind == "^":
         value = int(value[0] in "aeiou")
-    return whole.split("/")[1 - value if number.startswith("~") else value]
+    chosen = 1 - value if kind == "~" else value
+    return (forms if name is None else values[name].split("/"))[chosen]
