@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.answer import Decoding
 
 
 @pytest.mark.parametrize(

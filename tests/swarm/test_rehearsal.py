@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from contracts.specimen import DEPTH
-from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.answer import Decoding
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, Kind, Schedule
-from layerwise.swarm.rehearsal.bound import Load, slowest_token
-from layerwise.swarm.rehearsal.requests import Ended, answer_all
-from layerwise.swarm.routing.quorum import Quorum
-from layerwise.swarm.settings import OnLoss, SwarmSettings
+from layerwise.swarm.rehearsal import Ended, Load, answer_all, slowest_token
+from layerwise.swarm.settings import OnLoss, Quorum, SwarmSettings
 from layerwise.swarm.swarm import Swarm
 from swarm.chaos import decoder, prompt, undisturbed
 from tier import by_tier

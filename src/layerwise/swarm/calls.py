@@ -9,12 +9,11 @@ from itertools import count
 import torch
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.messages import Corrupt, Hop, Late, Message, Pass, Release, RemoteVisit, Reply, Response
+from layerwise.swarm.deadlines import HedgeBudget
+from layerwise.swarm.messages import Corrupt, Hop, Late, Message, Pass, Release, RemoteVisit, Reply, Response, Transport
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.request import SwarmRequest
-from layerwise.swarm.routing.deadlines import HedgeBudget
 from layerwise.swarm.settings import SwarmSettings
-from layerwise.swarm.transport import Transport
 from layerwise.swarm.wire import to_tensor
 
 TICK = 0.005

@@ -14,8 +14,7 @@ from layerwise.stack.inputs import example_inputs
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.messages import Gone, Late, Pass, RemoteVisit, Reply
 from layerwise.swarm.node_records import NodeRecord, NodeRecords
-from layerwise.swarm.placement.supply import Supply
-from layerwise.swarm.routing.deadlines import DeadlineRule
+from layerwise.swarm.supply import Supply
 from layerwise.swarm.wire import encode, selected, to_array
 
 
@@ -25,13 +24,10 @@ class HealthChecks:
     Raises `UnsupportedModel` for a model whose layers cannot run elsewhere.
     """
 
-    def __init__(
-        self, stack: Stack, calling: Calling, supply: Supply, rule: DeadlineRule, layers: Sequence[int]
-    ) -> None:
+    def __init__(self, stack: Stack, calling: Calling, supply: Supply, layers: Sequence[int]) -> None:
         self._sample = sample_pass(stack, layers)
         self._calling = calling
         self._supply = supply
-        self._rule = rule
         self._balanced: frozenset[str] = frozenset()
         self._away: dict[frozenset[str], float] = {}
 
@@ -76,7 +72,7 @@ class HealthChecks:
             self._away = {away: now}
         elif away != self._balanced and since is not None and now - since >= self._calling.settings.balance_after:
             self._balanced = away
-            await self._supply.balance(self._calling.transport, self.members, self._rule)
+            await self._supply.balance(self._calling.transport, self.members)
 
 
 def smallest_inputs(stack: Stack) -> dict[str, Any]:

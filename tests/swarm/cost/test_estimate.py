@@ -15,8 +15,8 @@ from layerwise.plan import Plan
 from layerwise.plan.families import leave_one_out, random_subsets
 from layerwise.results import Manifest, PlanRecord, Run, Score
 from layerwise.swarm.answer import COMPLETE, UNKNOWN
-from layerwise.swarm.cost.estimate import LossEstimate, estimate_of_run, missing_layers
-from layerwise.swarm.cost.set_regression import fit, kernel
+from layerwise.swarm.estimate import LossEstimate, estimate_of_run, missing_layers
+from layerwise.swarm.set_regression import fit, kernel
 from tier import by_tier
 
 DEPTH = 12

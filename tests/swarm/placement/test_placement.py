@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
-from layerwise.swarm.placement.placement import Capacity, Moves, Placement, assign, rebalance
-from layerwise.swarm.placement.replication import read_capacities
+from layerwise.swarm.placement import Moves, Placement, assign, rebalance
+from layerwise.swarm.replication import Capacity, read_capacities
 
 EACH = 10
 

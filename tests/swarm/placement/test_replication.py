@@ -8,8 +8,8 @@ import pytest
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
-from layerwise.swarm.placement.placement import assign
-from layerwise.swarm.placement.replication import Capacity, Demand, Draft
+from layerwise.swarm.placement import assign
+from layerwise.swarm.replication import Capacity, Demand, Draft
 
 A, B, C, D, E, F = (RemoteLayer(number) for number in range(6))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.routing.deadlines import ENOUGH, WINDOW, DeadlineRule, HedgeBudget, Latencies
+from layerwise.swarm.deadlines import ENOUGH, WINDOW, DeadlineRule, HedgeBudget, Latencies
 
 RULE = DeadlineRule(factor=2.0, floor=0.001, first=10.0, first_per_work=0.5)
 

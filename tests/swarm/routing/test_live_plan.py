@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from laws.plans import plans
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
+from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import RemoteLayer
-from layerwise.swarm.routing.live_plan import LivePlan, layers_of
 
 
 def _live(text: str, *missing: int) -> LivePlan:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Expected
-from layerwise.swarm.routing.quorum import Quorum
+from layerwise.swarm.settings import Quorum
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.serve.access import (
+from layerwise.swarm.serve.settings import (
+    ServeSettings,
     check_exposure,
     is_allowed,
     is_loopback,
     names_this_machine,
     read_tokens,
 )
-from layerwise.swarm.serve.settings import ServeSettings
 from swarm.serve.fake import FakeSwarm
 from swarm.serve.serving import client
 

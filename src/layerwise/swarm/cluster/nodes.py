@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.cluster.connection import LOCAL, Connection
-from layerwise.swarm.codec import pack, unpack
-from layerwise.swarm.messages import Gone, Message, Refused, Response
+from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
+from layerwise.swarm.messages import Gone, Message, Refused, Response, pack, unpack
 
 STARTED_WITHIN = 300.0
 """Seconds in which the nodes of a cluster have to start."""
@@ -28,9 +26,7 @@ class NodeActor:
 
     def __init__(self, name: str, folder: str, paths: tuple[str, ...], threads: int, device: str) -> None:
         """Import from `paths` too, as the process of the router does; `folder` is where it works."""
-        if Path(folder).is_dir():
-            os.chdir(folder)
-        sys.path += [path for path in paths if path not in sys.path]
+        work_in(folder, paths)
         import torch
 
         from layerwise.swarm.nodes.node import Node
@@ -48,13 +44,6 @@ class NodeActor:
         import socket
 
         return socket.gethostname(), os.getpid()
-
-    def echo(self, sent: bytes, returned: int, seconds: float = 0.0) -> bytes:
-        """So many of the bytes that were sent, after so many seconds of computing: the price of a call."""
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            pass
-        return sent[:returned]
 
 
 class RayTransport:
@@ -83,10 +72,6 @@ class RayTransport:
             self._stop()
             raise
 
-    def nodes(self) -> tuple[str, ...]:
-        """The names of all nodes that were started, dead ones too."""
-        return tuple(self._actors)
-
     def kill(self, node: str) -> None:
         """End the process of a node at once (SIGKILL), as a crash does."""
         self._ray.kill(self._actors[node], no_restart=True)
@@ -100,20 +85,12 @@ class RayTransport:
         try:
             response: Response = unpack(await reference)
         except errors.RayActorError as error:
-            return Gone(node, _first_line(error))
+            return Gone(node, cause_of(error))
         except errors.RayTaskError as error:
-            return Refused(node, _first_line(error))
+            return Refused(node, cause_of(error))
         except errors.RayError as error:
-            return Gone(node, _first_line(error))
+            return Gone(node, cause_of(error))
         return response
-
-    async def echo(self, node: str, sent: bytes, returned: int, seconds: float = 0.0) -> bytes:
-        """A raw call of a node that carries these bytes there and so many back: beside it a hop is measured.
-
-        The node is busy for `seconds`.
-        """
-        answer: bytes = await self._actors[node].echo.remote(sent, returned, seconds)
-        return answer
 
     async def close(self) -> None:
         """Stop every node, and the cluster if it was started here."""
@@ -152,10 +129,3 @@ class RayTransport:
         except Exception:  # the cluster itself may be gone
             pass
         self._connection.close()
-
-
-def _first_line(error: Exception) -> str:
-    """Why a call failed, as far as Ray says it in one line."""
-    _, _, detail = str(error).partition("exit detail: ")
-    words = (detail or str(error)).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {words[:200]}"

@@ -12,14 +12,12 @@ from starlette.responses import JSONResponse, Response
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer
-from layerwise.swarm.serve.bodies import ChatBody, CompletionBody, GenerationBody
-from layerwise.swarm.serve.deadline import RequestDeadline
-from layerwise.swarm.serve.objects import DONE, AnswerFormat, event
+from layerwise.swarm.decoding import TextStream
+from layerwise.swarm.serve.admission import RequestDeadline
 from layerwise.swarm.serve.prompts import Prompt, chat_prompt, completion_prompt
-from layerwise.swarm.serve.refusals import Refusal
-from layerwise.swarm.serve.responses import WatchedResponse, Write
-from layerwise.swarm.serve.server_state import ServerState
-from layerwise.swarm.serve.text_stream import TextStream
+from layerwise.swarm.serve.responses import DONE, Refusal, WatchedResponse, Write, event
+from layerwise.swarm.serve.schemas import AnswerFormat, ChatBody, CompletionBody, GenerationBody
+from layerwise.swarm.serve.state import ServerState
 
 
 def generation_routes(state: ServerState) -> APIRouter:

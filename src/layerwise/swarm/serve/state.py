@@ -1,17 +1,24 @@
-"""What `/metrics` says: counts and times of the requests, and the swarm's own overview, for Prometheus."""
+"""What the routes share: the swarm, its settings, the queue, whether tokens are made, the counts that `/metrics` shows,
+and the end of the server."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.requests import Request
 
-from layerwise.swarm.answer import NodeState, Overview
-from layerwise.swarm.serve.admission import Admission
+from layerwise.swarm.answer import Answer, NodeState, Overview
+from layerwise.swarm.serve.admission import Admission, Drain
+from layerwise.swarm.serve.responses import Refusal, outcome_of
+from layerwise.swarm.serve.settings import ServeSettings
+from layerwise.swarm.swarm import Swarm
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The upper ends of the histograms' buckets."""
@@ -84,3 +91,64 @@ class SwarmCollector(Collector):
             ended.add_metric((outcome,), getattr(seen, outcome))
         yield ended
         yield CounterMetricFamily("layerwise_swarm_tokens", "Tokens that the swarm made.", value=seen.tokens)
+
+
+_KEPT_SECONDS = 1.0
+
+
+class Readiness:
+    """Answers any number of probes with one check at a time, so that nobody makes the swarm work by asking."""
+
+    def __init__(self, service: Swarm, seconds: float) -> None:
+        self._service, self._seconds = service, seconds
+        self._checking = asyncio.Lock()
+        self._last: tuple[float, tuple[bool, str]] | None = None
+
+    async def check(self) -> tuple[bool, str]:
+        """Whether a token was made within the last second or is made now, and the reason if not."""
+        async with self._checking:
+            clock = asyncio.get_running_loop().time
+            if self._last is not None and clock() - self._last[0] < _KEPT_SECONDS:
+                return self._last[1]
+            try:
+                async with asyncio.timeout(self._seconds):
+                    ready = await self._service.ready()
+            except TimeoutError:
+                ready = False, f"no token was made within {self._seconds:g} s"
+            except Exception as error:  # whatever is wrong with the swarm, it makes no token
+                ready = False, f"no token could be made: {error}"
+            self._last = clock(), ready
+            return ready
+
+
+class ServerState:
+    """One served model."""
+
+    def __init__(self, service: Swarm, settings: ServeSettings) -> None:
+        self.service, self.settings = service, settings
+        self.admission = Admission(settings.most_running, settings.most_queued)
+        self.drain = Drain()
+        self.metrics = ServerMetrics(service.overview, self.admission)
+        self.readiness = Readiness(service, settings.ready_seconds)
+        self.created = int(time.time())
+
+    def check_model(self, model: str | None) -> None:
+        """Raise `Refusal` for a request to another model; one that names none is to this."""
+        if model is not None and model != self.service.name:
+            message = f"the model {model[:80]!r} is not served here; write {self.service.name!r}"
+            raise Refusal(404, "model_not_found", message, param="model")
+
+    def count(
+        self, endpoint: str, request: Request, ended: Refusal | str | None, answers: Sequence[Answer] = ()
+    ) -> None:
+        """Count a request that has ended, and add what came of it to its line in the log."""
+        if isinstance(ended, Refusal):
+            outcome = outcome_of(ended)
+        else:
+            outcome = ended or ("degraded" if any(answer.missing for answer in answers) else "completed")
+        self.metrics.requests.labels(endpoint, outcome).inc()
+        self.metrics.request.observe(time.monotonic() - request.state.began)
+        line: dict[str, object] = {"outcome": outcome}
+        for answer in answers:
+            line |= {"answer": answer.request, "tokens": len(answer.tokens)}
+        request.state.log = line

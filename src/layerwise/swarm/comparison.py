@@ -12,8 +12,7 @@ from layerwise.swarm.calls import Calling
 from layerwise.swarm.messages import Array, Hop, Release, Reply
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.trust.norm_bounds import Norms
-from layerwise.swarm.trust.trust import ROUTER, Judgement, SpotCheck, Trust, judge, tolerance
+from layerwise.swarm.trust import ROUTER, Judgement, Norms, SpotCheck, Trust, judge, tolerance
 from layerwise.swarm.wire import to_tensor
 
 MOST_REPLICAS = 2
@@ -28,8 +27,6 @@ class ReplicaComparison:
         self.calling = calling
         self.members = members
         self.trust = Trust(SpotCheck(share, seed)) if share else None
-        if self.trust is not None:
-            members.when_joined.append(self.trust.readmit)
         self._numbers = count()
 
     def reason(self, node: str, hop: Hop, reply: Reply, *, begins: bool) -> str | None:

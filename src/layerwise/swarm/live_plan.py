@@ -1,8 +1,9 @@
-"""What is left of a plan when layers are missing: which visits run, in which order, and what that plan is called."""
+"""What is left of a plan when layers are missing: which visits run, in which order, where routes through them are cut,
+and what that plan is called."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from layerwise.errors import PlanError
@@ -10,6 +11,7 @@ from layerwise.plan import Plan, Step
 from layerwise.plan import plan as stages
 from layerwise.plan.edits import map_visits
 from layerwise.swarm.messages import RemoteLayer, RemoteVisit
+from layerwise.swarm.route import Leg
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,3 +98,18 @@ def layers_of(plan: Plan) -> tuple[RemoteLayer, ...]:
 
 def _layer(number: int, source: str | None) -> RemoteLayer:
     return RemoteLayer(number, source or "")
+
+
+def cut_at_seams(legs: Sequence[Leg], live: LivePlan) -> tuple[Leg, ...]:
+    """The legs, with every seam of the plan at the beginning of one."""
+    seams = {live.visits[step] for step in live.seams() if step < len(live.visits)}
+    cut: list[Leg] = []
+    for leg in legs:
+        run: list[RemoteVisit] = []
+        for visit in leg.visits:
+            if run and visit in seams:
+                cut.append(Leg(leg.node, tuple(run)))
+                run = []
+            run.append(visit)
+        cut.append(Leg(leg.node, tuple(run)))
+    return tuple(cut)

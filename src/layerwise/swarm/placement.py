@@ -15,9 +15,7 @@ from math import floor
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
-from layerwise.swarm.placement.replication import Capacity, Demand, Draft
-
-__all__ = ["Capacity", "Moves", "Placement", "assign", "rebalance"]
+from layerwise.swarm.replication import Capacity, Demand, Draft
 
 
 @dataclass(frozen=True, slots=True)

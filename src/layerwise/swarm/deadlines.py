@@ -12,8 +12,8 @@ more time, instead of being late for ever.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil, inf
 
@@ -49,27 +49,13 @@ class DeadlineRule:
             )
 
 
-class _Window:
-    """The last `WINDOW` durations, also in ascending order."""
+def _last() -> deque[float]:
+    return deque(maxlen=WINDOW)
 
-    __slots__ = ("_ascending", "_last")
 
-    def __init__(self) -> None:
-        self._last: deque[float] = deque()
-        self._ascending: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self._last)
-
-    def add(self, seconds: float) -> None:
-        if len(self._last) == WINDOW:
-            del self._ascending[bisect_left(self._ascending, self._last.popleft())]
-        self._last.append(seconds)
-        insort(self._ascending, seconds)
-
-    def quantile(self, share: float) -> float:
-        """The least duration that at least this share of them does not exceed."""
-        return self._ascending[ceil(share * len(self._ascending)) - 1]
+def _quantile(seconds: Collection[float], share: float) -> float:
+    """The least duration that at least this share of them does not exceed."""
+    return sorted(seconds)[ceil(share * len(seconds)) - 1]
 
 
 @dataclass(slots=True)
@@ -77,17 +63,17 @@ class Latencies:
     """How long the last hops of one node took, and what follows for the next one."""
 
     rule: DeadlineRule = DeadlineRule()
-    _all: _Window = field(default_factory=_Window)
-    _classes: dict[int, _Window] = field(default_factory=dict)
+    _all: deque[float] = field(default_factory=_last)
+    _classes: dict[int, deque[float]] = field(default_factory=dict)
 
     def record(self, seconds: float, work: int = 1) -> None:
         """Remember that a hop of so much work took so long, from the call to its answer or to the end of waiting."""
-        self._all.add(seconds)
-        self._classes.setdefault(_class(work), _Window()).add(seconds)
+        self._all.append(seconds)
+        self._classes.setdefault(_class(work), _last()).append(seconds)
 
     def quantile(self, share: float) -> float | None:
         """The quantile of the last hops of whatever work; `None` before there are any."""
-        return self._all.quantile(share) if len(self._all) else None
+        return _quantile(self._all, share) if self._all else None
 
     @property
     def median(self) -> float | None:
@@ -117,13 +103,12 @@ class Latencies:
 
     def _bound(self, share: float, work: int) -> float | None:
         """The quantile for hops of so much work: of their class, else the least bound by a class above or below."""
-        own = self._classes.get(_class(work), _Window())
+        own = self._classes.get(_class(work), ())
         if len(own) >= ENOUGH:
-            return own.quantile(share)
+            return _quantile(own, share)
         known = [(number, each) for number, each in self._classes.items() if len(each) >= ENOUGH]
         bounds = [
-            each.quantile(share) * (1.0 if number > _class(work) else work / _least_work(number))
-            for number, each in known
+            _quantile(each, share) * (1.0 if number > _class(work) else work / int(4**number)) for number, each in known
         ]
         return min(bounds, default=None)
 
@@ -135,11 +120,6 @@ def _class(work: int) -> int:
     [0, 0, 1, 1, 2]
     """
     return (max(work, 1).bit_length() - 1) // 2
-
-
-def _least_work(number: int) -> int:
-    """The least work of a class."""
-    return int(4**number)
 
 
 @dataclass(slots=True)

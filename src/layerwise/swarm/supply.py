@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.swarm.messages import Done, RemoteLayer, UnloadLayers
+from layerwise.swarm.deadlines import DeadlineRule
+from layerwise.swarm.live_plan import layers_of
+from layerwise.swarm.messages import Done, RemoteLayer, Transport, UnloadLayers
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.blocks import byte_count, load_message
-from layerwise.swarm.placement.placement import Placement, assign, rebalance
-from layerwise.swarm.placement.replication import Capacity
-from layerwise.swarm.routing.deadlines import DeadlineRule
-from layerwise.swarm.routing.live_plan import layers_of
-from layerwise.swarm.transport import Transport
+from layerwise.swarm.placement import assign, rebalance
+from layerwise.swarm.replication import Capacity
 
 UNLIMITED = 2**62
 """The memory of a node of which nothing else is known, in bytes."""
@@ -56,27 +55,18 @@ class Supply:
         """The layers that a node is to hold, those of other models among them."""
         return self._with_others(self.placement.layers[node])
 
-    def forget(self, node: str) -> None:
-        """A node was started again: it holds no layer."""
-        others = {name: held for name, held in self.placement.layers.items() if name != node}
-        self.placement = Placement(others)
-
     async def fill(self, transport: Transport, members: NodeRecords, rule: DeadlineRule) -> None:
         """Send every node its layers. Raises `SwarmError` where one cannot take them."""
         await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement.layers))
         for node in self.placement.layers:
             members.join(node, self.held(node), rule, self.capacities[node])
 
-    async def balance(self, transport: Transport, members: NodeRecords, rule: DeadlineRule) -> bool:
+    async def balance(self, transport: Transport, members: NodeRecords) -> bool:
         """Let the nodes that are there hold what others no longer do; whether anything moved.
 
         Nodes that are gone or quarantined count for nothing. Without room for one copy of each layer nothing moves.
         """
-        there = [
-            capacity
-            for name, capacity in self.capacities.items()
-            if name not in members or members[name].state in ("live", "suspected")
-        ]
+        there = [each for name, each in self.capacities.items() if members[name].state in ("live", "suspected")]
         try:
             moves = rebalance(self.placement, self._layers, self._bytes, there, self.replicas, self.importance)
         except SwarmError as error:
@@ -89,10 +79,7 @@ class Supply:
         done = {node for node, result in zip(moves.hold, held, strict=True) if result is None}
         for node in sorted(done | (moves.drop.keys() - moves.hold.keys())):
             layers = self._with_others(moves.after.layers[node])
-            if node in members:
-                members[node].layers = frozenset(layers)
-            else:
-                members.join(node, layers, rule, self.capacities[node])
+            members[node].layers = frozenset(layers)
             if node in done:
                 members.note("joined", f"{node} holds {len(moves.hold[node])} more layers", node=node)
         for node, layers in moves.drop.items():

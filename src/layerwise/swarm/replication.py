@@ -1,4 +1,4 @@
-"""Copies of layers on nodes, changed one at a time: what `layerwise.swarm.placement.placement` is made of."""
+"""Copies of layers on nodes, changed one at a time: what `layerwise.swarm.placement` is made of."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ APART = 1.5
 class Capacity:
     """What a node offers: bytes for weights, and its speed in layers per second or any other unit.
 
-    `watts`, `joules_per_hop` and `life_per_second` are what it takes, as in `layerwise.swarm.routing.route.Offer`.
+    `watts` and `joules_per_hop` are what it takes, as in `layerwise.swarm.route.Offer`.
     """
 
     name: str
@@ -26,11 +26,10 @@ class Capacity:
     speed: float = 1.0
     watts: float = 0.0
     joules_per_hop: float = 0.0
-    life_per_second: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.watts, self.joules_per_hop, self.life_per_second) < 0:
-            raise SwarmError(f"node {self.name} takes energy and life from 0, not {self}")
+        if min(self.watts, self.joules_per_hop) < 0:
+            raise SwarmError(f"node {self.name} takes energy from 0, not {self}")
         if not (self.bytes >= 0 and 0 < self.speed < float("inf")):
             raise SwarmError(f"node {self.name} offers bytes from 0 and a speed above 0, not {self}")
 

@@ -1,7 +1,7 @@
 """What missing layers are expected to cost: as measured by a sweep, else as its random sets of missing layers tell.
 
 A set that the sweep measured costs what was measured, with an interval over documents. Another one costs what a
-regression on all measured sets predicts (see `layerwise.swarm.cost.set_regression`), for the text of the sweep. Beyond
+regression on all measured sets predicts (see `layerwise.swarm.set_regression`), for the text of the sweep. Beyond
 what was measured nothing is predicted: for more layers than were missing together in random sets, for a layer that was
 never missing, or from too few sets.
 
@@ -26,7 +26,7 @@ from layerwise.results.rows import Score
 from layerwise.results.run import Run
 from layerwise.results.vocabulary import DELTA, EFFECT
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Expected
-from layerwise.swarm.cost.set_regression import SetRegression, fit
+from layerwise.swarm.set_regression import SetRegression, fit
 
 FEWEST = 40
 """Measured sets that a regression needs."""
