@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.messages import Array, Hop, Release, Reply
+from layerwise.swarm.messages import Array, Hop, Release, RemoteLayer, Reply
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.trust import ROUTER, Judgement, Norms, SpotCheck, Trust, judge, tolerance
@@ -33,15 +33,8 @@ class ReplicaComparison:
         """Why the answer to the last pass of a hop is to be compared, if it is to be."""
         if self.trust is None:
             return None
-        layers = tuple(visit.layer for visit in hop.visits)
-        alone = not self.replicas(node, hop)
-        kind = (layers, hop.passes[-1].index == 0)
-        return self.trust.observe(node, kind, _norms(hop, reply), begins=begins, alone=alone)
-
-    def replicas(self, node: str, hop: Hop) -> list[str]:
-        """The other live nodes that hold all layers of a hop."""
-        layers = {visit.layer for visit in hop.visits}
-        return [member.name for member in self.members.live({node}) if layers <= member.layers]
+        alone = not self.members.holders(_kind(hop)[0], node)
+        return self.trust.observe(node, _kind(hop), _norms(hop, reply), begins=begins, alone=alone)
 
     async def wrong(self, node: str, hop: Hop, reply: Reply, why: str) -> frozenset[str]:
         """The nodes that a comparison of this answer proves wrong; they are quarantined.
@@ -51,11 +44,11 @@ class ReplicaComparison:
         """
         assert self.trust is not None, "only what is watched is compared"
         answers: list[tuple[str, Tensor]] = [(node, _wide(reply.states[-1]))]
-        others = self.replicas(node, hop)[:MOST_REPLICAS]
+        others = self.members.holders(_kind(hop)[0], node)[:MOST_REPLICAS]
         given = hop.passes[-1].state
         eps = torch.finfo(getattr(torch, given.dtype)).eps
         tolerated = tolerance(given.shape[-1], len(hop.visits), eps)
-        outside = self._outside(hop, reply)
+        outside = self.trust.bounds.holds(_kind(hop), _norms(hop, reply)) is False
         judgement = Judgement(frozenset(), frozenset())
         for other in (*others, node) if others else ():
             answer = await self._again(other, hop)
@@ -69,17 +62,10 @@ class ReplicaComparison:
                 break
         if not judgement.right and self.referee is not None:
             judgement = self._refereed(hop, answers, tolerated)
-        text = f"layers {hop.visits[0].layer.name} to {hop.visits[-1].layer.name}, {why}"
-        self.quarantine(judgement, text)
-        if node in self.trust.quarantined and self.members[node].state != "quarantined":
-            self.members.change(node, "quarantined", "quarantined", f"{node}: {self.trust.quarantined[node]}")
+        self.trust.decide(judgement, f"layers {hop.visits[0].layer.name} to {hop.visits[-1].layer.name}, {why}")
+        for name in sorted({*judgement.wrong, node} & self.trust.quarantined.keys()):
+            self.members.change(name, "quarantined", "quarantined", f"{name}: {self.trust.quarantined[name]}")
         return judgement.wrong
-
-    def quarantine(self, judgement: Judgement, what: str) -> None:
-        """Quarantine who was proved wrong about `what`."""
-        trust = self.trust or Trust()
-        for name in trust.decide(judgement, what):
-            self.members.change(name, "quarantined", "quarantined", f"{name}: {trust.quarantined[name]}")
 
     def _refereed(self, hop: Hop, answers: list[tuple[str, Tensor]], tolerated: float) -> Judgement:
         """Who is right by the router's own layers."""
@@ -97,11 +83,6 @@ class ReplicaComparison:
         """The hop as one of a request of its own, from the first pass on."""
         return replace(hop, request=f"{hop.request}/compared-{next(self._numbers)}", number=0, fresh=True, every=False)
 
-    def _outside(self, hop: Hop, reply: Reply) -> bool:
-        assert self.trust is not None, "only what is watched is compared"
-        layers = tuple(visit.layer for visit in hop.visits)
-        return self.trust.bounds.holds((layers, hop.passes[-1].index == 0), _norms(hop, reply)) is False
-
     async def _again(self, node: str, hop: Hop) -> Tensor | None:
         """What a node answers to the hop under another name, from the first pass on."""
         response = await self.calling.once(node, self._renamed(hop))
@@ -114,6 +95,11 @@ def relative_difference(left: Tensor, right: Tensor) -> float:
     left, right = left.to(wide), right.to(wide)
     larger = max(float(left.norm()), float(right.norm()), 1e-30)
     return float((left - right).norm()) / larger
+
+
+def _kind(hop: Hop) -> tuple[tuple[RemoteLayer, ...], bool]:
+    """What hops are compared by: the layers, and whether a prompt is read."""
+    return tuple(visit.layer for visit in hop.visits), hop.passes[-1].index == 0
 
 
 def _norms(hop: Hop, reply: Reply) -> Norms:

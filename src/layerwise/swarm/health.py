@@ -12,7 +12,7 @@ from layerwise.errors import SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.messages import Gone, Late, Pass, RemoteVisit, Reply
+from layerwise.swarm.messages import Pass, RemoteVisit, Reply
 from layerwise.swarm.node_records import NodeRecord, NodeRecords
 from layerwise.swarm.supply import Supply
 from layerwise.swarm.wire import encode, selected, to_array
@@ -44,17 +44,11 @@ class HealthChecks:
             return member.state == "live"
         arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
         response = await self._calling.check(member.name, visits, Pass(0, self._sample.state, arguments))
-        match response:
-            case Reply():
-                self.members.change(member.name, "live", "returned", f"{member.name} computes again")
-            case Gone(reason=reason):
-                self.members.change(member.name, "gone", "lost", f"{member.name} is gone: {reason}")
-            case Late(seconds=seconds):
-                text = f"{member.name} did not answer within {seconds:.2f} s"
-                self.members.change(member.name, "suspected", "late", text)
-            case _:
-                self.members.change(member.name, "suspected", "lost", f"{member.name}: {response}")
-        return isinstance(response, Reply)
+        if isinstance(response, Reply):
+            self.members.change(member.name, "live", "returned", f"{member.name} computes again")
+            return True
+        self.members.failed(member.name, response)
+        return False
 
     async def watch(self) -> None:
         """Check every idle node again and again, without end, so that losses and returns are seen."""

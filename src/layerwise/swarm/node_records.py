@@ -9,7 +9,7 @@ from statistics import median
 
 from layerwise.swarm.answer import Event, NodeState, NodeView
 from layerwise.swarm.deadlines import DeadlineRule, Latencies
-from layerwise.swarm.messages import Hop, RemoteLayer
+from layerwise.swarm.messages import Corrupt, Failure, Gone, Hop, Late, Refused, RemoteLayer
 from layerwise.swarm.replication import Capacity
 from layerwise.swarm.route import Offer
 
@@ -125,6 +125,20 @@ class NodeRecords:
         member.checks = 0
         self.note(kind, reason, node=name)
         return True
+
+    def failed(self, name: str, response: Failure) -> None:
+        """Draw the consequences of a call that a node has not answered as it should."""
+        match response:
+            case Gone(reason=reason):
+                self.change(name, "gone", "lost", f"{name} is gone: {reason}")
+            case Late(seconds=seconds):
+                self.change(name, "suspected", "late", f"{name} did not answer within {seconds:.2f} s")
+            case Corrupt(reason=reason) | Refused(reason=reason):
+                self.change(name, "suspected", "lost", f"{name}: {reason}")
+
+    def holders(self, layers: Collection[RemoteLayer], without: str) -> list[str]:
+        """The other live nodes that hold all of these layers."""
+        return [member.name for member in self.live({without}) if member.layers.issuperset(layers)]
 
     def live(self, without: Collection[str] = ()) -> list[NodeRecord]:
         """The nodes that are relied on."""

@@ -34,11 +34,6 @@ class Load:
     layer: float
 
     @property
-    def passes(self) -> int:
-        """The passes of a request: one reads the prompt, each later one a token."""
-        return self.new
-
-    @property
     def undisturbed(self) -> float:
         """The most seconds of a token where nothing fails: every layer a hop of its own, behind all other requests."""
         return self.streams * self.depth * (self.hop + self.layer)
@@ -46,7 +41,7 @@ class Load:
     @property
     def replay(self) -> float:
         """The most seconds until a node has run again, for every request, all passes on all layers that it holds."""
-        return self.streams * (self.hop + self.passes * self.most_held * self.layer)
+        return self.streams * (self.hop + self.new * self.most_held * self.layer)
 
     def deadline(self, settings: SwarmSettings) -> float:
         """The most seconds that a hop, or a replay, is waited for before its node is late."""
@@ -66,10 +61,8 @@ def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One request: the answer or the reason of its refusal, and on the clock of the swarm when it began and what each
-    of its tokens, or its single pass, took."""
+    """One request: the answer or the reason of its refusal, and what its tokens, or its single pass, took."""
 
-    began: float
     seconds: tuple[float, ...]
     answer: Answer | None
     refusal: str = ""
@@ -86,7 +79,7 @@ def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decodin
 
     async def one(number: int) -> Ended:
         clock = asyncio.get_running_loop().time
-        began = last = clock()
+        last = clock()
         seconds: list[float] = []
         answer = None
         try:
@@ -97,8 +90,8 @@ def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decodin
                     seconds.append(clock() - last)
                     last = clock()
         except SwarmError as refusal:
-            return Ended(began, (*seconds, clock() - last), None, str(refusal))
-        return Ended(began, tuple(seconds), answer)
+            return Ended((*seconds, clock() - last), None, str(refusal))
+        return Ended(tuple(seconds), answer)
 
     return swarm.run(_in_streams(one, len(prompts), streams))
 
@@ -112,8 +105,8 @@ def run_all(swarm: Swarm, inputs: Sequence[Mapping[str, Any]], streams: int) -> 
         try:
             output, answer = await swarm.single_pass(inputs[number], request=f"rehearsal-{number}")
         except SwarmError as refusal:
-            return Ended(began, (clock() - began,), None, str(refusal))
-        return Ended(began, (clock() - began,), answer, output=output)
+            return Ended((clock() - began,), None, str(refusal))
+        return Ended((clock() - began,), answer, output=output)
 
     return swarm.run(_in_streams(one, len(inputs), streams))
 

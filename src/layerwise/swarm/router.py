@@ -23,7 +23,7 @@ from layerwise.swarm.answer import Expected
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.comparison import ReplicaComparison
 from layerwise.swarm.live_plan import cut_at_seams, layers_of
-from layerwise.swarm.messages import Array, Corrupt, Gone, Hop, Late, Refused, Release, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.messages import Array, Failure, Hop, Release, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.node_records import NodeRecord
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import RecordedPass, SwarmRequest
@@ -292,17 +292,11 @@ class Router:
             each.entering[slot] = state
         return list(response.states[:-1])
 
-    def _failed(self, session: SwarmRequest, node: str, response: object) -> None:
+    def _failed(self, session: SwarmRequest, node: str, response: Failure) -> None:
         """Draw the consequences of a call that brought no state."""
         session.forget_node(node)
         session.failures[node] += 1
-        match response:
-            case Gone(reason=reason):
-                self.members.change(node, "gone", "lost", f"{node} is gone: {reason}")
-            case Late(seconds=seconds):
-                self.members.change(node, "suspected", "late", f"{node} did not answer within {seconds:.2f} s")
-            case Corrupt(reason=reason) | Refused(reason=reason):
-                self.members.change(node, "suspected", "lost", f"{node}: {reason}")
+        self.members.failed(node, response)
 
     async def _answers_again(self, session: SwarmRequest, layers: frozenset[RemoteLayer]) -> bool:
         """Whether a node that was late with the last replica of a layer computes after all: it may have been busy."""

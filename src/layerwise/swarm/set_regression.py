@@ -8,8 +8,8 @@ cost as the scale: about y itself for small costs, about its logarithm for large
 The interval is conformal: half its width is the standard deviation that the regression states for a set, times the
 90 % quantile of the same ratio among the residuals of leaving out one set at a time (exact, from the inverse of the
 kernel). The quantile is taken over sets with as many missing layers, or about as many where there are too few. How
-strongly pairs count and how much is shrunk is chosen by the interval score of those residuals (Gneiting and Raftery
-2007): the narrowest intervals that still hold.
+strongly pairs count and how much is shrunk are constants: chosen by the residuals that the interval is made of, they
+make it hold in 86 instead of 90 of 100 cases where 40 to 60 sets were measured, and hardly narrower.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LEVEL = 0.9
 GROUP = 40
 """Residuals that a quantile is taken over, at least."""
 
-PAIRS = (0.01, 0.03, 0.1, 0.3, 1.0)
-"""Weights of the pairs beside that of the single effects that are tried."""
+PAIRS = 0.1
+"""The weight of the pairs beside that of the single effects."""
 
-PENALTIES = (0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0)
+PENALTY = 0.1
 MOST = 1500
 """Sets that are fitted to; of more, evenly chosen ones."""
 
@@ -41,8 +41,6 @@ class SetRegression:
 
     sets: Numbers
     scale: float
-    pairs: float
-    penalty: float
     inverse: Numbers
     weights: Numbers
     quantiles: tuple[float, ...]
@@ -50,8 +48,8 @@ class SetRegression:
     def interval(self, missing: frozenset[int]) -> tuple[float, float, float]:
         """The prediction for a set, and the low and high end of its interval."""
         row = _indicators([missing], self.sets.shape[1])
-        beside = kernel(row, self.sets, self.pairs)[0]
-        variance = self.penalty + float(kernel(row, row, self.pairs)[0, 0] - beside @ self.inverse @ beside)
+        beside = kernel(row, self.sets)[0]
+        variance = PENALTY + float(kernel(row, row)[0, 0] - beside @ self.inverse @ beside)
         middle = float(beside @ self.weights)
         half = self.quantiles[min(len(missing), len(self.quantiles) - 1)] * np.sqrt(max(variance, 0.0))
         value, low, high = (self.scale * np.sinh(np.array([middle, middle - half, middle + half]))).tolist()
@@ -64,24 +62,12 @@ def fit(sets: Sequence[frozenset[int]], values: Sequence[float], depth: int) -> 
     rows, costs = _indicators(sets[::step], depth), np.array(values[::step], dtype=np.float64)
     scale = float(np.median(np.abs(costs))) or 1.0
     z = np.arcsinh(costs / scale)
-    best: tuple[float, SetRegression] | None = None
-    for pairs in PAIRS:
-        eigenvalues, vectors = np.linalg.eigh(kernel(rows, rows, pairs))
-        for penalty in PENALTIES:
-            inverse = (vectors / (np.maximum(eigenvalues, 0.0) + penalty)) @ vectors.T
-            weights = inverse @ z
-            residuals = weights / np.diag(inverse)
-            deviations = np.sqrt(1 / np.diag(inverse))
-            quantiles = _quantiles(rows.sum(axis=1), np.abs(residuals) / deviations)
-            half = np.array([quantiles[int(size)] for size in rows.sum(axis=1)]) * deviations
-            score = _interval_score(costs, *(scale * np.sinh(z - residuals + side * half) for side in (-1, 1)))
-            if best is None or score < best[0]:
-                best = score, SetRegression(rows, scale, pairs, penalty, inverse, weights, quantiles)
-    assert best is not None, "there are penalties to choose from"
-    return best[1]
+    inverse = np.linalg.inv(kernel(rows, rows) + PENALTY * np.eye(len(rows)))
+    weights, ratios = inverse @ z, np.abs(inverse @ z) / np.sqrt(np.diag(inverse))
+    return SetRegression(rows, scale, inverse, weights, _quantiles(rows.sum(axis=1), ratios))
 
 
-def kernel(left: Numbers, right: Numbers, pairs: float) -> Numbers:
+def kernel(left: Numbers, right: Numbers) -> Numbers:
     """The inner products of two lots of sets (m, layers), (n, layers) as the regression sees them: (m, n).
 
     Sets that share k layers share k single effects and k (k - 1) / 2 pairs. The numbers of layers count ten times as
@@ -89,7 +75,7 @@ def kernel(left: Numbers, right: Numbers, pairs: float) -> Numbers:
     """
     shared, depth = left @ right.T, left.shape[1]
     sizes = np.outer(left.sum(axis=1), right.sum(axis=1))
-    return np.asarray(shared + pairs * shared * (shared - 1) / 2 + 10 * sizes / depth + (sizes / depth) ** 2)
+    return np.asarray(shared + PAIRS * shared * (shared - 1) / 2 + 10 * sizes / depth + (sizes / depth) ** 2)
 
 
 def _indicators(sets: Sequence[frozenset[int]], depth: int) -> Numbers:
@@ -110,9 +96,3 @@ def _quantiles(sizes: Numbers, ratios: Numbers) -> tuple[float, ...]:
         rank = min(LEVEL * (len(near) + 1), len(near))  # the next residual exceeds this one with probability 0.1
         quantiles.append(float(np.interp(rank, np.arange(1, len(near) + 1), near)))
     return tuple(quantiles)
-
-
-def _interval_score(values: Numbers, low: Numbers, high: Numbers) -> float:
-    """The mean width, and what lies outside at 2 / (1 - level) times its distance."""
-    outside = np.maximum(low - values, 0.0) + np.maximum(values - high, 0.0)
-    return float(np.mean(high - low + 2 / (1 - LEVEL) * outside))

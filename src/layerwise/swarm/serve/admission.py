@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from layerwise.errors import Overloaded
@@ -46,61 +46,45 @@ class RequestDeadline:
                 self._waiting.reschedule(at)
 
 
-class Drain:
-    """The end of the server: no request begins any more, and those under way have a last moment.
+_WEIGHT = 0.1  # of the latest request, in the mean duration
 
-    `stopping` is set when the end begins. Every deadline that is `watched` becomes `seconds` from then at most.
+
+class Admission:
+    """Lets `most_running` requests in at a time, and `most_queued` wait, first come, first served.
+
+    `stopping` is set when the end begins: no request begins any more, and those under way have a last moment. `cut`
+    counts those that reach it.
     """
 
-    def __init__(self) -> None:
-        self.stopping = asyncio.Event()
-        self.cut = 0
+    def __init__(self, most_running: int, most_queued: int) -> None:
+        self._free = asyncio.Semaphore(most_running)
+        self._most_running, self._most_queued = most_running, most_queued
+        self._mean = 1.0
         self._deadlines: set[RequestDeadline] = set()
+        self.stopping = asyncio.Event()
+        self.running = self.queued = self.cut = 0
 
-    @contextmanager
-    def watched(self, deadline: RequestDeadline) -> Iterator[None]:
-        """Keep an eye on a deadline while its request is under way. Raises `Refusal` once the end has begun."""
+    @asynccontextmanager
+    async def admitted(self, deadline: RequestDeadline) -> AsyncIterator[None]:
+        """One of the requests that are answered at a time.
+
+        Raises `Overloaded` at once where the queue is full, and `Refusal` once the end has begun and, by the deadline,
+        for a request that waits too long.
+        """
         if self.stopping.is_set():
             raise _shutting_down()
         self._deadlines.add(deadline)
         try:
-            yield
+            async with self._turn(deadline):
+                yield
         except Refusal as refusal:
             self.cut += refusal.code == "shutting_down"
             raise
         finally:
             self._deadlines.discard(deadline)
 
-    def begin(self, seconds: float) -> None:
-        """Let requests under way go on for so many seconds and no longer."""
-        self.stopping.set()
-        for deadline in self._deadlines:
-            deadline.shorten(seconds, _shutting_down())
-
-
-def _shutting_down() -> Refusal:
-    return Refusal(503, "shutting_down", "the server is shutting down; send the request again in a while")
-
-
-_WEIGHT = 0.1  # of the latest request, in the mean duration
-
-
-class Admission:
-    """Lets `most_running` requests in at a time, and `most_queued` wait, first come, first served."""
-
-    def __init__(self, most_running: int, most_queued: int) -> None:
-        self._free = asyncio.Semaphore(most_running)
-        self._most_running, self._most_queued = most_running, most_queued
-        self._mean = 1.0
-        self.running = 0
-        self.queued = 0
-
     @asynccontextmanager
-    async def admitted(self, deadline: RequestDeadline) -> AsyncIterator[None]:
-        """One of the requests that are answered at a time.
-
-        Raises `Overloaded` at once where the queue is full, and the deadline's `Refusal` for one that waits too long.
-        """
+    async def _turn(self, deadline: RequestDeadline) -> AsyncIterator[None]:
         if self._free.locked() and self.queued >= self._most_queued:
             raise Overloaded(
                 f"{self.running} requests are being answered and {self.queued} wait, as many as this server takes; "
@@ -120,3 +104,13 @@ class Admission:
             self.running -= 1
             self._free.release()
             self._mean += _WEIGHT * (time.monotonic() - began - self._mean)
+
+    def end(self, seconds: float) -> None:
+        """Let requests under way go on for so many seconds and no longer."""
+        self.stopping.set()
+        for deadline in self._deadlines:
+            deadline.shorten(seconds, _shutting_down())
+
+
+def _shutting_down() -> Refusal:
+    return Refusal(503, "shutting_down", "the server is shutting down; send the request again in a while")

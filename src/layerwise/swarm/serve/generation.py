@@ -94,25 +94,24 @@ async def pieces(
     Text behind a stop text is dropped here, whatever the swarm goes on to make.
     """
     text = TextStream(state.service.tokenizer, prompt.ids, prompt.decoding.stop)
-    with state.drain.watched(deadline):
-        async with (
-            state.admission.admitted(deadline),
-            aclosing(state.service.stream(prompt.ids, prompt.decoding, request=request)) as made,
-        ):
-            last = None
-            while True:
-                try:
-                    item = await deadline.wait(anext(made))
-                except StopAsyncIteration:
-                    raise SwarmError(f"the swarm ended request {request} without an answer; send it again") from None
-                if isinstance(item, Answer):
-                    yield TextPiece(text.finish(), replace(item, finish="stop") if text.stopped else item)
-                    return
-                now = time.monotonic()
-                state.metrics.tokens.inc()
-                if last is None:
-                    state.metrics.first_token.observe(now - began)
-                else:
-                    state.metrics.token.observe(now - last)
-                last = now
-                yield TextPiece(text.add(item))
+    async with (
+        state.admission.admitted(deadline),
+        aclosing(state.service.stream(prompt.ids, prompt.decoding, request=request)) as made,
+    ):
+        last = None
+        while True:
+            try:
+                item = await deadline.wait(anext(made))
+            except StopAsyncIteration:
+                raise SwarmError(f"the swarm ended request {request} without an answer; send it again") from None
+            if isinstance(item, Answer):
+                yield TextPiece(text.finish(), replace(item, finish="stop") if text.stopped else item)
+                return
+            now = time.monotonic()
+            state.metrics.tokens.inc()
+            if last is None:
+                state.metrics.first_token.observe(now - began)
+            else:
+                state.metrics.token.observe(now - last)
+            last = now
+            yield TextPiece(text.add(item))

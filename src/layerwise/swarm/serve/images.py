@@ -44,11 +44,10 @@ def image_routes(state: ServerState) -> APIRouter:
         name = f"classify-{uuid.uuid4().hex}"
 
         async def work(_: Write) -> Response:
-            with state.drain.watched(deadline):
-                async with state.admission.admitted(deadline):
-                    image = await asyncio.to_thread(decoded, body.image, state.settings.most_image_pixels)
-                    pixels = await asyncio.to_thread(service.pixels, image)
-                    probabilities, answer = await deadline.wait(service.classify(pixels, request=name))
+            async with state.admission.admitted(deadline):
+                image = await asyncio.to_thread(decoded, body.image, state.settings.most_image_pixels)
+                pixels = await asyncio.to_thread(service.pixels, image)
+                probabilities, answer = await deadline.wait(service.classify(pixels, request=name))
             answers.append(answer)
             classes = likeliest(probabilities, service.labels, body.top)
             content = {"id": name, "object": "classification", "model": service.name, "data": classes}

@@ -35,7 +35,7 @@ def observation_routes(state: ServerState) -> APIRouter:
     @router.get("/health")
     async def health(request: Request) -> Response:
         """200 where a token was made just now, else 503; why not is for those who have a token for access."""
-        if state.drain.stopping.is_set():
+        if state.admission.stopping.is_set():
             ready, reason = False, "the server is shutting down"
         else:
             ready, reason = await state.readiness.check()
@@ -87,7 +87,7 @@ def observation_routes(state: ServerState) -> APIRouter:
 
 async def _send_changes(state: ServerState, write: Write) -> None:
     last, unchanged = "", 0
-    while not state.drain.stopping.is_set():
+    while not state.admission.stopping.is_set():
         fields = overview_fields(state)
         seen = json.dumps({**fields, "seconds": 0})
         unchanged = unchanged + 1 if seen == last else 0
@@ -96,7 +96,7 @@ async def _send_changes(state: ServerState, write: Write) -> None:
             await write(b"data: " + json.dumps(fields).encode() + b"\n\n")
         try:
             async with asyncio.timeout(state.settings.page_seconds):
-                await state.drain.stopping.wait()
+                await state.admission.stopping.wait()
         except TimeoutError:
             continue
 

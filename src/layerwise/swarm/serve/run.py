@@ -129,14 +129,14 @@ async def serve(
             stopping, hurrying = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(hurry.wait())
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             log.info("stopping: %d requests are under way", state.admission.running + state.admission.queued)
-            state.drain.begin(settings.drain_seconds)
+            state.admission.end(settings.drain_seconds)
             server.should_exit = True
             await asyncio.wait((serving, hurrying), return_when=asyncio.FIRST_COMPLETED)
-            state.drain.begin(0)
+            state.admission.end(0)
             for each in (stopping, hurrying):
                 each.cancel()
         await serving
-        cut = state.drain.cut > 0
+        cut = state.admission.cut > 0
     finally:
         try:
             async with asyncio.timeout(settings.close_seconds):

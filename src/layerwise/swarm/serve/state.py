@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 
 from layerwise.swarm.answer import Answer, NodeState, Overview
-from layerwise.swarm.serve.admission import Admission, Drain
+from layerwise.swarm.serve.admission import Admission
 from layerwise.swarm.serve.responses import Refusal, outcome_of
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.swarm import Swarm
@@ -127,7 +127,6 @@ class ServerState:
     def __init__(self, service: Swarm, settings: ServeSettings) -> None:
         self.service, self.settings = service, settings
         self.admission = Admission(settings.most_running, settings.most_queued)
-        self.drain = Drain()
         self.metrics = ServerMetrics(service.overview, self.admission)
         self.readiness = Readiness(service, settings.ready_seconds)
         self.created = int(time.time())
