@@ -175,7 +175,7 @@ class TextStream:
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
-        self._encoder = getattr(tokenizer, "backend_tokenizer", None)
+        self._encoder: Any = getattr(tokenizer, "backend_tokenizer", None)
         if self._encoder is None:
             raise SwarmError(
                 f"{type(tokenizer).__name__} decodes no token by itself; answers are written by models whose tokenizer "

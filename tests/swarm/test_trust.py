@@ -1,17 +1,33 @@
-"""A node that returns something else than its layers' output is found, named and left; an honest one never."""
+"""Trust: a node that returns something else than its layers' output is found, named and left; an honest one never."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from contracts import specimen
 from contracts.decoders import DECODERS
 from layerwise.stack import Stack, load
 from layerwise.swarm import Fault, Quorum, Schedule, Swarm, SwarmSettings, gather
 from layerwise.swarm.nodes.local import LocalTransport
+from layerwise.swarm.trust import (
+    ENOUGH,
+    ROUTER,
+    STRIKES,
+    Judgement,
+    NormBounds,
+    Norms,
+    SpotCheck,
+    Trust,
+    judge,
+    tolerance,
+)
 from swarm.driver import generated, prompts
 from tier import by_tier
 
@@ -108,3 +124,83 @@ def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> No
         for ids in texts:
             swarm.generate(ids, max_new_tokens=4, do_sample=False)
         assert _quarantined(swarm) == ["node-1"]
+
+
+@settings(max_examples=by_tier(fast=3, full=8, nightly=200))
+@given(st.sampled_from([0.01, 0.03, 0.2, 0.34, 0.6, 0.99, 1.0]), st.integers(0, 99), st.text(max_size=3))
+def test_spot_checks_are_at_least_their_share_and_always_the_same(share: float, seed: int, node: str) -> None:
+    check = SpotCheck(share, seed)
+    chosen = [hop for hop in range(400) if check.compares(node, hop)]
+    assert chosen[:3] == [0, 1, 2]
+    assert 400 * share - 1 <= len(chosen) <= 400 * share + 4  # the first three are added, and a run may be cut off
+    assert chosen == [hop for hop in range(400) if SpotCheck(share, seed).compares(node, hop)]
+    assert max(np.diff(chosen)) < 2 / share + 1
+    assert all(check.compares(node, 300 + number, number) for number in range(7, 100, 8))
+
+
+def gaps(values: Sequence[float]) -> list[list[float]]:
+    return [[abs(a - b) for a in values] for b in values]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "values", "outside", "right", "wrong", "undecided"),
+    [
+        ("ab", [1, 1], "", "ab", "", ""),
+        ("ab", [1, 2], "", "", "", "ab"),
+        ("ab", [1, 2], "a", "b", "a", ""),
+        ("ab", [1, 2], "ab", "", "", "ab"),
+        ("abc", [1, 2, 1], "", "ac", "b", ""),
+        ("abc", [1, 2, 1], "ac", "ac", "b", ""),
+        ("abc", [1, 2, 3], "", "", "", "abc"),
+        ("abcd", [1, 2, 1, 2], "", "", "", "abcd"),
+        ("aba", [1, 2, 3], "", "", "a", ""),
+        ("aba", [1, 2, 1], "", "", "", "ab"),
+        ("aa", [1, 1], "", "", "", ""),
+        ("abca", [1, 2, 2, 3], "", "bc", "a", ""),
+    ],
+)
+def test_who_is_right(nodes: str, values: list[float], outside: str, right: str, wrong: str, undecided: str) -> None:
+    verdict = judge([*nodes], gaps(values), 0.1, outside)
+    assert verdict == Judgement(frozenset(right), frozenset(wrong), frozenset(undecided))
+
+
+def test_the_routers_own_layers_decide() -> None:
+    assert judge(["a", "b", ROUTER], gaps([1, 2, 2]), 0.1) == Judgement(frozenset("b"), frozenset("a"))
+    assert judge(["a", "b", ROUTER], gaps([1, 1, 2]), 0.1) == Judgement(frozenset(), frozenset("ab"))
+
+
+def test_bounds_are_unknown_at_first_and_never_hold_for_what_is_no_number() -> None:
+    bounds, honest = NormBounds(), Norms(1.0, 1.2, 0.5)
+    for _ in range(ENOUGH):
+        assert bounds.holds("kind", honest) is None
+        bounds.learn("kind", honest)
+    assert bounds.holds("kind", honest)
+    assert bounds.holds("another", honest) is None
+    for wrong in (Norms(1.0, 0.0, 1.0), Norms(1.0, 3.0, 0.5), Norms(1.0, 1.0, 0.0)):
+        assert bounds.holds("kind", wrong) is False
+    assert bounds.holds("another", Norms(1.0, float("nan"), 1.0)) is False
+
+
+def test_who_was_proved_wrong_is_named_once() -> None:
+    trust = Trust()
+    assert trust.decide(Judgement(frozenset("b"), frozenset("a")), "layers 3-5") == ("a",)
+    assert trust.quarantined == {"a": "its answer to layers 3-5 contradicts that of b"}
+    assert trust.decide(Judgement(frozenset("b"), frozenset("a"))) == ()
+
+
+def test_rounding_is_tolerated_and_little_else() -> None:
+    assert tolerance(4096, 3, 2.0**-23) < 1e-3
+    assert tolerance(4096, 3, 2.0**-7) == 0.05
+
+
+def test_a_node_without_replicas_is_quarantined_after_strikes_in_a_row() -> None:
+    honest, wrong = Norms(1.0, 1.2, 0.5), Norms(1.0, 0.0, 1.0)
+    trust = Trust(SpotCheck(first=0))
+    for _ in range(ENOUGH):
+        assert trust.observe("a", "kind", honest, alone=True) in (None, "a spot check")
+    for answer in (*[wrong] * (STRIKES - 1), honest, *[wrong] * (STRIKES - 1)):
+        trust.observe("a", "kind", answer, alone=True)
+        trust.observe("b", "kind", wrong)  # has a replica: it is compared instead
+    assert trust.quarantined == {}
+    assert trust.observe("a", "kind", wrong, alone=True) == "its norms are outside their bounds"
+    assert trust.quarantined == {"a": f"{STRIKES} answers in a row changed the norm of the state as none before"}

@@ -142,8 +142,6 @@ def test_what_is_lacking_is_said() -> None:
         assign(layers_of(2), sized(layers_of(2)), [Capacity(f"n{number}", 9) for number in range(3)])
     with pytest.raises(SwarmError, match="at least 1 replica, not 0"):
         assign(layers_of(2), sized(layers_of(2)), equal(2, 2), replicas=0)
-    with pytest.raises(SwarmError, match="a speed above 0"):
-        Capacity("n", 1, 0.0)
 
 
 def test_a_first_copy_may_move_a_layer_that_fits_elsewhere() -> None:
