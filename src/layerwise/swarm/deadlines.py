@@ -75,16 +75,6 @@ class Latencies:
         """The quantile of the last hops of whatever work; `None` before there are any."""
         return _quantile(self._all, share) if self._all else None
 
-    @property
-    def median(self) -> float | None:
-        """Half of the last hops took no longer."""
-        return self.quantile(0.5)
-
-    @property
-    def p99(self) -> float | None:
-        """99 % of the last hops took no longer."""
-        return self.quantile(0.99)
-
     def deadline(self, work: int = 1, others: Latencies | None = None) -> float:
         """After how many seconds a hop of so much work is late.
 

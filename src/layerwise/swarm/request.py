@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Capture
-from layerwise.swarm.live_plan import LivePlan, layers_of
+from layerwise.swarm.live_plan import LivePlan
 from layerwise.swarm.messages import Arguments, Array, Pass, RemoteLayer, RemoteVisit
 from layerwise.swarm.route import Leg
 from layerwise.swarm.wire import selected
@@ -123,10 +123,6 @@ class SwarmRequest:
         if self.chain != tuple(sorted(self.chain)):
             live = live.in_order(tuple(sorted(live.visits, key=lambda visit: self.chain.index(visit.slot))))
         self.live, self.legs, self.changed_at = live, (), self.tokens
-
-    def requested_layers(self) -> tuple[RemoteLayer, ...]:
-        """The layers of the plan asked for."""
-        return layers_of(self.requested)
 
     @property
     def nodes(self) -> frozenset[str]:

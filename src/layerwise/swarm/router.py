@@ -315,7 +315,7 @@ class Router:
     def _lose(self, session: SwarmRequest, lost: frozenset[RemoteLayer]) -> None:
         """Go on without the `lost` layers, or with layers of another model in their place; or refuse."""
         live = self.members.live_layers(_worn(session))
-        for layer in lost & set(session.requested_layers()):
+        for layer in lost & set(layers_of(session.requested)):
             for source in self.settings.replacements:
                 if RemoteLayer(layer.number, source) in live:
                     session.replaced[layer] = RemoteLayer(layer.number, source)
@@ -337,7 +337,7 @@ class Router:
 
     def _settle(self, session: SwarmRequest, live: frozenset[RemoteLayer]) -> None:
         """Let the session run what can be run. Raises `BelowQuorum` for too little."""
-        requested = session.requested_layers()
+        requested = layers_of(session.requested)
         missing = frozenset(layer for layer in requested if session.replaced.get(layer, layer) not in live)
         missing |= session.left_out
         numbers = frozenset(layer.number for layer in missing)

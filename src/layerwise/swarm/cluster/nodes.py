@@ -24,14 +24,14 @@ STARTED_WITHIN = 300.0
 class NodeActor:
     """A `Node` in a process of its own. Ray calls one method at a time."""
 
-    def __init__(self, name: str, folder: str, paths: tuple[str, ...], threads: int, device: str) -> None:
+    def __init__(self, name: str, folder: str, paths: tuple[str, ...], device: str) -> None:
         """Import from `paths` too, as the process of the router does; `folder` is where it works."""
         work_in(folder, paths)
         import torch
 
         from layerwise.swarm.nodes.node import Node
 
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self._node = Node(name, where)
 
@@ -53,10 +53,10 @@ class RayTransport:
     enough. Raises `SwarmError` where no cluster answers, and where it has no room for the nodes.
     """
 
-    def __init__(self, names: Sequence[str], address: str = LOCAL, *, threads: int = 1, device: str = "auto") -> None:
+    def __init__(self, names: Sequence[str], address: str = LOCAL, *, device: str = "auto") -> None:
         self._connection = Connection(address, len(names))
         self._ray = self._connection.ray
-        self._threads, self._device = threads, device
+        self._device = device
         self._actors: dict[str, Any] = {}
         self._group: Any = None
         try:
@@ -116,7 +116,7 @@ class RayTransport:
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
         options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         kind = self._ray.remote(NodeActor)
-        return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._threads, self._device)
+        return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._device)
 
     def _stop(self) -> None:
         from ray.util.placement_group import remove_placement_group
