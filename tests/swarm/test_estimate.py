@@ -168,8 +168,6 @@ def test_a_run_of_a_sweep_is_read(tmp_path: Path) -> None:
     assert expected.high is not None
     assert expected.high - expected.nats == pytest.approx(0.4 * 1.645 / 1.960, rel=1e-3)
     assert fitted.expected(frozenset({0, 3, 4, 9, 10})).basis in {"fitted", "measured"}
-    doubled = estimate_of_run(tmp_path / "run", "copy").single(0)
-    assert doubled == pytest.approx(2 * expected.nats)
 
 
 def _shared() -> int:
@@ -180,8 +178,6 @@ def _shared() -> int:
 def test_a_run_that_says_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SwarmError, match="--families leave_one_out,random_subsets"):
         estimate_of_run(stored(tmp_path / "begun", scores=False))
-    with pytest.raises(SwarmError, match="has no task 'cpy'; did you mean copy"):
-        estimate_of_run(stored(tmp_path / "run"), "cpy")
     with pytest.raises(RunError, match="is not a run"):
         estimate_of_run(tmp_path / "nothing")
     with pytest.raises(SwarmError, match="layer 12 was missing in a measured set, but the model has 12 layers"):

@@ -87,7 +87,7 @@ async def decode(
                 ids, next_sequence_length=length, is_first_iteration=first, **inputs
             )
             captured = stack.capture_pass({**given, "return_dict": True})
-        session.recapture = _recapture(stack, ready, ids, inputs)
+        session.recapture = _recapture(stack, ids, inputs)
         if cache is None:
             session.begin_again()
         state = await router.forward(session, captured)
@@ -116,7 +116,7 @@ def _chosen(ready: _Prepared, ids: Tensor, logits: Tensor, generator: torch.Gene
     return torch.multinomial(chances, num_samples=1, generator=generator).squeeze(1)
 
 
-def _recapture(stack: Stack, ready: _Prepared, ids: Tensor, inputs: dict[str, Any]) -> Any:
+def _recapture(stack: Stack, ids: Tensor, inputs: dict[str, Any]) -> Any:
     """How to make one pass of all tokens so far, with an empty cache."""
     model: Any = stack.model
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Self
 
-from layerwise.errors import SwarmError, near_matches
+from layerwise.errors import SwarmError
 from layerwise.plan.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.run import Run
@@ -97,10 +97,10 @@ class LossEstimate:
         return self.expected(frozenset({layer})).nats
 
 
-def estimate_of_run(folder: Path | str, task: str | None = None) -> LossEstimate:
+def estimate_of_run(folder: Path | str) -> LossEstimate:
     """The estimate from the run folder of a sweep: its plans that are the trained order with layers missing.
 
-    `task` is one of the run's tasks, by default all together. Raises `SwarmError` where there is nothing to go by.
+    Of several tasks it is that of all together. Raises `SwarmError` where there is nothing to go by.
     """
     with Run.open(folder) as run:
         rows = run.store.scores(EFFECT, metric=DELTA)
@@ -110,10 +110,8 @@ def estimate_of_run(folder: Path | str, task: str | None = None) -> LossEstimate
             f"{folder} holds no effects of plans beside the trained order: resume it until it is complete, or run "
             "layerwise sweep MODEL --families leave_one_out,random_subsets"
         )
-    tasks = sorted({row.task for row in rows})
-    chosen = task if task is not None else (POOLED if POOLED in tasks else tasks[0])
-    if chosen not in tasks:
-        raise SwarmError(f"{folder} has no task {chosen!r}; {near_matches(chosen, tasks)}")
+    tasks = {row.task for row in rows}
+    chosen = POOLED if POOLED in tasks else min(tasks)
     depth = len(Plan.parse(identity[0]).order())
     sets = {missing_layers(Plan.parse(row.plan or ""), depth): row for row in rows if row.task == chosen}
     estimate = LossEstimate.of({each: _measured(row) for each, row in sets.items() if each is not None}, depth)

@@ -68,11 +68,6 @@ class Ended:
     refusal: str = ""
     output: Tensor | None = None
 
-    @property
-    def slowest(self) -> float:
-        """The seconds of its slowest token; for a refusal the time until it came."""
-        return max(self.seconds, default=0.0)
-
 
 def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decoding, streams: int) -> tuple[Ended, ...]:
     """Every prompt answered, `streams` at a time; the n-th result is that of the n-th prompt."""

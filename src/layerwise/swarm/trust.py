@@ -157,11 +157,10 @@ class SpotCheck:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Of the nodes that answered the same hop: who is right, who is wrong, and between whom it is not decided."""
+    """Of the nodes that answered the same hop: who is right, and who is wrong."""
 
     right: frozenset[str]
     wrong: frozenset[str]
-    undecided: frozenset[str] = frozenset()
 
 
 def judge(
@@ -191,7 +190,7 @@ def judge(
             agreed = bool(within) and all(within <= group_of[node] for node in within)
             right = within if agreed and within != frozenset(steady) else frozenset()
     if not right or (len(steady) == 1 and ROUTER not in steady):  # one node, however often it answers, proves nothing
-        return Judgement(frozenset(), frozenset(fickle), frozenset(steady if len(steady) > 1 else ()))
+        return Judgement(frozenset(), frozenset(fickle))
     return Judgement(right - {ROUTER}, frozenset(fickle) | (frozenset(steady) - right))
 
 
