@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import GrowthSchedule, ModelCost, Phase, presets, share_of_uniform, steps_for
-from layerwise.schedule.cost import (
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase, presets, share_of_uniform, steps_for
+from layerwise.plan.schedule.cost import (
     LEAST_SHARE,
     embedding_share,
     flops_per_token,

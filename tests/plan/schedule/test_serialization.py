@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import GrowthSchedule
-from layerwise.schedule.layer_text import read_layers, write_layers
+from layerwise.plan.schedule import GrowthSchedule
+from layerwise.plan.schedule.serialization import read_layers, write_layers
 
 
 def written(*phases: dict[str, Any] | Any) -> dict[str, Any]:

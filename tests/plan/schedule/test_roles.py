@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.schedule.presets import published
-from layerwise.schedule.roles import FEWEST_LAYERS, ROLES, published_roles
+from layerwise.plan.schedule.presets import FEWEST_LAYERS, ROLES, published, published_roles
 
 DEPTHS = st.integers(FEWEST_LAYERS, 200)
 

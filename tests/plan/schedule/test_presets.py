@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import GrowthSchedule
-from layerwise.schedule.presets import PRESETS, freezing, lisa, preset, published, random_freezing, stacking
+from layerwise.plan.schedule import GrowthSchedule
+from layerwise.plan.schedule.presets import PRESETS, freezing, lisa, preset, published, random_freezing, stacking
 
 
 @given(name=st.sampled_from(sorted(PRESETS)), depth=st.integers(2, 100))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.schedule.exposure import learned_steps
-from layerwise.schedule.presets import PRESETS, lisa, published, ramp, uniform
+from layerwise.plan.schedule.cost import learned_steps
+from layerwise.plan.schedule.presets import PRESETS, lisa, published, ramp, uniform
 
 
 def test_the_published_core_learns_longest() -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import PRESETS, GrowthSchedule
-from layerwise.schedule.yaml import read_schedule, write_schedule
+from layerwise.experiments.growth.schedule_file import read_schedule, write_schedule
+from layerwise.plan.schedule import PRESETS, GrowthSchedule
 from tier import by_tier
 
 GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
