@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
-from layerwise.plan.layer_subsets import RULES, layer_subset, shuffled_subset
+from layerwise.plan.samplers import RULES, layer_subset, shuffled_subset
 
 # Upper 0.1 % points of chi-square with 9 and 23 degrees of freedom.
 CHI_SQUARE_9, CHI_SQUARE_23 = 27.88, 49.73

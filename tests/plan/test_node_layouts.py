@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
-from layerwise.plan.node_layouts import LAYOUTS, node_layout
+from layerwise.plan.samplers import LAYOUTS, node_layout
 
 
 @given(depth=st.integers(1, 40), count=st.integers(1, 40), layout=st.sampled_from(LAYOUTS))

@@ -6,7 +6,7 @@ import pytest
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan, family
-from layerwise.plan.picture import picture
+from layerwise.plan.wiring import picture
 
 
 def test_the_shades_are_what_each_step_reads() -> None:

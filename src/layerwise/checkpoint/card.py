@@ -19,7 +19,7 @@ from layerwise.checkpoint.origin import FILE
 from layerwise.errors import CheckpointError
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
-from layerwise.plan.picture import LEGEND, picture
+from layerwise.plan.wiring import LEGEND, picture
 
 CELLS = 32
 """Cells of the picture in each direction: the hub shows lines of about eighty characters whole."""

@@ -15,17 +15,17 @@ from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
 from layerwise.plan.checks import check_depth
 from layerwise.plan.kendall import draw_order, most_inversions
-from layerwise.plan.layer_subsets import layer_subset
-from layerwise.plan.member import Member
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
     PAINTERS_SEEDS,
+    Member,
     painters,
     published_windows,
     strategies,
     window,
 )
 from layerwise.plan.plan import Plan, Reduction
+from layerwise.plan.samplers import layer_subset
 from layerwise.plan.sublayer import SUBLAYERS
 
 __all__ = [

@@ -38,8 +38,7 @@ from layerwise.stack.precision import computing_as, in_float32
 from layerwise.stack.rounding import ADDITIONS, apart, rounding
 
 if TYPE_CHECKING:
-    from layerwise.stack.executors.capture import Capture
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Capture, Stack
 
 Edit = Callable[[Tensor], Tensor]
 Pair = Mapping[Sublayer, str]

@@ -26,7 +26,7 @@ from layerwise.stack.rounding import HALF
 from layerwise.stack.streaming.resident import hold
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 Inputs = Mapping[str, Any]
 Answer = TypeVar("Answer")

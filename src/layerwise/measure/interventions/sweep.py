@@ -34,7 +34,7 @@ from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.language.loss import WindowLoss
 from layerwise.measure.workers import Plain, Spread
 from layerwise.plan import Plan
-from layerwise.plan.member import GIVEN, Member
+from layerwise.plan.painters import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
 from layerwise.stack import Stack
 from layerwise.stack.executors.graph import Graph, build

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from layerwise.errors import ModelError
-from layerwise.plan.source import check_source
+from layerwise.plan.checks import check_source
 from layerwise.stack.blocks import block_list
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 # Entries of a configuration that no block computes with: names, vocabularies, classes, and what only training reads.
 _OF_THE_HOST = re.compile(
