@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from layerwise.stack import memory
-from layerwise.stack.memory import batch_size_within, free_memory, release_freed
+from layerwise.stack.placement import batch_size_within, free_memory, release_freed
 
 
 def test_a_batch_takes_no_more_than_its_share() -> None:

@@ -18,7 +18,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from layerwise.checkpoint.kinds import difference, fitting_config, kinds_of, on_meta, positional_traits
 from layerwise.checkpoint.layer_names import UnresolvedNames
-from layerwise.checkpoint.quiet import quiet_transformers
+from layerwise.checkpoint.proof import quiet_transformers
 from layerwise.checkpoint.stored_config import config_text, remade
 from layerwise.checkpoint.tensor_files import Tensors
 from layerwise.data.auto_classes import from_pretrained

@@ -73,10 +73,6 @@ class StoredModel:
             if path.is_file() and BESIDE.fullmatch(path.name):
                 shutil.copyfile(path, folder / path.name)
 
-    def has_tokenizer(self) -> bool:
-        """Whether a tokenizer lies beside the weights."""
-        return any(path.name.startswith(("tokenizer", "vocab")) for path in self.folder.iterdir())
-
 
 def _with_floats(value: Any) -> Any:
     """A value of a configuration, the numbers that JSON has no word for as numbers: `{"__float__": "Infinity"}`."""

@@ -15,9 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerwise.checkpoint.compact import over_stored, stored_layers, write_record
+from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, stored_layers, write_record
 from layerwise.checkpoint.config_process import without_torch
-from layerwise.checkpoint.expressible import refuse_inexpressible
 from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
 from layerwise.checkpoint.origin import Origin, Proof
@@ -100,14 +99,14 @@ def save_stored(
         host.copy_beside(draft)
         stack = open_stack() if needs_stack else None
         if writing.compact and (writing.remote_code or stack is not None):
-            from layerwise.checkpoint.compact_code import add_plan
+            from layerwise.checkpoint.remote_code import add_plan
 
             assert expected is not None
             add_plan(draft, plan, expected.kind, expected.config, expected.blocks, stack, writing.remote_code)
         elif writing.compact:
             write_record(draft, over_stored(plan))
         elif writing.remote_code:
-            from layerwise.checkpoint.compact_code import add_own_code
+            from layerwise.checkpoint.remote_code import add_own_code
 
             assert expected is not None
             add_own_code(draft, expected.kind)

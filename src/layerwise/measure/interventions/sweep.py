@@ -40,7 +40,7 @@ from layerwise.stack import Stack
 from layerwise.stack.executors.graph import Graph, build
 from layerwise.stack.executors.partition import Partition
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.estimate import StreamingEstimate, streaming_estimate
+from layerwise.stack.streaming.executor import StreamingEstimate, streaming_estimate
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
