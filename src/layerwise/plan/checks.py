@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from string import ascii_lowercase
 
 from layerwise.errors import PlanError
 
@@ -62,6 +63,16 @@ def check_source(name: object) -> None:
         )
     if len(name) > LONGEST_SOURCE:
         raise PlanError(f"the name of a source has at most {LONGEST_SOURCE} characters, not {len(name)}")
+
+
+def source_name(number: int) -> str:
+    """The name of a source that has none of its own: a to z, then a1 to z1, and so on.
+
+    >>> [source_name(number) for number in (0, 25, 26, 51)]
+    ['a', 'z', 'a1', 'z1']
+    """
+    letters = len(ascii_lowercase)
+    return f"{ascii_lowercase[number % letters]}{number // letters or ''}"
 
 
 def check_size(evaluations: int, nesting: int) -> None:

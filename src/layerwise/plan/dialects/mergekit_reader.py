@@ -24,9 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from string import ascii_lowercase
 
-from layerwise.plan.checks import LAYER_LIMIT, LONGEST_SOURCE, SOURCE, STEP_LIMIT
+from layerwise.plan.checks import LAYER_LIMIT, LONGEST_SOURCE, SOURCE, STEP_LIMIT, source_name
 from layerwise.plan.dialects.located import YamlValue, parse_located
 from layerwise.plan.plan import Plan, Visit
 
@@ -287,13 +286,3 @@ def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
         for key, value in parameters.mapping("parameters").items():
             if key != "scale":
                 yield f"line {value.line}: the parameter {key} has no effect on a passthrough"
-
-
-def source_name(number: int) -> str:
-    """The name of a source that has none of its own: a to z, then a1 to z1, and so on.
-
-    >>> [source_name(number) for number in (0, 25, 26, 51)]
-    ['a', 'z', 'a1', 'z1']
-    """
-    letters = len(ascii_lowercase)
-    return f"{ascii_lowercase[number % letters]}{number // letters or ''}"
