@@ -9,7 +9,7 @@ from contracts import checks, fused
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import SUPPORTED
-from layerwise.stack.executors.fused import cache, proof
+from layerwise.stack.executors.fused import batched_parameter, cache, proof
 
 
 @every_type(fast=(), slow=EVERY_TAG)
@@ -34,7 +34,8 @@ def _llama() -> checks.Subject:
 def test_the_proof_notices_a_wrong_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product that gives every member the weights of the first."""
     right = batched_parameter._product
-    monkeypatch.setattr(batched_parameter, "_product", lambda x, weights, bias: right(x, weights[:1].expand_as(weights), bias))
+    wrong = lambda x, weights, bias: right(x, weights[:1].expand_as(weights), bias)  # noqa: E731
+    monkeypatch.setattr(batched_parameter, "_product", wrong)
     assert "are not what each is by itself" in fused.reason_or_yes(_llama())
 
 
