@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AlbertConfig, AlbertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from conftest import tiny_llama
-from layerwise.checkpoint.tensor_files import stored_tensors
+from layerwise.data.stored_files import stored_tensors
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import load, weight_hash

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from layerwise.data.stored_files import CONFIG
 from layerwise.errors import PlanError
 from layerwise.plan import Block, Group, Plan, Stage, Visit
 
-CONFIG = "config.json"
 RECORD = "layerwise"
 FORMAT = 1
 

@@ -20,8 +20,8 @@ from layerwise.checkpoint.kinds import difference, fitting_config, kinds_of, on_
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.proof import quiet_transformers
 from layerwise.checkpoint.stored_config import config_text, remade
-from layerwise.checkpoint.tensor_files import Tensors
 from layerwise.data.auto_classes import from_pretrained
+from layerwise.data.stored_files import Tensors
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.blocks import block_list, find_blocks

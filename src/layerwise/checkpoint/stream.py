@@ -21,8 +21,9 @@ from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
 from layerwise.checkpoint.origin import Origin, Proof
 from layerwise.checkpoint.stored_config import VisitConfig, visit_config
-from layerwise.checkpoint.stored_model import CONFIG, StoredModel
-from layerwise.checkpoint.tensor_files import StoredTensor, Tensors, write_checkpoint
+from layerwise.checkpoint.stored_model import StoredModel
+from layerwise.checkpoint.tensor_files import write_checkpoint
+from layerwise.data.stored_files import CONFIG, StoredTensor, Tensors
 from layerwise.errors import OptionError
 from layerwise.plan import Plan
 
