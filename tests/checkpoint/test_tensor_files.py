@@ -94,7 +94,10 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: object, reason: str) 
         ({"metadata": {}, "weight_map": {"a": "../other.safetensors"}}, "beside it"),
         ({"metadata": {}, "weight_map": {"a": "model.bin"}}, "beside it"),
         ({}, "should hold"),
-        ({"metadata": {}, "weight_map": {"missing": "in.safetensors"}}, "missing lies in in.safetensors, which does not"),
+        (
+            {"metadata": {}, "weight_map": {"missing": "in.safetensors"}},
+            "missing lies in in.safetensors, which does not",
+        ),
     ],
 )
 def test_an_index_names_files_beside_it(tmp_path: Path, index: object, reason: str) -> None:

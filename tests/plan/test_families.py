@@ -65,21 +65,6 @@ def test_an_unknown_family_is_told_the_near_ones() -> None:
         family("painter", 12)
 
 
-def test_leave_one_out_and_its_neighbours() -> None:
-    assert [set(range(5)) - member.plan.layers() for member in families.leave_one_out(5)] == [{k} for k in range(5)]
-    orders = [member.plan.order() for member in families.swap_adjacent(5)]
-    assert orders == [(1, 0, 2, 3, 4), (0, 2, 1, 3, 4), (0, 1, 3, 2, 4), (0, 1, 2, 4, 3)]
-
-
-def test_leave_branch_out_silences_every_branch_once() -> None:
-    members = families.leave_branch_out(3)
-    assert [str(member.plan) for member in members] == [
-        *("0.mlp 1 2", "0 1.mlp 2", "0 1 2.mlp"),
-        *("0.attn 1 2", "0 1.attn 2", "0 1 2.attn"),
-    ]
-    assert [member.strategy for member in members] == ["without_attn"] * 3 + ["without_mlp"] * 3
-
-
 def test_every_window_skips_every_run_once() -> None:
     skipped = {tuple(sorted(set(range(7)) - member.plan.layers())) for member in families.every_window(7)}
     assert skipped == {tuple(range(a, b)) for a in range(7) for b in range(a + 1, 8)} - {tuple(range(7))}
