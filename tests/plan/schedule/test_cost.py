@@ -1,4 +1,4 @@
-"""What a layer costs, against hand-made schedules and against counting every draw; what a budget buys; who learns when."""
+"""What a layer costs, against hand-made schedules and every draw counted; what a budget buys; who learns when."""
 
 from __future__ import annotations
 
