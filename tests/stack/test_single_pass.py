@@ -62,17 +62,18 @@ def test_the_blocks_themselves_are_entered(kind: str) -> None:
 
 
 @KINDS
-def test_afterwards_the_model_is_as_it_was(kind: str) -> None:
+@pytest.mark.parametrize("single_pass", [True, False])
+def test_afterwards_the_model_is_as_it_was(kind: str, single_pass: bool) -> None:
     stack, inputs = made(kind)
-    before = inside(stack, Plan.identity(DEPTH), inputs, single_pass=True)
+    before = inside(stack, Plan.identity(DEPTH), inputs, single_pass=single_pass)
     described = state_of(stack.model)
     for text in ("3 1 5 0 4 2", "0 1*2", "(0|1) 2"):
-        inside(stack, Plan.parse(text), inputs, single_pass=True)
+        inside(stack, Plan.parse(text), inputs, single_pass=single_pass)
         assert state_of(stack.model) == described
-    with pytest.raises(RuntimeError, match="cut short"), stack.under(Plan.parse("2 1"), single_pass=True):
+    with pytest.raises(RuntimeError, match="cut short"), stack.under(Plan.parse("2 1"), single_pass=single_pass):
         raise RuntimeError("cut short")
     assert state_of(stack.model) == described
-    assert torch.equal(inside(stack, Plan.identity(DEPTH), inputs, single_pass=True), before)
+    assert torch.equal(inside(stack, Plan.identity(DEPTH), inputs, single_pass=single_pass), before)
 
 
 def state_of(model: nn.Module) -> list[object]:

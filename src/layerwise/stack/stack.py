@@ -331,10 +331,8 @@ class Stack:
             raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
         inputs = accepted(self.model, inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
-            if self._recorded is None:
-                return capture.finish(self.model, self._blocks, self._trace, inputs, state)
-            way = self._recorded.way(state)
-            return capture.finish_recorded(self.model, self._blocks, self._trace, inputs, way, state)
+            way = None if self._recorded is None else self._recorded.way(state)
+            return capture.finish(self.model, self._blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""
