@@ -135,21 +135,18 @@ def test_a_window_that_the_model_does_not_have_is_refused(first: int, last: int)
         families.window(9, first, last)
 
 
-def test_off_centre_windows_stand_at_every_position() -> None:
-    assert [str(member.plan) for member in families.off_centre(6, "skip", width=4)] == ["4 5", "0 5", "0 1"]
-    assert [str(member.plan) for member in families.off_centre(6, "middle_repeat", width=5)] == ["2*5 5", "0 3*5"]
-    random = families.off_centre(9, "random", width=4, seeds=[3, 4])
-    assert len(random) == 2 * 6
-    assert {member.draw for member in random} == {3, 4}
-    assert {member.affected for member in families.off_centre(32)} == {8}
+def test_off_centre_windows_stand_at_every_position_as_the_painters_reverse_them() -> None:
+    members = families.off_centre(32)
+    assert {member.affected for member in members} == {8}
+    for start, member in enumerate(members):
+        (reverse,) = (each for each in families.window(32, start, start + 7) if each.strategy == "reverse")
+        assert member.plan == reverse.plan
+    assert len(members) == 25
 
 
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: families.off_centre(6, "revers"), "did you mean reverse"),
-        (lambda: families.off_centre(6, width=6), "1 to 5 wide"),
-        (lambda: families.off_centre(6, width=0), "1 to 5 wide"),
         (lambda: families.kendall(6, distances=[11]), "distances 0 to 10, not 11"),
         (lambda: families.kendall(6, distances=[1.5]), "distances 0 to 10"),  # type: ignore[list-item]
         (lambda: families.painters(6, seeds=[None]), "a seed is"),  # type: ignore[list-item]
