@@ -126,11 +126,8 @@ def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
         # A block may add its other branch onto this very tensor (Falcon does).
         return with_returned_state(output, edit(returned_state(output)).clone())
 
-    handle = block.get_submodule(path).register_forward_hook(hook)
-    try:
+    with block.get_submodule(path).register_forward_hook(hook):
         yield
-    finally:
-        handle.remove()
 
 
 @contextmanager
@@ -198,8 +195,7 @@ class _Candidate:
         with ExitStack() as hooks:
             for path, module in self.block.named_modules():
                 if path:
-                    handle = module.register_forward_hook(_noting(path, self.state, finished))
-                    hooks.callback(handle.remove)
+                    hooks.enter_context(module.register_forward_hook(_noting(path, self.state, finished)))
             self.run(self.state)
         return [path for path in finished if finished.count(path) == 1]
 

@@ -9,6 +9,7 @@ the reason, because a plan on it would be silently wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -106,15 +107,11 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     """
     _refuse_shared_parameters(model, blocks)
     watch = _Watch()
-    hooks = []
-    for layer, block in enumerate(blocks):
-        hooks.append(block.register_forward_pre_hook(partial(watch.before, layer), with_kwargs=True))
-        hooks.append(block.register_forward_hook(watch.after))
-    try:
+    with ExitStack() as hooks:
+        for layer, block in enumerate(blocks):
+            hooks.enter_context(block.register_forward_pre_hook(partial(watch.before, layer), with_kwargs=True))
+            hooks.enter_context(block.register_forward_hook(watch.after))
         output = model(**inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
     _refuse_other_order(model, watch.calls, len(blocks))
     _refuse_changed_arguments(model, watch.calls)
     for earlier, later in zip(watch.calls, watch.calls[1:], strict=False):
