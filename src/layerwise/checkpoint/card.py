@@ -277,7 +277,7 @@ class BaseModelInfo:
 
 def base_model_info(name: str | None, location: str) -> BaseModelInfo:
     """What the card of the model at `location` says; a card that cannot be read says nothing."""
-    metadata = _metadata(location)
+    metadata = _stated(location)
     if is_hub_id(location):
         hub_ids: tuple[str, ...] = (location,)
     else:
@@ -296,7 +296,7 @@ def is_hub_id(location: str) -> bool:
     return location not in EMBEDDED and _HUB_ID.fullmatch(location) is not None and not Path(location).exists()
 
 
-def _metadata(location: str) -> Mapping[str, Any]:
+def _stated(location: str) -> Mapping[str, Any]:
     from huggingface_hub import ModelCard
 
     path = _fetched(location) if is_hub_id(location) else Path(location_of(location)) / CARD
