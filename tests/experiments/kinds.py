@@ -36,8 +36,8 @@ from layerwise.experiments.robustness.config import Rehearsal, RobustTraining
 from layerwise.experiments.runner import perform
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
+from layerwise.plan.schedule.allocation import Importance
 from layerwise.results import Run
-from layerwise.schedule.allocation import Importance
 from layerwise.search.prices import PriceTable
 from layerwise.search.routing.router_time import RouterTime
 from layerwise.stack import Stack, load

@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from conftest import tiny_llama
+from contracts.fused import UNITS
 from layerwise.errors import ModelError
 from layerwise.stack import Stack, load
 from layerwise.stack.executors.fused.layout import joint, laid_out, side_by_side
 from layerwise.stack.executors.fused.projections import TOKENS, FusedProjections, projecting, sibling_projections
 from layerwise.stack.rounding import EPS, gap
-from stack.executors.fused.test_execution import MAKERS, UNITS, stack_of
 from stack.executors.fused.test_layout import held
+from stack.makers import IDS, MAKERS, stack_of
 
-IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
 LLAMA = (("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), ("mlp.gate_proj", "mlp.up_proj"))
 
 

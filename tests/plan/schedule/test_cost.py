@@ -1,4 +1,4 @@
-"""What a layer costs, against hand-made schedules and against counting every draw; and the steps that a budget buys."""
+"""What a layer costs, against hand-made schedules and every draw counted; what a budget buys; who learns when."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import GrowthSchedule, ModelCost, Phase, presets, share_of_uniform, steps_for
-from layerwise.schedule.cost import (
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase, presets, share_of_uniform, steps_for
+from layerwise.plan.schedule.cost import (
     LEAST_SHARE,
     embedding_share,
     flops_per_token,
     head_share,
     layer_shares,
+    learned_steps,
     phase_shares,
 )
+from layerwise.plan.schedule.presets import PRESETS, lisa, published, ramp, uniform
 
 DEPTH = 12
 COSTS = st.floats(0.01, 100)
@@ -200,3 +202,22 @@ def test_budgets_that_cannot_be_filled() -> None:
 def test_costs_that_are_none(wrong: Any) -> None:
     with pytest.raises(PlanError, match="cost"):
         ModelCost(*wrong)
+
+
+def test_the_published_core_learns_longest() -> None:
+    """Of 125 epochs, the core learns in the 30 of gastrulation and the 15 of maturation."""
+    learned = learned_steps(published(12), steps=125)
+    assert learned == (35, 35, 35, 35, 45, 45, 15, 35, 55, 55, 35, 15)
+    assert set(learned_steps(uniform(12), steps=125)) == {125}
+
+
+@given(name=st.sampled_from(sorted(PRESETS)), depth=st.integers(2, 40), steps=st.integers(30, 300))
+def test_no_layer_learns_in_more_steps_than_there_are(name: str, depth: int, steps: int) -> None:
+    learned = learned_steps(PRESETS[name](depth), steps)
+    assert len(learned) == depth
+    assert all(0 < each <= steps + 1e-9 for each in learned)
+
+
+def test_chance_is_taken_at_its_mean() -> None:
+    assert learned_steps(lisa(12), steps=60) == pytest.approx([10.0] * 12)
+    assert learned_steps(ramp(2), steps=100) == pytest.approx([87.5, 75.0])

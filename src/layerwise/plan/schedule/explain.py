@@ -7,11 +7,9 @@ from itertools import groupby
 
 from layerwise.errors import PlanError
 from layerwise.plan.checks import shown
-from layerwise.schedule.largest_remainder import apportion
-from layerwise.schedule.layer_text import write_layers
-from layerwise.schedule.phase import Phase
-from layerwise.schedule.schedule import GrowthSchedule
-from layerwise.schedule.serialization import copied_runs, scaled_groups
+from layerwise.plan.schedule.phase import Phase
+from layerwise.plan.schedule.schedule import GrowthSchedule, apportion
+from layerwise.plan.schedule.serialization import copied_runs, scaled_groups, write_layers
 
 LEGEND = "█ learns   ▓ learns in some steps   ▒ frozen, passes gradients on   ░ frozen, runs   · absent or cached"
 

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from layerwise.errors import PlanError
 from layerwise.measure.stats.strata import Effect
 from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.schedule.allocation import MIN_EFFECT, Allocation, Importance, allocate, allocation, explain_allocation
+from layerwise.plan.schedule.allocation import (
+    MIN_EFFECT,
+    Allocation,
+    Importance,
+    allocate,
+    allocation,
+    explain_allocation,
+)
 
 STRONG, WEAK, NOTHING, HARMFUL = (
     Importance(0.4, 0.3, 0.5), Importance(0.1, 0.05, 0.15), Importance(0.002, -0.004, 0.008),

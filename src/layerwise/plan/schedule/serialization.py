@@ -4,7 +4,7 @@
     depth: 12
     phases:
       - name: top
-        share: 0.25            # or, in every phase: from: 0, to: 0.25
+        share: 0.25
         trains: 8-11           # ranges as in the plan language; all; none
         embedding: false
         scale: {3 5: 0.9}      # layers: factor
@@ -13,9 +13,8 @@
         trains: all
         copies: {8-11: 0-3}    # into these layers, from those
 
-A phase has a name, a share and what it trains; every other key has the default of `Phase` and is left out where it has
-it. Shares can be written as points in the training instead, `from` and `to`, each from 0 to 1: then phases that overlap
-or leave a gap are refused by name.
+A phase has a name, a share and what it trains; every other key has the default of `Phase` and is left out where it
+has it.
 """
 
 from __future__ import annotations
@@ -26,14 +25,16 @@ from typing import Any
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan.checks import check_depth, shown
-from layerwise.schedule.layer_text import read_layers, write_layers
-from layerwise.schedule.phase import Phase
-from layerwise.schedule.schedule import SHARE_TOLERANCE, GrowthSchedule
+from layerwise.plan.plan import Plan, Visit
+from layerwise.plan.schedule.phase import Phase
+from layerwise.plan.schedule.schedule import GrowthSchedule
+
+NONE = "none"
+ALL = "all"
 
 _FIELDS = tuple(field.name for field in fields(Phase))
 _DEFAULTS = {field.name: field.default for field in fields(Phase)}
 _REQUIRED = ("name", "share", "trains")
-_BOUNDS = ("from", "to")
 _LAYERS = ("trains", "present", "redraw")
 
 
@@ -50,9 +51,7 @@ def from_plain(content: object) -> GrowthSchedule:
     listed = schedule["phases"]
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         raise PlanError(f"phases is a list of phases, with at least one, not {shown(listed)}")
-    phases = [_mapping(phase, _called(phase, number), (*_FIELDS, *_BOUNDS)) for number, phase in enumerate(listed, 1)]
-    if any(key in phase for phase in phases for key in _BOUNDS):
-        phases = _with_shares(phases)
+    phases = [_mapping(phase, _called(phase, number), _FIELDS) for number, phase in enumerate(listed, 1)]
     return GrowthSchedule(
         schedule["name"],
         depth,
@@ -80,46 +79,6 @@ def _require(content: Mapping[str, Any], what: str, required: Sequence[str]) -> 
     missing = [key for key in required if key not in content]
     if missing:
         raise PlanError(f"{what} has no {' and no '.join(missing)}; it needs {', '.join(required)}")
-
-
-# -- bounds in the training ---------------------------------------------------------------------------------------
-
-
-def _with_shares(phases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The phases with their shares in place of `from` and `to`, which must follow one another from 0 to 1."""
-    reached, before = 0.0, "the training"
-    shared = []
-    for number, phase in enumerate(phases, 1):
-        called = _called(phase, number)
-        first, end = _bounds(phase, called)
-        if abs(first - reached) > SHARE_TOLERANCE:
-            _refuse_bound(called, first, before, reached)
-        rest = {key: value for key, value in phase.items() if key not in _BOUNDS}
-        shared.append({**rest, "share": end - first})
-        reached, before = end, called
-    if abs(reached - 1) > SHARE_TOLERANCE:
-        raise PlanError(f"{before} ends at {reached:g}, which leaves a gap to the end of the training: write to: 1")
-    return shared
-
-
-def _bounds(phase: Mapping[str, Any], called: str) -> tuple[float, float]:
-    if "share" in phase:
-        raise PlanError(f"{called} has a share and from or to: write all phases with share, or all with from and to")
-    _require(phase, called, _BOUNDS)
-    first, end = phase["from"], phase["to"]
-    for key, bound in (("from", first), ("to", end)):
-        if type(bound) not in (int, float) or not 0 <= bound <= 1:
-            raise PlanError(f"{called}: {key} is a point in the training from 0 to 1, not {shown(bound)}")
-    if end <= first:
-        raise PlanError(f"{called} goes from {first:g} to {end:g}: it ends before it has begun")
-    return first, end
-
-
-def _refuse_bound(called: str, first: float, before: str, reached: float) -> None:
-    if before == "the training":
-        raise PlanError(f"{called} is the first and begins at {first:g}, which leaves a gap before it: write from: 0")
-    wrong = "they overlap" if first < reached else "that leaves a gap"
-    raise PlanError(f"{called} begins at {first:g} and {before} ends at {reached:g}: {wrong}; write from: {reached:g}")
 
 
 # -- one phase ----------------------------------------------------------------------------------------------------
@@ -200,3 +159,42 @@ def copied_runs(copies: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, ...]
         else:
             runs.append(((layer,), (source,)))
     return runs
+
+
+# -- layers --------------------------------------------------------------------------------------------------------
+
+
+def read_layers(text: object, what: str, depth: int) -> tuple[int, ...]:
+    """The layers that a text names, ascending; a single layer may be a number. `what` begins the message of an error.
+
+    >>> read_layers("0-2 8", "trains", depth=12)
+    (0, 1, 2, 8)
+    >>> read_layers("3 2", "trains", depth=12)
+    Traceback (most recent call last):
+    layerwise.errors.PlanError: trains: layers are named once each and in ascending order, as in 0-3 8; found 3 2
+    """
+    if type(text) is int and text >= 0:
+        return (text,)
+    if type(text) is not str:
+        raise PlanError(f"{what}: layers are written as text such as 0-3 8, all or none; found {shown(text)}")
+    if text.strip() in (NONE, ALL):
+        return tuple(range(depth)) if text.strip() == ALL else ()
+    try:
+        plan = Plan.parse(text)
+    except PlanError as refused:
+        raise PlanError(f"{what}: {refused.reason}", text=refused.text, position=refused.position) from None
+    layers = tuple(stage.layer for stage in plan.stages if isinstance(stage, Visit) and stage == Visit(stage.layer))
+    if len(layers) < len(plan.stages):
+        raise PlanError(f"{what}: whole layers are named, without repeats or groups, as in 0-3 8; found {text}")
+    if list(layers) != sorted(set(layers)):
+        raise PlanError(f"{what}: layers are named once each and in ascending order, as in 0-3 8; found {text}")
+    return layers
+
+
+def write_layers(layers: tuple[int, ...]) -> str:
+    """The text of ascending layers.
+
+    >>> write_layers((0, 1, 2, 8)), write_layers(())
+    ('0-2 8', 'none')
+    """
+    return str(Plan.of(layers)) if layers else NONE

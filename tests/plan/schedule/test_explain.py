@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import GrowthSchedule, Phase, chart, explain, preset
-from layerwise.schedule.cost import layer_shares
-from layerwise.schedule.explain import LEGEND
-from layerwise.schedule.layer_text import read_layers
+from layerwise.plan.schedule import GrowthSchedule, Phase, chart, explain, preset
+from layerwise.plan.schedule.cost import layer_shares
+from layerwise.plan.schedule.explain import LEGEND
+from layerwise.plan.schedule.serialization import read_layers
 
 
 @given(schedule=schedules(), width=st.integers(4, 90))

@@ -36,9 +36,9 @@ from typing import NoReturn
 
 from layerwise.errors import PlanError
 from layerwise.plan.checks import shown
-from layerwise.schedule.cost import ModelCost, share_of_uniform
-from layerwise.schedule.phase import Phase
-from layerwise.schedule.schedule import GrowthSchedule
+from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
+from layerwise.plan.schedule.phase import Phase
+from layerwise.plan.schedule.schedule import GrowthSchedule
 
 SHARPNESS = 0.5
 """The sharpness where no largest share asks for another: the best one if what a layer still costs falls as s / b."""

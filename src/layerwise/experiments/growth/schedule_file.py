@@ -1,4 +1,4 @@
-"""Growth schedules in files: YAML of the form that `layerwise.schedule.serialization` defines.
+"""Growth schedules in files: YAML of the form that `layerwise.plan.schedule.serialization` defines.
 
     name: two
     depth: 12
@@ -21,8 +21,8 @@ from pathlib import Path
 from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
 from layerwise.data.plain_yaml import SIZE, parse_yaml, write_yaml
 from layerwise.errors import PlanError
+from layerwise.plan.schedule import PRESETS, GrowthSchedule
 from layerwise.results.run import write_whole
-from layerwise.schedule import PRESETS, GrowthSchedule
 
 
 def read_schedule(path: Path) -> GrowthSchedule:

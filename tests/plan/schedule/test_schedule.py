@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.largest_remainder import apportion
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.schedule import apportion
 
 ALL = tuple(range(6))
 

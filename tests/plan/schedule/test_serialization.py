@@ -1,18 +1,22 @@
-"""The written form gives the schedule back, and whatever is wrong in it is named with its phase and its key."""
+"""The written form, in plain values and in a file, gives the schedule back, and names what is wrong in it."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drawn_schedules import schedules
 from layerwise.errors import PlanError
-from layerwise.schedule import GrowthSchedule
-from layerwise.schedule.layer_text import read_layers, write_layers
+from layerwise.experiments.growth.schedule_file import read_schedule, write_schedule
+from layerwise.plan.schedule import PRESETS, GrowthSchedule
+from layerwise.plan.schedule.serialization import read_layers, write_layers
+from tier import by_tier
 
 
 def written(*phases: dict[str, Any] | Any) -> dict[str, Any]:
@@ -30,18 +34,6 @@ def test_what_is_written_reads_back_equal(schedule: GrowthSchedule) -> None:
     assert GrowthSchedule.from_json(json.loads(json.dumps(schedule.to_json()))) == schedule
 
 
-@given(schedule=schedules())
-def test_bounds_say_what_shares_say(schedule: GrowthSchedule) -> None:
-    """The same schedule with `from` and `to` has the same bounds, whatever the rounding of their difference."""
-    content = schedule.to_json()
-    reached = 0.0
-    for one in content["phases"]:
-        end = reached + one.pop("share")
-        one["from"], one["to"] = reached, min(end, 1.0)
-        reached = one["to"]
-    assert GrowthSchedule.from_json(content).bounds(1000) == schedule.bounds(1000)
-
-
 @given(layers=st.sets(st.integers(0, 60)))
 def test_layers_and_their_text(layers: set[int]) -> None:
     ascending = tuple(sorted(layers))
@@ -57,9 +49,9 @@ def test_the_words_for_layers() -> None:
 def test_by_hand() -> None:
     schedule = GrowthSchedule.from_json(
         written(
-            {"name": "half", "from": 0, "to": 0.25, "trains": "0-1", "present": "0-1", "head": False},
+            {"name": "half", "share": 0.25, "trains": "0-1", "present": "0-1", "head": False},
             {
-                "name": "whole", "from": 0.25, "to": 1, "trains": "1-3", "copies": {"2-3": "0-1"}, "scale": {0: 0.9},
+                "name": "whole", "share": 0.75, "trains": "1-3", "copies": {"2-3": "0-1"}, "scale": {0: 0.9},
                 "sample": 2, "every": 10, "drop": [0, 0.5],
             },
         )
@@ -70,26 +62,7 @@ def test_by_hand() -> None:
     assert (whole.sample, whole.every, whole.drop) == (2, 10, (0, 0.5))
 
 
-def placed(*bounds: tuple[float, float]) -> dict[str, Any]:
-    return written(
-        *(
-            {"name": name, "from": first, "to": end, "trains": "all"}
-            for name, (first, end) in zip("abc", bounds, strict=False)
-        )
-    )
-
-
 WRONG: list[tuple[Any, str]] = [
-    (placed((0, 0.5), (0.4, 1)), r"phase b begins at 0.4 and phase a ends at 0.5: they overlap; write from: 0.5"),
-    (placed((0, 0.5), (0.6, 1)), r"phase b begins at 0.6 and phase a ends at 0.5: that leaves a gap; write from: 0.5"),
-    (placed((0.1, 1)), r"phase a is the first and begins at 0.1, which leaves a gap"),
-    (placed((0, 0.4), (0.4, 0.9)), r"phase b ends at 0.9, which leaves a gap to the end"),
-    (placed((0, 0.4), (0.4, 0.4)), r"phase b goes from 0.4 to 0.4"),
-    (placed((0, 1.5)), r"phase a: to is a point in the training from 0 to 1, not 1.5"),
-    (placed((0, float("nan"))), r"phase a: to is a point"),
-    (written(phase(**{"from": 0})), r"phase a has a share and from or to"),
-    (written({"name": "a", "from": 0, "trains": "all"}), r"phase a has no to; it needs from, to"),
-    (written({"name": "a", "from": 0, "to": 0.5, "trains": "all"}, phase("b")), r"phase b has a share and from or to"),
     (written(phase(share=0.5), phase("b", share=0.4)), r"sum to 0.9 and must sum to 1: a 0.5, b 0.4"),
     (written(phase(trians="0-3")), r"phase a has the unknown key 'trians' .* did you mean trains\?"),
     (written({"name": "a", "share": 1}), r"phase a has no trains; it needs name, share, trains"),
@@ -130,3 +103,65 @@ def test_the_error_points_at_the_character() -> None:
     with pytest.raises(PlanError) as refused:
         GrowthSchedule.from_json(written(phase(trains="0-1 x")))
     assert refused.value.position == 4
+
+
+GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
+
+
+@settings(max_examples=by_tier(fast=5, full=15, nightly=60))
+@given(schedule=schedules())
+def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "schedule.yaml"
+        write_schedule(schedule, path)
+        assert read_schedule(path) == schedule
+
+
+def test_a_file_written_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "hand.yaml"
+    path.write_text(
+        "# a comment\nname: by hand\ndepth: 12\nphases:\n"
+        "  - name: top\n    share: 0.25\n    trains: 8-11\n    embedding: no\n    scale: {3 5: 0.9, 7: 0.5}\n"
+        "  - name: rest\n    share: 0.75\n    trains: all\n    copies: {8-11: 0-3}\n    drop: [0, 0.5]\n"
+    )
+    top, rest = read_schedule(path).phases
+    assert (top.trains, top.embedding, top.scale) == ((8, 9, 10, 11), False, ((3, 0.9), (5, 0.9), (7, 0.5)))
+    assert rest.copies == ((8, 0), (9, 1), (10, 2), (11, 3))
+    assert rest.drop == (0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a schedule is written as keys and values"),
+        ("a: [", "is not YAML"),
+        (GOOD.replace("share: 0.5, trains: 0-1", "share: 0.4, trains: 0-1"), "sum to 0.9"),
+        (GOOD.replace("0-1", "0-4"), "phase a: trains names layer 4"),
+        (GOOD.replace("0-1", "0-x"), "phase a: trains: "),
+        (GOOD.replace("trains: all", "trian: all"), "phase b has the unknown key 'trian'"),
+        (GOOD.replace("name: a,", "name: a, name: c,"), "has the key name twice, the second time in line 4"),
+        (GOOD.replace("name: by hand", "name: !!python/object/apply:os.getcwd []"), "uses the tag .*os.getcwd in line"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=message) as refused:
+        read_schedule(path)
+    assert str(refused.value).startswith(str(path))
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="no such file; a schedule is a YAML file or one of uniform, published"):
+        read_schedule(tmp_path / "none.yaml")
+    with pytest.raises(PlanError, match="is a folder, not a file"):
+        read_schedule(tmp_path)
+    binary = tmp_path / "model.yaml"
+    binary.write_bytes(b"\xff\xfe\x00\x80")
+    with pytest.raises(PlanError, match="is not UTF-8 text"):
+        read_schedule(binary)
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"none/schedule.yaml: the schedule cannot be written"):
+        write_schedule(PRESETS["uniform"](3), tmp_path / "none" / "schedule.yaml")

@@ -15,19 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from math import ceil
 from typing import Any
 
 from layerwise.errors import PlanError
 from layerwise.plan.checks import check_depth, check_tuple, shown
-from layerwise.schedule.largest_remainder import apportion
-from layerwise.schedule.phase import Optimizer, Phase, Shape
-
-__all__ = ["SHARE_TOLERANCE", "GrowthSchedule", "Optimizer", "Phase", "Shape"]
+from layerwise.plan.schedule.phase import Phase
 
 SHARE_TOLERANCE = 1e-6
 """How far from 1 the shares of a schedule may sum: the rounding of shares that were written in decimals."""
+
+TIE = Fraction(1, 10**9)
+"""Remainders are compared in such parts of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class GrowthSchedule:
     def bounds(self, steps: int) -> tuple[tuple[int, int], ...]:
         """The first step of every phase, and the step that it ends before, in a training of `steps`.
 
-        They follow one another from 0 to `steps`, each within a step of its share (see `apportionment`). Raises
+        They follow one another from 0 to `steps`, each within a step of its share (see `apportion`). Raises
         `PlanError` where a phase would have no step.
         """
         if type(steps) is not int or steps < 1:
@@ -150,8 +151,8 @@ class GrowthSchedule:
     # -- text ---------------------------------------------------------------------------------------------------
 
     def to_json(self) -> dict[str, Any]:
-        """The schedule in plain values, as `layerwise.schedule.serialization` defines them; defaults are left out."""
-        from layerwise.schedule.serialization import to_plain
+        """The schedule in plain values, as `serialization` defines them; defaults are left out."""
+        from layerwise.plan.schedule import to_plain
 
         return to_plain(self)
 
@@ -161,7 +162,7 @@ class GrowthSchedule:
 
         Raises `PlanError` that names the phase and the key.
         """
-        from layerwise.schedule.serialization import from_plain
+        from layerwise.plan.schedule import from_plain
 
         return from_plain(content)
 
@@ -221,3 +222,22 @@ def _recast(phase: Phase, player: Mapping[int, int]) -> Phase:
         redraw=tuple(sorted(player[layer] for layer in phase.redraw)),
         scale=tuple(sorted((player[layer], factor) for layer, factor in phase.scale)),
     )
+
+
+def apportion(shares: Sequence[float], steps: int) -> tuple[int, ...]:
+    """So many of `steps` for each share: the whole part, and one more for those with the largest remainders.
+
+    What is returned sums to `steps`, and none is a step or more from `share * steps / sum(shares)`. Of equal remainders
+    the first is served, and remainders are equal that differ by no more than the rounding of shares in floating point
+    (`TIE`): 8/35 and 19/35 of 1,000 steps both leave 4/7.
+
+    >>> apportion([0.5, 0.3, 0.2], 7)
+    (4, 2, 1)
+    """
+    total = sum(map(Fraction, shares))
+    quotas = [Fraction(share) * steps / total for share in shares]
+    counts = [int(quota) for quota in quotas]
+    by_remainder = sorted(range(len(quotas)), key=lambda index: round((counts[index] - quotas[index]) / TIE))
+    for index in by_remainder[: steps - sum(counts)]:
+        counts[index] += 1
+    return tuple(counts)
