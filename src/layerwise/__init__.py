@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from layerwise.checkpoint import save
+    from layerwise.data.demo.corpus import demo_corpus
     from layerwise.data.text.corpus import Corpus, read_corpus
-    from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
     from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, robustness, run, sweep, time
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from layerwise.search.budget import Budget
     from layerwise.search.routing.router import PlanRouter, RoutedStack
     from layerwise.stack import Stack, load, verify
-    from layerwise.stack.speculation import speculative
 
 _HOMES = {
     "Budget": "layerwise.search.budget",
@@ -45,7 +44,7 @@ _HOMES = {
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
     "compare": "layerwise.experiments.verbs",
-    "demo_corpus": "layerwise.data.text.demo_corpus",
+    "demo_corpus": "layerwise.data.demo.corpus",
     "diagnose": "layerwise.experiments.verbs",
     "edits": "layerwise.plan",
     "evaluate": "layerwise.experiments.verbs",
@@ -57,7 +56,6 @@ _HOMES = {
     "run": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
-    "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
     "time": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
@@ -68,7 +66,6 @@ _RENAMED = {
     "layer_weights": "diagnose.layer_weights",
     "merge": "robustness.merge",
     "route": "search.route",
-    "speculate": "time.speculation",
     "study": "train.elc_study or layerwise.train.growth_study",
 }
 """Names of earlier versions, and what is written in their place."""
@@ -97,7 +94,6 @@ __all__ = [
     "samplers",
     "save",
     "search",
-    "speculative",
     "sweep",
     "time",
     "verify",

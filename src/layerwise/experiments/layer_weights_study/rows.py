@@ -22,8 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import stats
 
-from layerwise.data.suites.glue import GLUE
-from layerwise.data.suites.glue_forms import FORMS
+from layerwise.data.suites.glue import FORMS, GLUE
 from layerwise.experiments.layer_weights_study.arms import AT_EQUAL_SECONDS, COMPARED, UNLEARNED, share_arm, share_of
 from layerwise.measure.cost.overhead import Overhead
 from layerwise.measure.cost.pass_time import median_interval

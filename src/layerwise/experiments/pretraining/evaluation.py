@@ -46,7 +46,7 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.measure.weights.layer_weights import seed_agreement_scores, uniformity_rows, weights_by_seed
 from layerwise.models import ElcForMaskedLM
-from layerwise.models.elc.variants import find_variant
+from layerwise.models.elc.configuration import find_variant
 from layerwise.plan import Edge
 from layerwise.results import Run, Score
 from layerwise.results.training_record import TrainingRecord

@@ -191,7 +191,7 @@ def probed(
         predicted position = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
 
     fitted on one set of examples and evaluated on another, under other random orders. That is the head of
-    LayerShuffle-predict (`layerwise.train.prediction`), fitted after the training instead of in it. `batch_size` says
+    LayerShuffle-predict (`layerwise.train.position`), fitted after the training instead of in it. `batch_size` says
     how many of so many examples run together.
 
     Position to how many predictions were right, and how many there were, in each batch: (2, batches)."""

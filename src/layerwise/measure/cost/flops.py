@@ -33,7 +33,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers.integrations import moe  # noqa: F401  registers the kernel that grouped products fall back on
 
 from layerwise.errors import MeasureError
-from layerwise.schedule.cost import ModelCost
+from layerwise.plan.schedule.cost import ModelCost
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, example_inputs
 
