@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, refused
-from layerwise.measure.stats.verdict_criterion import Decision
+from layerwise.measure.stats.verdicts import Decision
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.schedule.allocation import Importance, allocate

@@ -7,9 +7,8 @@ import pytest
 from scipy import stats
 
 from layerwise.measure.contrasts.contrast import renewed
-from layerwise.measure.contrasts.mixture import pattern
 from layerwise.measure.contrasts.shuffled import shuffled
-from layerwise.measure.contrasts.trainings import over_trainings
+from layerwise.measure.contrasts.trainings import over_trainings, pattern
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from layerwise.measure.stats.agreement import _chance, _Pair, agreement, halves, rank_correlations
-from layerwise.measure.stats.rankings import NAMES, rankings
+from layerwise.measure.stats.agreement import NAMES, _chance, _Pair, agreement, halves, rank_correlations, rankings
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
 

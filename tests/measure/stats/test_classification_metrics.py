@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from layerwise.data.suites.classification import METRICS as NAMED
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.classification_metrics import METRICS, confusion_matrix, guessed, interval, metric_of
+from layerwise.measure.stats.task_metrics import METRICS, confusion_matrix, guessed, interval, metric_of
 
 answers = st.integers(2, 4).flatmap(
     lambda classes: st.tuples(

@@ -10,7 +10,7 @@ from scipy import stats
 
 from layerwise.data.suites.classification import CORRELATIONS
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.correlation_metrics import METRICS, correlation_interval, correlation_of, pearson, spearman
+from layerwise.measure.stats.task_metrics import METRICS, correlation_interval, correlation_of, pearson, spearman
 
 
 @given(st.integers(0, 10_000), st.integers(5, 40))

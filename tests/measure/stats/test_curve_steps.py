@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerwise.measure.stats.curve_steps import FEWEST_STEPS, excess_weights, step_ends
+from layerwise.measure.contrasts.painters import FEWEST_STEPS, excess_weights, step_ends
 
 
 @pytest.mark.parametrize("depth", [11, 24, 80])

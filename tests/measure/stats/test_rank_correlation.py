@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.rank_correlation import rank_correlation
+from layerwise.measure.stats.ranks import rank_correlation
 
 
 def test_it_is_spearman() -> None:

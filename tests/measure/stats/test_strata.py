@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.arms import arms
-from layerwise.measure.contrasts.contrast import contrast
+from layerwise.measure.contrasts.contrast import Resampled, arms, first
 from layerwise.measure.cost.latency_verdict import ABOVE_RIVAL, LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import Setting
-from layerwise.measure.stats.differences import ArmLosses, differences
-from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.grid import WHOLE, Piece, arrange
-from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, student_interval
-from layerwise.measure.stats.strata import Effect, Strata, stratified, unit_pieces
+from layerwise.measure.stats.statistics import Estimate, Numbers, paired_bootstrap, sign_flips, student_interval
+from layerwise.measure.stats.strata import Strata, stratified, unit_pieces
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.search.confirm import AGAIN, against_arms, losses_above, winners_curse
@@ -91,8 +89,8 @@ def test_coverage_with_unlike_tasks() -> None:
 
 
 def test_an_effect_without_an_error_is_certain() -> None:
-    assert Effect(0.0, 0.0, 0.0, error=0.0, freedom=9).p() == 1.0
-    assert Effect(0.1, 0.1, 0.1, error=0.0, freedom=9).p() == 0.0
+    assert Estimate(0.0, 0.0, 0.0, error=0.0, freedom=9).p() == 1.0
+    assert Estimate(0.1, 0.1, 0.1, error=0.0, freedom=9).p() == 0.0
 
 
 # Two tasks of which every document is alike: of a fixed mix of them nothing is left to chance.
@@ -114,7 +112,8 @@ def pooled_alone() -> tuple[float, float | None, float | None]:
 def contrast_of_arms() -> tuple[float, float | None, float | None]:
     part = arms(ALIKE, "b", ["p"])
     assert part is not None
-    made = contrast([part], lambda effect: effect[..., 0], seed=0, resamples=200)
+    made = Resampled.of([part], seed=0, resamples=200).estimate(first)
+    assert made is not None
     return made.value, made.low, made.high
 
 

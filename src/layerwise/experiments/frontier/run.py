@@ -49,7 +49,7 @@ from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, rows_of_rounds
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.plan import Plan
 from layerwise.results import Loss, Run, Score
 from layerwise.results.run import is_run

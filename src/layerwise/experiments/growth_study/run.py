@@ -34,7 +34,7 @@ from layerwise.measure.cost.frontier import Points, difference_rows, frontier_ro
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.results import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import FLOPS, GROWTH

@@ -38,9 +38,9 @@ from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.result import ROUTER_FILE
 from layerwise.experiments.search.config import OBJECTIVES, Objective, Routing
 from layerwise.measure.interventions.sweep import cost_estimate
-from layerwise.measure.language.evaluation_data import shuffled
 from layerwise.measure.stats.grid import WHOLE
 from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Rows, Score
 from layerwise.results import vocabulary as vocab

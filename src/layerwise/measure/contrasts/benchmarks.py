@@ -96,9 +96,9 @@ def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
     """The fall of every strategy on every benchmark, and of its mean over them."""
     for strategy in _measured(scores):
         fall = partial(_fall, strategy=strategy, windows=scores.windows(strategy), depth=depth)
-        of_each = {name: partial(_of_one, fall, at) for at, name in enumerate(scores.scaled.names)}
+        of_each = {name: partial(_of_one, fall, at) for at, name in enumerate(scores.names)}
         for task, statistic in {**of_each, "all": partial(_of_mean, fall)}.items():
-            yield scores.row(FALL, SLOPE, statistic, task, LEVEL, condition=strategy)
+            yield scores.row(FALL, SLOPE, statistic, task=task, condition=strategy)
 
 
 def _of_one(fall: Callable[[Scores], Numbers], at: int, read: Scores) -> Numbers:
@@ -111,7 +111,7 @@ def _of_mean(fall: Callable[[Scores], Numbers], read: Scores) -> Numbers:
 
 def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
     """How much faster every benchmark falls than the others do, under all strategies and under each."""
-    names, strategies = scores.scaled.names, _measured(scores)
+    names, strategies = scores.names, _measured(scores)
     if len(names) < 2 or not strategies:
         return
 
@@ -125,7 +125,7 @@ def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
         level = _corrected(len(names) * (1 if strategy is None else len(strategies)))
         for at, name in enumerate(names):
             statistic = partial(faster, chosen=chosen, at=at)
-            yield scores.row(FRAGILE, LOG_RATIO, statistic, name, level, condition=strategy)
+            yield scores.row(FRAGILE, LOG_RATIO, statistic, task=name, level=level, condition=strategy)
 
 
 def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
@@ -142,18 +142,18 @@ def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
     for harsher, milder in pairs:
         statistic = partial(apart, harsher=harsher, milder=milder)
         level = _corrected(len(pairs))
-        yield scores.row(SHALLOWEST, RELATIVE, statistic, "all", level, condition=harsher, against=milder)
+        yield scores.row(SHALLOWEST, RELATIVE, statistic, level=level, condition=harsher, against=milder)
 
 
 def order(scores: StrategyScores) -> Iterator[Score]:
     """What other orders cost against what absence costs, by benchmark, and on reasoning against semantic benchmarks."""
-    names = scores.scaled.names
+    names = scores.names
     kinds = [[at for at, name in enumerate(names) if name.startswith(kind)] for kind in (REASONING, SEMANTIC)]
     compared = sorted({at for kind in kinds for at in kind}) if all(kinds) else list(range(len(names)))
     windows = [
         size
         for size in scores.windows(*MOVED, ABSENT)
-        if all(scores.value[ABSENT, size][at] >= LEFT for at in compared)
+        if all(scores.scores.value[scores.curves[ABSENT, size]][at] >= LEFT for at in compared)
     ]
     reasoning, semantic = kinds
     task, against = (
@@ -171,14 +171,14 @@ def order(scores: StrategyScores) -> Iterator[Score]:
         return np.asarray(np.log(np.maximum(moved, SMALLEST)) - np.log(np.maximum(absent, SMALLEST)))
 
     for at, name in enumerate(names):
-        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), name, _corrected(len(names)))
+        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), task=name, level=_corrected(len(names)))
     if against is not None:
         statistics: tuple[tuple[str, Callable[[Scores], Numbers]], ...] = (
             ("order_less", lambda read: _kind(read, windows, reasoning)[0] - _kind(read, windows, semantic)[0]),
             (LOG_RATIO, lambda read: ratio(read, reasoning) - ratio(read, semantic)),
         )
         for metric, statistic in statistics:
-            yield scores.row(ORDER, metric, statistic, task, LEVEL, against=against)
+            yield scores.row(ORDER, metric, statistic, task=task, against=against)
 
 
 def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:
@@ -190,7 +190,7 @@ def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
     if wide:
         for strategy in ("middle_repeat", ABSENT):
-            yield scores.row(REPEAT, strategy, partial(left, strategy=strategy), "all", LEVEL)
+            yield scores.row(REPEAT, strategy, partial(left, strategy=strategy))
 
 
 def _measured(scores: StrategyScores) -> tuple[str, ...]:

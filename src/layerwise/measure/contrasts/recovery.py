@@ -10,7 +10,7 @@ effect of skipping the layer:
 
 `spearman_steps`, `spearman_steps_given_damage` and `spearman_steps_published` are the same by steps instead of area.
 Each has the band against `shuffled_layers` that the effects of shuffled layers would give. Layers are the units: the
-interval says what another model's layers might show (`layerwise.measure.stats.rank_correlation`).
+interval says what another model's layers might show (`layerwise.measure.stats.ranks`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerwise.measure.stats.rank_correlation import rank_correlation
+from layerwise.measure.stats.ranks import rank_correlation
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING
