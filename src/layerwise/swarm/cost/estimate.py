@@ -18,13 +18,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Self
 
-from scipy import stats
+from scipy.special import stdtrit
 
 from layerwise.errors import SwarmError, near_matches
 from layerwise.plan.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.run import Run
-from layerwise.results.vocabulary import DELTA, EFFECT
+from layerwise.results.vocabulary import DELTA, EFFECT, FEWEST_UNITS, resampling_unit
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Expected
 from layerwise.swarm.cost.set_regression import SetRegression, fit
 
@@ -102,6 +102,7 @@ def estimate_of_run(folder: Path | str, task: str | None = None) -> LossEstimate
     with Run.open(folder) as run:
         rows = run.store.scores(EFFECT, metric=DELTA)
         identity = [each.plan for each in run.store.plans() if each.family == "identity"]
+        windows = [(row.task, row.document, row.window) for row in run.store.text_losses() if row.plan in identity[:1]]
     if not rows or not identity:
         raise SwarmError(
             f"{folder} holds no effects of plans beside the trained order: resume it until it is complete, or run "
@@ -112,9 +113,11 @@ def estimate_of_run(folder: Path | str, task: str | None = None) -> LossEstimate
     if chosen not in tasks:
         raise SwarmError(f"{folder} has no task {chosen!r}; {near_matches(chosen, tasks)}")
     depth = len(Plan.parse(identity[0]).order())
-    sets = {missing_layers(Plan.parse(row.plan or ""), depth): row for row in rows if row.task == chosen}
-    estimate = LossEstimate.of({each: _measured(row) for each, row in sets.items() if each is not None}, depth)
-    return replace(estimate, plans={row.plan or "": _measured(row) for row in rows if row.task == chosen})
+    read = sum(chosen in (POOLED, task) for task, _, _ in windows)
+    plans = {row.plan or "": _measured(row, read) for row in rows if row.task == chosen}
+    sets = {missing_layers(Plan.parse(plan), depth): measured for plan, measured in plans.items()}
+    estimate = LossEstimate.of({each: measured for each, measured in sets.items() if each is not None}, depth)
+    return replace(estimate, plans=plans)
 
 
 def missing_layers(plan: Plan, depth: int) -> Missing | None:
@@ -130,10 +133,13 @@ def missing_layers(plan: Plan, depth: int) -> Missing | None:
     return frozenset(range(depth)) - plan.layers()
 
 
-def _measured(row: Score) -> Measured:
-    """The value with an interval of 90 %: the stored one is at 95 %, and Student's quantiles tell the difference."""
+def _measured(row: Score, windows: int) -> Measured:
+    """The value with an interval of 90 %: the stored one is at 95 %, and Student's quantiles tell the difference.
+
+    Their freedom is that of the documents, or of the windows that were read where there are fewer than 8 documents.
+    """
     if row.low is None or row.high is None or not row.documents:
         return row.value, None, None
-    freedom = max(1, row.documents - 1)
-    share = float(stats.t.ppf(0.95, freedom) / stats.t.ppf(0.975, freedom))
+    units = row.documents if resampling_unit(row.documents) == "document" else max(FEWEST_UNITS, windows)
+    share = float(stdtrit(units - 1, 0.95) / stdtrit(units - 1, 0.975))
     return row.value, row.value - share * (row.value - row.low), row.value + share * (row.high - row.value)
