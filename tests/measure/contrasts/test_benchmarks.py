@@ -193,9 +193,11 @@ def test_what_is_hard_for_every_plan_cancels() -> None:
     right = (draw.random(40) < 0.7).astype(float)
     same = Answers((WHOLE, "0"), {"arc": np.stack([right, right])}, {"arc": "acc"}, {"arc": 0.25})
     scaled = Scaled.of(same, WHOLE, seed=0, resamples=100)
-    assert np.all(scaled.draws == 1.0)
+    assert np.all(scaled.scores.effects == 1.0)
     wrong = Answers((WHOLE, "0"), {"arc": np.stack([right, 1 - right])}, {"arc": "acc"}, {"arc": 0.25})
-    assert Scaled.of(wrong, WHOLE, seed=0, resamples=100).draws[:, 0, 1].std() > 0.05
+    drawn = Scaled.of(wrong, WHOLE, seed=0, resamples=100).scores.effects
+    assert drawn is not None
+    assert drawn[:, 0, 1].std() > 0.05
 
 
 def test_no_benchmark_and_no_windows_make_no_rows(answers: Answers) -> None:

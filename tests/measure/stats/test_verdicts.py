@@ -74,12 +74,6 @@ def test_false_alarms_stay_below_their_rate() -> None:
     assert alarmed <= 0.05 * MODELS
 
 
-def test_the_smallest_score_is_negative_in_most_of_those_models() -> None:
-    """What the confirmation protects from: taken at face value, nearly every model has a layer better removed."""
-    negative = sum(min(score.value for score in judged(mildly_useful(seed)).values()) < 0 for seed in range(20))
-    assert negative >= 10
-
-
 @pytest.mark.slow
 def test_harm_of_the_printed_resolution_is_found_in_four_of_five_models() -> None:
     """The resolution is that of the whole procedure: chosen on one half of the text and confirmed on the other."""
@@ -146,25 +140,6 @@ def test_no_effect_is_told_with_what_was_excluded() -> None:
         assert scores[layer].mde == max(-(scores[layer].low or 0.0), scores[layer].high or 0.0) < 0.001
     exact = judged(SimulatedModel([0.0] * 4, documents=160, noise=0.0))
     assert {(score.metric, score.mde) for score in exact.values()} == {("no_effect", 0.0)}
-
-
-@pytest.mark.slow
-def test_coverage_of_the_simultaneous_intervals() -> None:
-    """All twelve intervals hold their effects in at least 93 of 100 models (nominally 95)."""
-    held = 0
-    for seed in range(100):
-        model = mildly_useful(seed)
-        scores = judged(model)
-        held += all(
-            score.low is not None and score.high is not None and score.low <= model.effects[layer] <= score.high
-            for layer, score in scores.items()
-        )
-    assert held >= 93
-
-
-def test_verdicts_depend_on_the_seed_alone() -> None:
-    model = mildly_useful(5)
-    assert judged(model, seed=1) == judged(model, seed=1)
 
 
 def test_too_little_text_says_how_to_get_enough() -> None:

@@ -89,7 +89,7 @@ class Taylor:
         without = [[other for other in groups if other != group] for group in groups]
         left = np.array([sample.importance(some) / sum(self._tokens[group] for group in some) for some in without])
         error = math.sqrt((len(groups) - 1) * float(left.var()))
-        return float(student(0.975, len(groups) - 1.0)) * error / whole
+        return student(0.975, len(groups) - 1.0) * error / whole
 
 
 class _Sample:

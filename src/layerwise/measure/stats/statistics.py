@@ -292,7 +292,7 @@ def student(share: float, freedom: Value) -> Value:
     2.262
     """
     quantile: Value = special.stdtrit(freedom, share)
-    return quantile
+    return quantile if isinstance(quantile, np.ndarray) else float(quantile)
 
 
 def satterthwaite(variance: Numbers, squares: Numbers) -> Numbers:
