@@ -290,9 +290,8 @@ def position_rows(arm: str, seed: int, answers: Mapping[int, Numbers]) -> list[S
     right, wanted = (sum(of) for of in zip(*counts.values(), strict=True))
     results = []
     for position, (hits, count) in [*counts.items(), (None, (right, wanted))]:
-        share = wilson(hits, count)
-        bounds = float(share.value), float(share.low), float(share.high)
-        results.append(Score(vocab.POSITION, "accuracy", *bounds, arm=arm, seed=seed, other=position, documents=count))
+        row = wilson(hits, count).row()
+        results.append(Score(vocab.POSITION, "accuracy", *row, arm=arm, seed=seed, other=position, documents=count))
     return results
 
 

@@ -375,11 +375,8 @@ def _arm_means(measure: str, metric: str, routed: RoutedQuestions, **columns: An
 
 def _means(measure: str, metric: str, values: Numbers, columns: Sequence[dict[str, Any]]) -> list[Score]:
     """The mean of each row of (rows, questions), with Student's interval: nothing is decided by it."""
-    estimate = student_interval(values, np.ones(values.shape[1]))
+    means = student_interval(values, np.ones(values.shape[1])).each()
     return [
-        Score(
-            measure, metric, float(estimate.value[row]), float(estimate.low[row]), float(estimate.high[row]),
-            documents=values.shape[1], **own,
-        )
-        for row, own in enumerate(columns)
-    ]  # fmt: skip
+        Score(measure, metric, *mean.row(), documents=values.shape[1], **own)
+        for mean, own in zip(means, columns, strict=True)
+    ]

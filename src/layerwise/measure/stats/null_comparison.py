@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.measure.stats.statistics import Numbers, mean_of
 from layerwise.results.rows import Score
 
 ALL = "all"
@@ -87,10 +87,7 @@ def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:
 
 
 def _ratio(part: Parts) -> Pooled:
-    if part.denominators.size < 2:
-        return Pooled(float(part.numerators.sum() / part.denominators.sum()), None, None)
-    estimate = student_interval(part.numerators, part.denominators)
-    return Pooled(float(estimate.value[0]), float(estimate.low[0]), float(estimate.high[0]))
+    return Pooled(*mean_of(part.numerators, part.denominators))
 
 
 Layers = tuple[int, int | None]

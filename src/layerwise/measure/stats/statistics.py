@@ -93,6 +93,11 @@ class Estimate(Generic[Value]):
         """The effect that Holm's first step of so many comparisons finds with 80 % power."""
         return np.asarray(_factor(np.asarray(self.freedom), comparisons, 0.05, POWER) * self.error)
 
+    def row(self) -> tuple[float, float, float]:
+        """Value, low and high, of a single one."""
+        value, low, high = (float(np.squeeze(each)) for each in (self.value, self.low, self.high))
+        return value, low, high
+
     def each(self: Estimate[Numbers]) -> list[Estimate[float]]:
         """Of several plans those of each by itself."""
         columns = (self.value, self.low, self.high, self.error, self.freedom)
@@ -145,6 +150,21 @@ def student_interval(
     above, below = _checked(numerators, denominators)
     spread = _Spread.of(above, below, strata)
     return Estimate.student(ratio(above, below), spread.error, spread.freedom, level)
+
+
+def mean_of(
+    numerators: ArrayLike, denominators: ArrayLike | None = None, fewest: int = 2
+) -> tuple[float, float | None, float | None]:
+    """One ratio, or the mean of `numerators` alone, with Student's interval; no bounds over fewer units than `fewest`.
+
+    >>> mean_of([1.0, 1.0, 1.0]), mean_of([3.0], [2.0])
+    ((1.0, 1.0, 1.0), (1.5, None, None))
+    """
+    above = np.asarray(numerators, dtype=np.float64)
+    below = np.ones(above.size) if denominators is None else np.asarray(denominators, dtype=np.float64)
+    if above.size < fewest:
+        return float(above.sum() / below.sum()), None, None
+    return student_interval(above, below).row()
 
 
 def paired_bootstrap(
