@@ -47,7 +47,7 @@ from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import RANDOM_ORDER, SEQUENTIAL
+from layerwise.results.vocabulary import ALL, RANDOM_ORDER, SEQUENTIAL
 
 TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING = "trained_order", "collapse", "position_informed", "pruning"
 POSITIONS, MERGING = "positions", "merging"
@@ -71,14 +71,24 @@ Arms = Mapping[str, Mapping[int, Survey]]
 ArmTask = tuple[str, str]
 """An arm and a condition."""
 
+_FREE = (SHUFFLED, RANDOM_ORDER)
+COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
+    (TRAINED_ORDER, "cost", ALL, ((BASELINE, SEQUENTIAL), _FREE)),
+    *((TRAINED_ORDER, f"gain_above@{null}", ALL, (_FREE, (null, RANDOM_ORDER))) for null in NULLS),
+    (COLLAPSE, "random_order", ALL, ((BASELINE, RANDOM_ORDER),)),
+    (COLLAPSE, "in_order", ALL, ((BASELINE, SEQUENTIAL),)),
+    *((POSITION_INFORMED, "gain", arm, ((arm, RANDOM_ORDER), _FREE)) for arm in PLACED),
+    (POSITION_INFORMED, "random_order", ALL, (_FREE,)),
+)
+"""Claim, metric and task of a contrast, and what is compared with what."""
+
 
 def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
     """Every contrast that the arms allow; `batch` is how many examples ran under one order.
 
     `chance` is the share of the commonest label.
     """
-    rows = [*_trained_order(arms, batch), *_collapse(arms, chance, batch), *_position_informed(arms, chance, batch)]
-    return [*rows, *_pruning(arms, chance, batch)]
+    return [*_differences(arms, chance, batch), *_pruning(arms, chance, batch)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,31 +132,13 @@ def by_batch(values: Numbers, batch: int) -> Numbers:
     return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
-def _trained_order(arms: Arms, batch: int) -> Iterator[Score]:
-    accuracies = Accuracies.of(arms, [(BASELINE, SEQUENTIAL), (SHUFFLED, RANDOM_ORDER)], batch)
-    if accuracies is not None:
-        yield accuracies.sum(1.0, -1.0).row(TRAINED_ORDER, "cost")
-    for null in NULLS:
-        accuracies = Accuracies.of(arms, [(SHUFFLED, RANDOM_ORDER), (null, RANDOM_ORDER)], batch)
+def _differences(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+    """Every pair of `COMPARED` less one another, and what stands alone there less chance."""
+    for claim, metric, task, pairs in COMPARED:
+        accuracies = Accuracies.of(arms, pairs, batch)
         if accuracies is not None:
-            yield accuracies.sum(1.0, -1.0).row(TRAINED_ORDER, f"gain_above@{null}")
-
-
-def _collapse(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
-    for metric, task in (("random_order", RANDOM_ORDER), ("in_order", SEQUENTIAL)):
-        accuracies = Accuracies.of(arms, [(BASELINE, task)], batch)
-        if accuracies is not None:
-            yield accuracies.sum(1.0, less=chance).row(COLLAPSE, metric)
-
-
-def _position_informed(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
-    for arm in PLACED:
-        accuracies = Accuracies.of(arms, [(arm, RANDOM_ORDER), (SHUFFLED, RANDOM_ORDER)], batch)
-        if accuracies is not None:
-            yield accuracies.sum(1.0, -1.0).row(POSITION_INFORMED, "gain", arm)
-    accuracies = Accuracies.of(arms, [(SHUFFLED, RANDOM_ORDER)], batch)
-    if accuracies is not None:
-        yield accuracies.sum(1.0, less=chance).row(POSITION_INFORMED, "random_order")
+            of = accuracies.sum(1.0, -1.0) if len(pairs) == 2 else accuracies.sum(1.0, less=chance)
+            yield of.row(claim, metric, task)
 
 
 def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
