@@ -116,14 +116,13 @@ class Scaled:
         scores = Resampled(np.array(values).reshape(shape), stacked, units, total, None)
         return cls(answers.plans, scores, documents, without)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The benchmarks that have a scale."""
-        return tuple(self.documents)
+    def unscaled(self) -> list[str]:
+        """A sentence for each benchmark that has no scale from chance to the model as trained."""
+        return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in self.without.items()]
 
     def rows(self, metrics: Mapping[str, str]) -> Iterator[Score]:
-        """Every plan's score on every benchmark, and over the benchmarks its mean and median, with intervals."""
-        if not self.names:
+        """Every plan's score on every benchmark that has a scale, and their mean and median, with intervals."""
+        if not self.documents:
             return
         value, draws = self.scores.value, self.scores.effects
         assert draws is not None, "benchmarks on the scale have documents enough"
@@ -165,13 +164,13 @@ class StrategyScores:
                 plans[record.strategy, record.affected].append(row_of[record.plan])
         chance, own = np.random.default_rng(seed), scaled.scores
         assert own.effects is not None, "benchmarks on the scale have documents enough"
-        value = np.empty((len(plans), len(scaled.names)))
+        value = np.empty((len(plans), len(scaled.documents)))
         effects = np.empty((len(own.effects), *value.shape))
         for at, drawn in enumerate(plans.values()):
             value[at] = own.value[:, drawn].mean(axis=-1)
             effects[:, at] = mean_over(own.effects[..., drawn], chance)
         curves = {key: at for at, key in enumerate(plans)}
-        return cls(scaled.names, curves, replace(own, value=value, effects=effects))
+        return cls(tuple(scaled.documents), curves, replace(own, value=value, effects=effects))
 
     @property
     def strategies(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.benchmark_scores import RESAMPLES, Answers, Scaled, Scores, StrategyScores
+from layerwise.measure.contrasts.benchmark_scores import Scaled, Scores, StrategyScores
 from layerwise.measure.contrasts.loops import FEWEST_WINDOWS
 from layerwise.measure.contrasts.order import SMALLEST
 from layerwise.measure.contrasts.painters import MILDEST, STEEPER
@@ -58,29 +58,9 @@ LEFT = 0.25
 """Where absence leaves less than this of the scale of a benchmark, there is nothing left that order could cost."""
 
 
-def normalised_rows(answers: Answers, full: str, *, seed: Seed) -> list[Score]:
-    """Every plan's normalised score on every benchmark that has a scale, and their mean and median, with intervals."""
-    return list(Scaled.of(answers, full, seed=seed).rows(answers.metrics))
-
-
-def unscaled(answers: Answers, full: str, *, seed: Seed) -> list[str]:
-    """A sentence for each benchmark that has no scale from chance to the model as trained."""
-    without = Scaled.of(answers, full, seed=seed).without
-    return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in without.items()]
-
-
-def benchmark_contrasts(
-    answers: Answers,
-    records: Iterable[PlanRecord],
-    full: str,
-    depth: int,
-    *,
-    seed: Seed = 0,
-    resamples: int = RESAMPLES,
-) -> list[Score]:
+def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:
     """The rows of every claim that the plans and benchmarks of a sweep were run for, see the module."""
-    scaled = Scaled.of(answers, full, seed=seed, resamples=resamples)
-    if not scaled.names:
+    if not scaled.documents:
         return []
     scores = StrategyScores.of(scaled, records, seed=seed)
     return [
@@ -94,19 +74,14 @@ def benchmark_contrasts(
 
 def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
     """The fall of every strategy on every benchmark, and of its mean over them."""
+
+    def mean(read: Scores, strategy: str, at: slice) -> Numbers:
+        return np.asarray(_fall(read, strategy, scores.windows(strategy), depth)[..., at].mean(axis=-1))
+
+    tasks = {name: slice(at, at + 1) for at, name in enumerate(scores.names)} | {"all": slice(None)}
     for strategy in _measured(scores):
-        fall = partial(_fall, strategy=strategy, windows=scores.windows(strategy), depth=depth)
-        of_each = {name: partial(_of_one, fall, at) for at, name in enumerate(scores.names)}
-        for task, statistic in {**of_each, "all": partial(_of_mean, fall)}.items():
-            yield scores.row(FALL, SLOPE, statistic, task=task, condition=strategy)
-
-
-def _of_one(fall: Callable[[Scores], Numbers], at: int, read: Scores) -> Numbers:
-    return np.asarray(fall(read)[..., at])
-
-
-def _of_mean(fall: Callable[[Scores], Numbers], read: Scores) -> Numbers:
-    return np.asarray(fall(read).mean(axis=-1))
+        for task, at in tasks.items():
+            yield scores.row(FALL, SLOPE, partial(mean, strategy=strategy, at=at), task=task, condition=strategy)
 
 
 def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
