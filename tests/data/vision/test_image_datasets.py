@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from layerwise.data.vision import content_digests, decode_images
+from layerwise.data.vision import image_reading, image_sources
+from layerwise.data.vision.image_examples import Pixels
 from layerwise.data.vision.images import read_images
-from layerwise.data.vision.pixels import Pixels
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -163,11 +163,11 @@ def test_a_later_start_reads_no_image_of_a_dataset(
             table(20, seed).to_parquet(tmp_path / "pets" / "train.parquet")
 
     monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "own"))
-    monkeypatch.setattr(content_digests, "SETTLED", 0)
+    monkeypatch.setattr(image_sources, "SETTLED", 0)
     write(0)
     first = read_images(tmp_path / "pets", preprocessing=SMALL)
     with monkeypatch.context() as patched:
-        patched.setattr(decode_images, "decoded", None)
+        patched.setattr(image_reading, "decoded", None)
         again = read_images(tmp_path / "pets", preprocessing=SMALL)
     assert again.digest == first.digest
     assert torch.equal(again.test[0]["pixel_values"], first.test[0]["pixel_values"])

@@ -12,8 +12,8 @@ from PIL import Image
 from layerwise.data.splits import Splits
 from layerwise.data.vision import images
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.images import ImageDataset, read_images
-from layerwise.data.vision.pixels import Pixels
+from layerwise.data.vision.image_examples import Pixels
+from layerwise.data.vision.images import DecodedWhenRead, read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -99,7 +99,7 @@ def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypa
     monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 50 * SMALL.bytes - 1)
     decoded = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
     assert isinstance(kept.train, Pixels)
-    assert isinstance(decoded.train, ImageDataset)
+    assert isinstance(decoded.train, DecodedWhenRead)
     assert decoded.digest == kept.digest
     for one, other in ((kept.train, decoded.train), (kept.validation, decoded.validation)):
         assert len(one) == len(other)

@@ -4,7 +4,7 @@ import pytest
 from transformers import ViTConfig
 
 from layerwise.data.splits import Examples, Splits
-from layerwise.data.vision.labels import check_labels
+from layerwise.data.vision.images import check_labels
 from layerwise.errors import DataError
 
 
