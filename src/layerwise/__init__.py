@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from layerwise.search.routing.routed import RoutedStack
     from layerwise.search.routing.router import PlanRouter
     from layerwise.stack import Stack, load, verify
-    from layerwise.stack.speculation import speculative
 
 _HOMES = {
     "Budget": "layerwise.search.budget",
@@ -58,7 +57,6 @@ _HOMES = {
     "run": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
-    "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
     "time": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
@@ -69,7 +67,6 @@ _RENAMED = {
     "layer_weights": "diagnose.layer_weights",
     "merge": "robustness.merge",
     "route": "search.route",
-    "speculate": "time.speculation",
     "study": "train.elc_study or layerwise.train.growth_study",
 }
 """Names of earlier versions, and what is written in their place."""
@@ -98,7 +95,6 @@ __all__ = [
     "samplers",
     "save",
     "search",
-    "speculative",
     "sweep",
     "time",
     "verify",

@@ -35,8 +35,7 @@ from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
 from layerwise.results.vocabulary import FEWEST_UNITS, TRAINING
 from layerwise.stack import Stack
-from layerwise.stack.max_length import longest_input
-from layerwise.stack.packed_texts import keeps_texts_apart
+from layerwise.stack.max_length import keeps_texts_apart, longest_input
 
 DIGITS = "digits"
 TEXT_LENGTH = 256

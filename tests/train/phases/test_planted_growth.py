@@ -28,9 +28,9 @@ from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.plan import Plan
+from layerwise.plan.schedule import GrowthSchedule, allocate, preset, share_of_uniform
+from layerwise.plan.schedule.allocation import Importance, allocation
 from layerwise.results.training_record import MODEL
-from layerwise.schedule import GrowthSchedule, allocate, preset, share_of_uniform
-from layerwise.schedule.allocation import Importance, allocation
 from layerwise.stack import Stack, load
 from layerwise.train.recipe import GrowthVariant, Settings, grown
 from layerwise.train.training import Base, train
