@@ -187,9 +187,8 @@ def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None)
     }
     if options.text is None or corpus is not None:
         return TextSource(read, settings)
-    return TextSource(
-        read, settings, lambda: [file for path in paths if path is not None for file in source_files(path)]
-    )
+    given = [path for path in paths if path is not None]
+    return TextSource(read, settings, lambda: [file for path in given for file in source_files(path)])
 
 
 def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:
