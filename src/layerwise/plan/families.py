@@ -118,7 +118,7 @@ def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Mem
 
     There are at most `count` sets, no two alike, about as many of each number of layers as of any other; where there
     are fewer such sets, all of them. `affected` is the number of layers left out. A swarm fits to them what a set that
-    nobody has measured costs (`layerwise.swarm.cost.estimate`).
+    nobody has measured costs (`layerwise.swarm.estimate`).
 
     >>> [(member.affected, str(member.plan)) for member in random_subsets(6, count=4)]
     [(1, '0-2 4 5'), (1, '1-5'), (2, '0 1 3 5'), (3, '0 1 4')]

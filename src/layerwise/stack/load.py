@@ -21,8 +21,7 @@ from torch import nn
 from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import shortened, shown
-from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes
-from layerwise.data.hub import without_retries
+from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes, without_retries
 from layerwise.data.model_location import EMBEDDED, location_of
 from layerwise.data.stored_files import Tensors
 from layerwise.data.text.tokenizer import load_tokenizer

@@ -394,7 +394,7 @@ class Stack:
         """Within the context the linear layers of a block that read one tensor are computed as one product.
 
         It is what `under(plan, fused=True)` does to the layers of a plan, for the model as it stands: `generate`,
-        `layerwise.speculative`, plans without `fused`. See `layerwise.stack.executors.fused.projections`.
+        plans without `fused`. See `layerwise.stack.executors.fused.projections`.
         """
         self._refuse_while_in_place("fuse its projections")
         with fused_projections(self):

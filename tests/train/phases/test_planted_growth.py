@@ -19,8 +19,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.division import division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.language_modelling import text_splits
+from layerwise.data.text.language_modelling import splits_of
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.importance import measured_importance
@@ -84,7 +85,8 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def splits() -> Splits:
-    return text_splits(character_tokenizer(), corpus(), length=1 + LENGTH)
+    text = corpus()
+    return splits_of(character_tokenizer(), text.name, division(text).parts, length=1 + LENGTH)
 
 
 def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:

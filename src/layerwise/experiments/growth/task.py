@@ -20,11 +20,11 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.splits import Splits
-from layerwise.data.text.bytepair import train_bytepair
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.errors import DataError, PlanError, RunError, TrainError
 from layerwise.experiments.engines.steps import Work
 from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit, evaluation_work
