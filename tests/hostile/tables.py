@@ -155,9 +155,6 @@ def _wsc(**changes: object) -> dict[str, bytes]:
     return {"wsc.train.jsonl": _rows(_WSC | changes), "wsc.valid.jsonl": _rows(_WSC)}
 
 
-_COLA = {
-    f"{name}.tsv": b"a\t1\t\tthe cat sleeps\n" for name in ("in_domain_train", "in_domain_dev", "out_of_domain_dev")
-}
 _MSGS = {"sentence": "a b", "linguistic_feature_label": 1, "surface_feature_label": 1, "condition": "training"}
 
 
@@ -181,10 +178,6 @@ _SUITES = (
     _suite("a word number with a fraction", "glue", _wsc(span2_index=3.0), "line 1", "'span2_index' holds 3.0"),
     _suite("a word number beyond the text", "glue", _wsc(span2_index=10**20), "line 1", "'span2_index' holds 1000"),
     _suite("a word that is not there", "glue", _wsc(span2_text="they"), "line 1", "span2_text"),
-    _suite("a table with three columns", "glue", {**_COLA, "in_domain_train.tsv": b"a\tb\tc\n"}, "line 1: 3 columns"),
-    _suite("text in a number's cell", "glue", {**_COLA, "in_domain_train.tsv": b"a\tyes\t\tb\n"}, "line 1", "'label'"),
-    _suite("a table in Latin-1", "glue", {**_COLA, "in_domain_train.tsv": b"a\t1\t\t\xfc\n"}, "UTF-8"),
-    _suite("a table of null bytes", "glue", {**_COLA, "in_domain_dev.tsv": b"\0" * 99}, "in_domain_dev.tsv, line 1"),
     _suite("no files", "msgs", {}, "no MSGS task in data"),
     _suite("a feature in words", "msgs", _msgs(linguistic_feature_label="yes"), "line 1", "holds 'yes'"),
     _suite("a feature that is a list", "msgs", _msgs(linguistic_feature_label=[1]), "line 1", "holds [1]"),

@@ -20,7 +20,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from apart import Watch, apart
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.errors import ModelError, TrainError
 from layerwise.experiments.pretraining.evaluation import arm_means, pretrained_rows
 from layerwise.experiments.training_runs import training_rows

@@ -28,8 +28,8 @@ from transformers import TrainerCallback
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
-from layerwise.schedule import Phase
-from layerwise.schedule.cost import ModelCost, flops_per_token
+from layerwise.plan.schedule import Phase
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import Stack
 from layerwise.stack.weights import random_twin
 from layerwise.train.phases.embeddings_and_head import EmbeddingsAndHead, find_embeddings_and_head

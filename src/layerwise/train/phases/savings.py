@@ -26,11 +26,11 @@ from typing import Any
 
 from layerwise.measure.cost.cost_to_loss import log_ratio, ratio_row, saving
 from layerwise.measure.cost.frontier import COSTS, CostPoint, Points
+from layerwise.plan.schedule import GrowthSchedule, ModelCost
+from layerwise.plan.schedule.cost import phase_shares
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import GROWTH, LOSS_RATIO, NEVER, READ_OFF, SOONER, TIME_SAVED, TOKENS
-from layerwise.schedule import GrowthSchedule, ModelCost
-from layerwise.schedule.cost import phase_shares
 
 
 def losses_by_cost(

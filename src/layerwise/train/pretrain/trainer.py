@@ -30,7 +30,7 @@ from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainingArgum
 
 from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, Padding, SpanMasking
-from layerwise.data.text.wordpiece import check_tokenizer
+from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack.compilation import compiled_blocks
