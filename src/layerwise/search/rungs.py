@@ -26,12 +26,12 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from layerwise.errors import DataError
-from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, EvalData, pieces, portion, shuffled
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
+from layerwise.measure.stats.statistics import Numbers, ratio, standard_error, student
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.plan import Plan
 
 GROWTH = 4
@@ -145,7 +145,7 @@ def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray
     if level == 0:
         return np.zeros(len(rise), dtype=bool)
     above = rise - rise[leader]
-    reach = stdtrit(tokens.size - 1, 1 - level) * standard_error(above, tokens)
+    reach = student(1 - level, tokens.size - 1.0) * standard_error(above, tokens)
     return np.asarray(ratio(above, tokens) > reach)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from scipy import stats
 
 from conftest import tiny_llama
 from layerwise.errors import MeasureError, UnsupportedModel
@@ -28,7 +27,6 @@ from layerwise.measure.cost.pass_time import (
     TimedPass,
     TimedPlan,
     in_turns,
-    median_interval,
     time_rows,
 )
 from layerwise.plan import Plan
@@ -70,15 +68,6 @@ def test_ratios_are_paired_within_rounds(monkeypatch: pytest.MonkeyPatch) -> Non
     rows = time_rows(load(tiny_llama().eval()), PLANS[:2], Setting("prefill", 1, 2), rounds=9)
     assert rows[0].high > 10 * rows[0].low  # type: ignore[operator]
     assert (rows[3].low, rows[3].value, rows[3].high) == pytest.approx((4 / 6, 4 / 6, 4 / 6))
-
-
-@pytest.mark.parametrize("rounds", [6, 9, 20, 50])
-def test_the_interval_holds_the_median_often_enough(rounds: int) -> None:
-    low, high = median_interval([float(number) for number in range(rounds)])
-    rank = int(low)
-    assert (low, high) == (rank, rounds - 1 - rank)
-    assert 1 - 2 * stats.binom.cdf(rank, rounds, 0.5) >= 0.95
-    assert 1 - 2 * stats.binom.cdf(rank + 1, rounds, 0.5) < 0.95
 
 
 def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> None:

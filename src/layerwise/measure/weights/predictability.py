@@ -47,8 +47,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerwise.measure.stats.null_comparison import Fractions, NullComparison, evenly_spaced
-from layerwise.measure.stats.ratio_of_sums import ALL, Pooled
+from layerwise.measure.stats.null_comparison import ALL, Fractions, NullComparison, Pooled, evenly_spaced
 from layerwise.measure.stats.ridge import Residual
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.prediction import (
