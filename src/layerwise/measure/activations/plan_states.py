@@ -104,7 +104,9 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     values = sums.sum(axis=1) / states.tokens.sum()
     estimate = student_interval(sums, states.tokens) if len(states.tokens) >= FEWEST_UNITS else None
     for at, (metric, state, other) in enumerate(names):
-        bounds = {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
+        bounds: dict[str, Any] = {}
+        if estimate is not None:
+            bounds = {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
         yield Score(
             STATES, metric, float(values[at]), plan=str(plan), layer=state, other=other, documents=states.documents,
             tokens=int(states.tokens.sum()), **bounds,
