@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
+from layerwise.data.demo.python_stdlib import documents
 from layerwise.data.suites.generated_pairs import PAIRS, PARADIGMS, WORDS, generated_pairs, paradigm_pairs
-from layerwise.data.text.python_stdlib import documents
 from layerwise.errors import DataError
 
 RAREST = 20

@@ -21,7 +21,7 @@ from warnings import catch_warnings, simplefilter
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from layerwise.bounded import Unreadable, read_bytes
-from layerwise.data.file_stamps import SETTLED, stamps
+from layerwise.data.cache_folder import SETTLED, stamps
 from layerwise.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
@@ -45,7 +45,7 @@ SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
 
 
 class Version(NamedTuple):
-    """What differs whenever a content does: where it lies, the stamps of its files (`layerwise.data.file_stamps`), and
+    """What differs whenever a content does: where it lies, the stamps of its files (`layerwise.data.cache_folder`), and
     when one of them changed last, in nanoseconds since 1970."""
 
     name: str
