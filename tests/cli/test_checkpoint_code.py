@@ -22,8 +22,8 @@ from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import LayerwiseError
 from layerwise.experiments.interchange.foreign_plans import depth_of
 from layerwise.stack.checks.checkpoint_files import open_config
-from layerwise.train.finetune.fine_tuning import _with_head
-from layerwise.train.finetune.new_head import with_new_head
+from layerwise.train.fine_tuning import _with_head
+from layerwise.train.new_head import with_new_head
 from layerwise.train.phases.random_init import random_model
 from tiny_tokenizers import character_tokenizer
 

@@ -41,7 +41,7 @@ from layerwise.results import Run
 from layerwise.search.prices import PriceTable
 from layerwise.search.routing.router_time import RouterTime
 from layerwise.stack import Stack, load
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 SILENT: Mapping[str, Any] = {"reporter": Silent()}

@@ -22,8 +22,7 @@ from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.sources import HubText, is_hub_text
 from layerwise.data.text.token_cache import ReadText, TextSource
-from layerwise.data.vision.images import read_images
-from layerwise.data.vision.labels import check_labels
+from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.opening import described

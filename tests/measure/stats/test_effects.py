@@ -93,13 +93,11 @@ def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
     assert adjusted == statistics.holm(raw).tolist()
 
 
-def test_the_baseline_has_no_effect_row() -> None:
+def test_the_baseline_has_levels_and_no_effects() -> None:
     found = table(effects(losses(), BASE))
     assert {plan for metric, plan in found if metric in {"delta_nll", "null_band"}} == {SAME, WORSE, NOISE}
     assert {plan for metric, plan in found if metric == "nll"} == {BASE, SAME, WORSE, NOISE}
-
-
-def test_a_baseline_alone_has_levels_and_no_effects() -> None:
+    assert {metric for metric, _ in found} == {"delta_nll", "null_band", "nll", "token_accuracy"}
     scores = effects([row for row in losses() if row.plan == BASE], BASE)
     assert [score.metric for score in scores] == ["nll", "token_accuracy"]
 
@@ -187,10 +185,6 @@ def test_few_answers_keep_their_values_alone() -> None:
     assert found["delta_exact_match", WORSE] == replace(found["delta_exact_match", WORSE], value=-0.5, low=None, p=None)
     assert found["exact_match", WORSE].value == 0.5
     assert ("delta_exact_match", BASE) not in found
-
-
-def test_exact_match_is_only_for_answers() -> None:
-    assert not [score for score in effects(losses(), BASE) if "exact" in score.metric]
 
 
 def test_many_plans_can_still_be_told_apart_from_none() -> None:

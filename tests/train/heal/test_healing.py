@@ -24,7 +24,7 @@ from layerwise.plan import Plan
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import load
 from layerwise.stack.rounding import compare
-from layerwise.train.heal.healed import load_healed
+from layerwise.train.heal.learning import load_healed
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.heal.trainer import HealingTrainer
 from layerwise.train.recipe import Settings

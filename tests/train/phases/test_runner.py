@@ -31,7 +31,7 @@ from layerwise.stack.weights import random_twin
 from layerwise.train import training
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.methods import Options
-from layerwise.train.methods.in_order import sequential
+from layerwise.train.methods.method import sequential
 from layerwise.train.phases.runner import seed_of
 from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.phases.trainer import GrowthTrainer

@@ -47,7 +47,7 @@ from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.results.vocabulary import BABYLM, CHANCE
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 from layerwise.train.load_trained import open_trained
 from layerwise.train.processes import is_alone
 

@@ -42,14 +42,17 @@ from layerwise.train.phases.metrics import (
     arm_rows,
     epoch_rows,
     held_out_row,
+    loss_ratio_row,
+    losses_by_cost,
     null_rows,
     phase_paces,
     point,
+    saving_rows,
     schedule_rows,
     seconds_of_steps,
     step_pace,
+    time_saved_row,
 )
-from layerwise.train.phases.savings import loss_ratio_row, losses_by_cost, saving_rows, time_saved_row
 from layerwise.train.phases.step_time import relative_step_times, steps_that_take
 from layerwise.train.processes import is_alone
 from layerwise.train.recipe import GrowthVariant
@@ -161,7 +164,7 @@ def _schedule(record: TrainingRecord) -> GrowthSchedule:
 
 
 def headline_rows(finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
-    """The rows of `layerwise.train.phases.savings`, of every arm that has seeds in common with uniform.
+    """The rows of `layerwise.train.phases.metrics`, of every arm that has seeds in common with uniform.
 
     `ends` are where the trainings of every arm ended, on held-out text. An arm that was trained to several lengths
     (`ARM@SHARE`) is read off their ends, another off its curve. None without uniform.

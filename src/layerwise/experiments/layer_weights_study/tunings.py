@@ -54,7 +54,7 @@ from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import ATTRIBUTION, BACKBONE, LAYER_WEIGHTS, SHUFFLED, TOKENS
 from layerwise.stack.load import resolve_device
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 
 PART = "fine-tuning"
 """What a piece is called that is a fine-tuning."""

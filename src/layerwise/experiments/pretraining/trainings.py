@@ -29,12 +29,12 @@ from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
-from layerwise.train.monitoring.clock import Progress
 from layerwise.train.pretrain.curriculum import SpreadBatches
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import check_positive
+from layerwise.train.training_log import Progress
 
 FAMILY = "pretraining"
 """The family in the manifest of a run of pretrainings."""

@@ -34,7 +34,7 @@ import numpy as np
 
 from layerwise.errors import MeasureError, PlanError
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.rank_correlation import rank_correlation
+from layerwise.measure.stats.ranks import rank_correlation
 from layerwise.measure.stats.statistics import Estimate, Numbers, holm, paired_bootstrap, ratio, sign_flips
 from layerwise.plan import Edge, LayerWeights
 from layerwise.results.rows import Score
@@ -80,7 +80,7 @@ class Ranked:
 
     edges: tuple[Edge, ...]
     weights: Numbers
-    effect: Estimate
+    effect: Estimate[Numbers]
     p: Numbers
     p_adjusted: Numbers
 

@@ -5,41 +5,52 @@ What is the head, and what the body? `head_parameters` decides for fine-tuning t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from transformers import PreTrainedModel
 
+import layerwise.models  # noqa: F401  (its architectures become known to the Auto classes)
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
 from layerwise.stack.checks.completeness import check_complete
 
 
-def with_new_head(
-    location: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None
-) -> Stack:
-    """The image classifier on the checkpoint at `location` (a folder or a hub id) with a random head for `classes`.
+def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **options: Any) -> tuple[Any, set[str]]:
+    """The checkpoint at `location` (a folder or a hub id) with a random head for `labels`, opened by the class `auto`
+    of transformers, and the names of the parameters that were drawn.
 
     The head is drawn from torch's global generator, so that it follows the seed of a training. Raises
-    `CheckpointError` when the checkpoint is not one of an image model.
+    `CheckpointError`, which says what is `needed`, for a checkpoint that can have none.
     """
     names: dict[str, Any] = {
-        "num_labels": len(classes),
-        "id2label": dict(enumerate(classes)),
-        "label2id": {name: label for label, name in enumerate(classes)},
+        "num_labels": len(labels),
+        "id2label": dict(enumerate(labels)),
+        "label2id": {name: label for label, name in enumerate(labels)},
     }
     try:
         model, report = from_pretrained(
-            "AutoModelForImageClassification", location, ignore_mismatched_sizes=True, use_safetensors=True,
-            dtype="float32", revision=revision, output_loading_info=True, **names,
+            auto, location, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32",
+            output_loading_info=True, **names, **options,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"{location} cannot be given a head for {len(classes)} classes: {error}\n"
-            "a new head needs the checkpoint of an image model, as a folder or a hub id"
+            f"{location} cannot be given a head for {len(labels)} class{'es' * (len(labels) != 1)}: "
+            f"{str(error).strip().splitlines()[0]}\n{needed}"
         ) from error
     check_complete(location, model, report, new_head=True)
+    return model, {*report["missing_keys"], *(key[0] for key in report["mismatched_keys"])}
+
+
+def with_new_head(
+    location: str, classes: tuple[str, ...], *, device: str = "auto", revision: str | None = None
+) -> Stack:
+    """The image classifier on the checkpoint at `location` with a random head for `classes`; see `classifier`."""
+    model, _ = classifier(
+        "AutoModelForImageClassification", location, classes,
+        "a new head needs the checkpoint of an image model, as a folder or a hub id", revision=revision,
+    )  # fmt: skip
     return load(model, device=device)
 
 

@@ -10,6 +10,11 @@ Under a plan the model runs it in every pass, in teaching and in the test (`Stac
 learns nothing, and one that is visited twice learns from both visits. The same seed draws the same head and the same
 order of examples under every plan.
 
+The steps at which a learning curve is taken stand evenly in the logarithm, from the first to the last: that is how
+costs are compared (`layerwise.measure.cost.cost_to_loss`), and most is learned early. The ends of epochs, at which the
+selection set is answered in any case, are points too. An evaluation draws nothing at random and moves no weight, so the
+training is the same bit for bit with and without a curve.
+
 The Hugging Face Trainer does the training. The test set is answered once, at the end, by the epoch that was kept.
 """
 
@@ -25,31 +30,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
-from transformers import (
-    DataCollatorWithPadding,
-    EarlyStoppingCallback,
-    PrinterCallback,
-    TrainerCallback,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import DataCollatorWithPadding, EarlyStoppingCallback, TrainerCallback, set_seed
 
-import layerwise.models  # noqa: F401  (its architectures become known to the Auto classes)
-from layerwise.data.auto_classes import from_pretrained
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.errors import CheckpointError, TrainError
+from layerwise.errors import TrainError
 from layerwise.measure.language.task_scores import task_value
 from layerwise.plan import Plan
 from layerwise.stack import load
-from layerwise.stack.checks.completeness import check_complete
+from layerwise.stack.inputs import evaluating
 from layerwise.stack.max_length import longest_input
-from layerwise.train.finetune.learning_curve import CurvePoint, SelectionCurve, learning_curve
-from layerwise.train.finetune.new_head import head_parameters
-from layerwise.train.finite import FiniteTrainer
-from layerwise.train.input_pipeline import input_arguments
+from layerwise.train.arguments import MeasuredArguments, common_arguments
+from layerwise.train.measured import MeasuredTrainer
+from layerwise.train.new_head import classifier, head_parameters
+from layerwise.train.training_log import Pace, figures_of
 
 Progress = Callable[[int, int], None]
 """Told the step, and how many there are at most: teaching may end early."""
@@ -69,8 +66,8 @@ class FineTuningConfig:
     text, or a pair together, is cut to `length` tokens. `warmup` is a share of all steps. `training_limit` and
     `test_limit` bound the examples: a number made with either is not the published task's. Weights whose names end in
     one of `frozen` stay as they are. With `train` "head" so do all but those of the new head (`head_parameters`). With
-    `evals` the selection set is answered at so many steps more, for the learning curve alone
-    (`layerwise.train.finetune.learning_curve`): what is learned and which epoch is kept stay the same.
+    `evals` the selection set is answered at so many steps more, for the learning curve alone: what is learned and which
+    epoch is kept stay the same.
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -96,6 +93,14 @@ class FineTuningConfig:
             raise TrainError(f"a learning curve of {self.evals} evaluations was asked for; give 0 for none, or more")
         if not 0 <= self.warmup < 1:
             raise TrainError(f"a warm-up over {self.warmup} of all steps was asked for; give a share from 0 to below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The score on the selection set after so many steps."""
+
+    step: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +179,6 @@ def _trained(
     subject += "" if plan is None else f" under {plan}"
     sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
     collate = DataCollatorWithPadding(tokenizer)
-    followed: list[TrainerCallback] = []
-    if settings.evals:
-        chosen = [example.label for example in task.selection]
-
-        def selection_score(taught: Any) -> float | None:
-            answers = _answers(taught, sets["selection"], task, collate, settings.batch_size)
-            return None if answers is None else task_value(task, task.metric, chosen, answers)
-
-        followed = [SelectionCurve(settings.evals, task.metric, selection_score)]
     with tempfile.TemporaryDirectory() as folder, _under(model, plan):
         trainer = _FineTuningTrainer(
             subject=subject,
@@ -195,9 +191,17 @@ def _trained(
                 task.metric: task_value(task, task.metric, evaluated.label_ids, evaluated.predictions)
             },
             preprocess_logits_for_metrics=lambda logits, _: _answered(_first(logits), task),
-            callbacks=[EarlyStoppingCallback(settings.patience), _ProgressCallback(progress), *followed],
+            callbacks=[EarlyStoppingCallback(settings.patience)],
+            progress=None if progress is None else lambda step, steps, _: progress(step, steps),
         )
-        trainer.remove_callback(PrinterCallback)
+
+        def selection_score() -> float | None:
+            answers = _answers(trainer.model, sets["selection"], task, collate, settings.batch_size)
+            chosen = [example.label for example in task.selection]
+            return None if answers is None else task_value(task, task.metric, chosen, answers)
+
+        curve = _LearningCurve(settings.evals, f"eval_{task.metric}", selection_score, trainer.pace)
+        trainer.add_callback(curve)
         trainer.train()
         trainer.model.eval()
         predictions = _answers(trainer.model, sets["test"], task, collate, settings.batch_size)
@@ -207,10 +211,10 @@ def _trained(
         raise TrainError(f"{subject} answers with numbers that are not finite; use a smaller learning rate")
     scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
     kept = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as the Trainer keeps it
-    curve, step_seconds = learning_curve(followed, trainer.state.log_history)
+    pace = figures_of(trainer.state.log_history)
     return FineTuningResult(
         predictions, tuple(example.label for example in task.test), float(kept[f"eval_{task.metric}"]), rate,
-        round(kept["epoch"]), 0.0, curve, step_seconds,
+        round(kept["epoch"]), 0.0, curve.points(), pace.get("step_seconds") if settings.evals else None,
     )  # fmt: skip
 
 
@@ -219,35 +223,21 @@ def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:
     return nullcontext() if plan is None else load(model).under(plan, single_pass=True)
 
 
-def _with_head(location: str, task: Task) -> tuple[Any, Any, frozenset[str]]:
+def _with_head(location: str, task: Task) -> tuple[Any, Any, set[str]]:
     """The model with a random head for the task's labels, drawn from torch's generator, its tokenizer, and the names
     of what was drawn."""
     # One output under the name of a score makes transformers learn it by its squared error.
-    labels = task.labels or ("score",)
-    names: dict[str, Any] = {
-        "id2label": dict(enumerate(labels)),
-        "label2id": {name: at for at, name in enumerate(labels)},
-    }
-    problem = "regression" if task.is_regression else "single_label_classification"
-    try:
-        model, report = from_pretrained(
-            "AutoModelForSequenceClassification", location, num_labels=len(labels), ignore_mismatched_sizes=True,
-            use_safetensors=True, dtype="float32", output_loading_info=True, problem_type=problem, **names,
-        )  # fmt: skip
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{location} cannot be given a head for {len(labels)} class{'es' * (len(labels) != 1)}: "
-            f"{str(error).strip().splitlines()[0]}\n"
-            "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for "
-            "sequence classification"
-        ) from error
-    check_complete(location, model, report, new_head=True)
+    model, drawn = classifier(
+        "AutoModelForSequenceClassification", location, task.labels or ("score",),
+        "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for sequence "
+        "classification", problem_type="regression" if task.is_regression else "single_label_classification",
+    )  # fmt: skip
     tokenizer = load_tokenizer(location)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     model.config.pad_token_id = tokenizer.pad_token_id  # by this a decoder finds a text's last token
-    return model, tokenizer, frozenset({*report["missing_keys"], *(key[0] for key in report["mismatched_keys"])})
+    return model, tokenizer, drawn
 
 
 def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings: FineTuningConfig) -> list[Encoded]:
@@ -263,16 +253,17 @@ def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings:
 
 def _arguments(
     folder: str, settings: FineTuningConfig, rate: float, seed: int, device: str, metric: str, examples: int
-) -> TrainingArguments:
-    steps = settings.epochs * math.ceil(examples / settings.batch_size)
-    arguments = TrainingArguments(
-        output_dir=folder,
+) -> MeasuredArguments:
+    return common_arguments(
+        folder,
+        seed,
+        {"use_cpu": device == "cpu"},
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=max(settings.batch_size, 64),
         learning_rate=rate,
         lr_scheduler_type="linear",
-        warmup_steps=round(settings.warmup * steps),
+        warmup_steps=round(settings.warmup * settings.epochs * math.ceil(examples / settings.batch_size)),
         weight_decay=settings.weight_decay,
         train_sampling_strategy="group_by_length",
         eval_strategy="epoch",
@@ -283,17 +274,7 @@ def _arguments(
         metric_for_best_model=metric,
         greater_is_better=True,
         logging_strategy="no",
-        seed=seed,
-        report_to="none",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        label_names=["labels"],
-        use_cpu=device == "cpu",
-        **input_arguments({"use_cpu": device == "cpu"}),
     )
-    # One process drives one device, as everywhere in layerwise: torch's DataParallel would split the batches.
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    return arguments
 
 
 def _answers(model: Any, examples: Sequence[Encoded], task: Task, collate: Any, batch: int) -> tuple[float, ...] | None:
@@ -323,8 +304,8 @@ def _first(logits: Any) -> Any:
     return logits[0] if isinstance(logits, tuple) else logits
 
 
-class _FineTuningTrainer(FiniteTrainer):
-    """A `FiniteTrainer` that says what it taught: its checkpoints go with its folder."""
+class _FineTuningTrainer(MeasuredTrainer):
+    """A `MeasuredTrainer` that says what it taught: its checkpoints go with its folder."""
 
     def __init__(self, *, subject: str, **options: Any) -> None:
         super().__init__(**options)
@@ -334,12 +315,42 @@ class _FineTuningTrainer(FiniteTrainer):
         return f"{self._subject} learns nothing more; use a smaller learning rate"
 
 
-class _ProgressCallback(TrainerCallback):
-    """Tells who watches how far the teaching is."""
+def curve_steps(steps: int, evals: int) -> frozenset[int]:
+    """At most `evals` of `steps` steps, evenly in the logarithm, the first and the last among them.
 
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress
+    >>> sorted(curve_steps(64, 4))
+    [1, 4, 16, 64]
+    """
+    return frozenset(int(step) for step in np.geomspace(1, max(steps, 1), evals).round())
+
+
+class _LearningCurve(TrainerCallback):
+    """Takes the curve of a training: `score` gives that of its model, in evaluation mode, or `None` if not finite.
+
+    Of no evaluations there is no curve. What is answered is no part of a step, whose `pace` is taken before.
+    """
+
+    def __init__(self, evals: int, metric: str, score: Callable[[], float | None], pace: Pace) -> None:
+        self.evals = evals
+        self.metric = metric
+        self.score = score
+        self.pace = pace
+        self.scores: dict[int, float] = {}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.progress is not None:
-            self.progress(state.global_step, state.max_steps)
+        """Take a point where one is due."""
+        if state.global_step not in curve_steps(state.max_steps, self.evals):
+            return
+        with evaluating(kwargs["model"]):
+            score = self.score()
+        if score is not None:
+            self.scores[state.global_step] = score
+        self.pace.before = time.perf_counter()  # what was just computed is no part of the next step
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The end of an epoch is a point."""
+        self.scores[state.global_step] = float(kwargs["metrics"][self.metric])
+
+    def points(self) -> tuple[CurvePoint, ...]:
+        """The curve in order of time."""
+        return tuple(CurvePoint(*each) for each in sorted(self.scores.items())) if self.evals else ()
