@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 
 from layerwise.errors import DataError
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
+from layerwise.measure.stats.estimate import student
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import Numbers, ratio, standard_error, student
+from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.plan import Plan
 

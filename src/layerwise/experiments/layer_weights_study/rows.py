@@ -25,8 +25,9 @@ from scipy import stats
 from layerwise.data.suites.glue import FORMS, GLUE
 from layerwise.experiments.layer_weights_study.arms import AT_EQUAL_SECONDS, COMPARED, UNLEARNED, share_arm, share_of
 from layerwise.measure.cost.overhead import Overhead
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
-from layerwise.measure.stats.statistics import Numbers, holm_by_key, median_interval
+from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT

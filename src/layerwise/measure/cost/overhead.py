@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.measure.cost.pass_time import PassClock, check_rounds, in_turns
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.estimate import Numbers
 from layerwise.stack.inputs import evaluating
 
 Inputs = Mapping[str, Tensor]

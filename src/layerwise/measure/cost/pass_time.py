@@ -31,7 +31,7 @@ from torch import Tensor
 from transformers import StaticCache
 
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.stats.statistics import median_interval
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MILLISECONDS, RATIO, TIME

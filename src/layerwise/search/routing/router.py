@@ -41,8 +41,9 @@ from layerwise.bounded import parse_json
 from layerwise.errors import DataError, ModelError, PlanError
 from layerwise.measure.activations.padding import side_by_side
 from layerwise.measure.cost.pass_time import PassClock, Setting
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.statistics import Numbers, median_interval
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results.run import write_whole
 from layerwise.search.timing import measured
