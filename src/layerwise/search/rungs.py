@@ -23,7 +23,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.stats.statistics import Numbers, ratio, standard_error, student
+from layerwise.measure.stats.estimate import student
+from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
 from layerwise.plan import Plan
 
 GROWTH = 4

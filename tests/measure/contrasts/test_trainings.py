@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import renewed
+from layerwise.measure.contrasts.contrast import Part, Resampled, first, renewed
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.measure.contrasts.trainings import over_trainings, pattern
 from layerwise.measure.interventions.accuracy import Predictions
@@ -132,3 +132,17 @@ def test_contrasts_of_other_claims_stay() -> None:
     stored = [Score("contrast", "value", 1.0, claim=name) for name in ("merging", "collapse")]
     fresh = [Score("contrast", "value", 2.0, claim="merging")]
     assert renewed(stored, fresh, ("merging",)) == [stored[1], fresh[0]]
+
+
+def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
+    values = np.random.default_rng(4).normal(1.0, size=8)
+    part = Part(values[None], np.ones(8), documents=8, tokens=80)
+    drawn = Resampled.of([part], seed=0, resamples=20_000)
+    found, row = drawn.estimate(first), drawn.row("claim", "mean", first, power=0.9)
+    assert found is not None
+    assert found.error == pytest.approx(stats.sem(values), rel=0.02)
+    assert (row.value, row.low, row.high) == (values.mean(), found.low, found.high)
+    arm = max(found.value - found.low, found.high - found.value)
+    assert row.mde == pytest.approx(arm + stats.t.ppf(0.9, 7) * found.error)
+    few = Resampled.of([part.on(range(7))], seed=0).row("claim", "mean", first)
+    assert (few.value, few.low, few.high, few.mde) == (pytest.approx(values[:7].mean()), None, None, None)

@@ -17,7 +17,7 @@ from layerwise.measure.cost.pass_time import (
     TimedPlan,
     time_rows,
 )
-from layerwise.measure.stats.statistics import median_interval
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.stack import load
 from stack.makers import bert

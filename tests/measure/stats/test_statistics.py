@@ -16,17 +16,15 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from layerwise.errors import MeasureError
+from layerwise.measure.stats.estimate import Estimate, median_interval, satterthwaite
 from layerwise.measure.stats.statistics import (
-    Estimate,
     Numbers,
     holm,
-    median_interval,
     minimum_detectable_effect,
     null_band,
     paired_bootstrap,
     paired_proportions,
     ratio,
-    satterthwaite,
     sign_flips,
     standard_error,
     student_interval,

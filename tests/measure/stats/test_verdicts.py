@@ -11,7 +11,7 @@ from scipy import stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys
-from layerwise.measure.stats.statistics import Estimate
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.strata import shuffled
 from layerwise.measure.stats.verdicts import HarmTest, VerdictCriterion, detectable, verdicts
 from layerwise.results import Loss, Score

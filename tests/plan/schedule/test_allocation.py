@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
-from layerwise.measure.stats.statistics import Estimate
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.plan.schedule.allocation import (
     MIN_EFFECT,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.contrast import Part, Resampled, first
-from layerwise.measure.stats.statistics import Estimate
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.report.claims.over_models import VerdictAt, holm, widening
 from layerwise.report.kinds.comparison import claim_sentence
 from layerwise.results.rows import Score

@@ -104,10 +104,10 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     values = sums.sum(axis=1) / states.tokens.sum()
     estimate = student_interval(sums, states.tokens) if len(states.tokens) >= FEWEST_UNITS else None
     for at, (metric, state, other) in enumerate(names):
-        bounds = {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
+        low, high = (None, None) if estimate is None else (float(estimate.low[at]), float(estimate.high[at]))
         yield Score(
-            STATES, metric, float(values[at]), plan=str(plan), layer=state, other=other, documents=states.documents,
-            tokens=int(states.tokens.sum()), **bounds,
+            STATES, metric, float(values[at]), low, high, plan=str(plan), layer=state, other=other,
+            documents=states.documents, tokens=int(states.tokens.sum()),
         )  # fmt: skip
 
 

@@ -29,8 +29,9 @@ from scipy import stats
 
 from layerwise.measure.contrasts.contrast import CONTRAST
 from layerwise.measure.stats.agreement import rankings
+from layerwise.measure.stats.estimate import POWER, student
 from layerwise.measure.stats.ranks import unit_ranks
-from layerwise.measure.stats.statistics import POWER, Numbers, Seed, student
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ALL, DELTA_NLL, MANIPULATION, PREDICTABILITY, SHUFFLED_LAYERS

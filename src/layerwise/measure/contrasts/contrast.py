@@ -23,17 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layerwise.measure.stats.estimate import POWER, Estimate, student
 from layerwise.measure.stats.grid import FEWEST_UNITS, Cell, Grid, arrange
-from layerwise.measure.stats.statistics import (
-    POWER,
-    Estimate,
-    Numbers,
-    Seed,
-    StratumLabels,
-    expanded_levels,
-    resampled_ratios,
-    student,
-)
+from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels, expanded_levels, resampled_ratios
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import CONTRAST as CONTRAST

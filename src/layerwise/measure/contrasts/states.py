@@ -28,7 +28,8 @@ from layerwise.measure.activations.block_influence import block_influence_sums
 from layerwise.measure.activations.padding import counted_states
 from layerwise.measure.contrasts.contrast import Part, Resampled
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.statistics import POWER, Estimate, Numbers, Seed, satterthwaite, student
+from layerwise.measure.stats.estimate import POWER, Estimate, satterthwaite, student
+from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
 from layerwise.results.rows import Score

@@ -24,9 +24,9 @@ from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
 from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.worth_by_position import PositionTables
+from layerwise.measure.stats.estimate import Numbers, student
 from layerwise.measure.stats.ranks import FEWEST_LAYERS, unit_ranks
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.statistics import Numbers, student
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
 from layerwise.results.vocabulary import WORTH

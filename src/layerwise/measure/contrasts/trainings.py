@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from layerwise.measure.contrasts.contrast import CONTRAST
+from layerwise.measure.stats.estimate import POWER, Numbers, student
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.seeds import deviation_bias, seed_difference
-from layerwise.measure.stats.statistics import POWER, Numbers, student
 from layerwise.results.rows import Score
 
 PATTERN = "pattern"

@@ -37,8 +37,9 @@ import numpy as np
 
 from layerwise.measure.cost.pass_time import RoundTimes, Setting
 from layerwise.measure.stats import statistics
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
-from layerwise.measure.stats.statistics import Numbers, StratumLabels, median_interval
+from layerwise.measure.stats.statistics import Numbers, StratumLabels
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import ABOVE_CLOSEST, ABOVE_RIVAL, BEATEN, BEST, FRONTIER, PARALLEL, UNRESOLVED

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.statistics import Numbers, median_interval
+from layerwise.measure.stats.estimate import Numbers, median_interval
 from layerwise.stack.inputs import evaluating
 
 Inputs = Mapping[str, Tensor]

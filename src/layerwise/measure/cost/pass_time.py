@@ -25,7 +25,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.cost.captured_pass import CapturedPass, static_cache
-from layerwise.measure.stats.statistics import median_interval
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MILLISECONDS, RATIO, TIME

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from layerwise.measure.stats.estimate import Numbers, student
 from layerwise.measure.stats.float64 import exact_on_cpu, widest
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import Numbers, student
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import PROXIES
 from layerwise.stack import Stack

@@ -41,9 +41,10 @@ from numpy.typing import NDArray
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.edge_pruning import edge_columns
+from layerwise.measure.stats.estimate import Estimate, satterthwaite
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.ranks import rank_correlation
-from layerwise.measure.stats.statistics import Estimate, Numbers, holm, holm_by_key, satterthwaite
+from layerwise.measure.stats.statistics import Numbers, holm, holm_by_key
 from layerwise.plan import Edge
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import EDGE_PHENOMENA

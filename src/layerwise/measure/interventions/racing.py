@@ -47,8 +47,8 @@ from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, 
 from layerwise.measure.interventions.document_starts import beginnings
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
-from layerwise.measure.stats.statistics import Estimate
 from layerwise.measure.stats.strata import (
     FEWEST_DOCUMENTS,
     Strata,

@@ -36,8 +36,9 @@ import numpy as np
 
 from layerwise.errors import MeasureError, near_matches
 from layerwise.measure.stats import statistics
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
-from layerwise.measure.stats.statistics import Estimate, Numbers, Seed, StratumLabels
+from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import EFFECT, NO_EFFECT

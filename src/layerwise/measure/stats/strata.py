@@ -25,8 +25,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from layerwise.measure.stats.estimate import Estimate, satterthwaite
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece
-from layerwise.measure.stats.statistics import Estimate, Numbers, StratumLabels, ratio, satterthwaite, standard_error
+from layerwise.measure.stats.statistics import Numbers, StratumLabels, ratio, standard_error
 
 REST = "the rest"
 

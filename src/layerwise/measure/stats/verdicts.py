@@ -32,8 +32,9 @@ from scipy import optimize
 from scipy.special import stdtr
 
 from layerwise.errors import MeasureError
+from layerwise.measure.stats.estimate import POWER, Estimate, student
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
-from layerwise.measure.stats.statistics import POWER, Estimate, holm, minimum_detectable_effect, student
+from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import VERDICT

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from layerwise.measure.cost.pass_time import PassClock, Setting
-from layerwise.measure.stats.statistics import median_interval
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.search.routing.features import prompt_features
 from layerwise.search.routing.router import PlanRouter
 from layerwise.search.timing import measured

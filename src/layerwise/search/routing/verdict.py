@@ -29,7 +29,8 @@ from typing import Any, Literal
 import numpy as np
 
 from layerwise.errors import OptionError
-from layerwise.measure.stats.statistics import Estimate, Numbers, holm, student_interval
+from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.statistics import Numbers, holm, student_interval
 from layerwise.results.rows import Score
 
 RoutingDecision = Literal["above", "equivalent", "below", "unresolved"]
