@@ -108,6 +108,7 @@ def row_of(window: Window, mask_id: int | None) -> Row:
     if window.masked is None:
         targets[window.scored_from - 1 : window.scored_until - 1] = ids[window.scored_from : window.scored_until]
     else:
+        assert mask_id is not None, "who masks has a mask"
         chosen = torch.tensor(window.masked, dtype=torch.int64)
         targets[chosen] = ids[chosen]
         ids[chosen] = mask_id

@@ -62,8 +62,9 @@ def fit(sets: Sequence[frozenset[int]], values: Sequence[float], depth: int) -> 
     rows, costs = _indicators(sets[::step], depth), np.array(values[::step], dtype=np.float64)
     scale = float(np.median(np.abs(costs))) or 1.0
     z = np.arcsinh(costs / scale)
-    inverse = np.linalg.inv(kernel(rows, rows) + PENALTY * np.eye(len(rows)))
-    weights, ratios = inverse @ z, np.abs(inverse @ z) / np.sqrt(np.diag(inverse))
+    inverse: Numbers = np.linalg.inv(kernel(rows, rows) + PENALTY * np.eye(len(rows))).astype(np.float64)
+    weights: Numbers = (inverse @ z).astype(np.float64)
+    ratios = np.abs(weights) / np.sqrt(np.diag(inverse))
     return SetRegression(rows, scale, inverse, weights, _quantiles(rows.sum(axis=1), ratios))
 
 

@@ -64,6 +64,7 @@ def test_what_was_shipped_is_frozen() -> None:
         "sort v j w l h y = h j l v w y\n",
         "close { } [ { } ] [ ( ) ] [ = ]\n",
     ]
+    assert sum(skills.split_of(f"sort {number} =") == "heldout" for number in range(4096)) == 492
     heldout = {"collections", "dataclasses", "inspect", "json", "logging", "queue", "tkinter"}
     train = {"argparse", "asyncio", "email", "http", "os", "re", "socket", "typing", "unittest", "zipfile"}
     assert {python_stdlib.split_of(name) for name in heldout} == {"heldout"}

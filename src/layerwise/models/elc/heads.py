@@ -6,7 +6,7 @@ many numbers as the task needs. The masked-token head projects with the table of
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from layerwise.data.batches import IGNORED
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.encoder import ElcModel, ElcPreTrainedModel
 
-LabelledOutput = SequenceClassifierOutput | TokenClassifierOutput | MultipleChoiceModelOutput
+LabelledOutput: TypeAlias = SequenceClassifierOutput | TokenClassifierOutput | MultipleChoiceModelOutput
 
 
 class Head(nn.Module):
@@ -181,7 +181,7 @@ class ElcForMultipleChoice(ElcLabelled):
     def _scores(self, *given: Tensor | None, **kwargs: Any) -> tuple[Tensor, dict[str, Any]]:
         choices = next(each.shape[1] for each in given if each is not None)
         scores, recorded = super()._scores(*(each if each is None else each.flatten(0, 1) for each in given), **kwargs)
-        return scores.unflatten(0, (-1, choices)).squeeze(-1), recorded
+        return scores.reshape(-1, choices), recorded
 
     def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         return functional.cross_entropy(logits, labels)
