@@ -26,6 +26,7 @@ from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.order import members
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.predicted_weight_loss import predicted_weight_loss
 from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.interventions.sweep import sweep
@@ -61,7 +62,8 @@ def main() -> None:
         "structure of the weights": partial(spectra, stack),
         "structure of the activations": partial(activations, stack, reading),
         "deltas": partial(deltas, stack),
-        "predictability": partial(predictability, stack, reading),
+        "predictability": partial(predictability, stack),
+        "predicted_weight_loss": partial(predicted_weight_loss, stack, reading),
         "ablation": lambda: scores.extend(ablation(stack, reading)),
         "racing": partial(racing, stack, reading),
         "order": partial(sweep, stack, members(stack.depth), reading),

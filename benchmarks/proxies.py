@@ -23,8 +23,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
-from layerwise.measure.activations.logit_lens import logit_lens
-from layerwise.measure.gradients.proxies import plain_pass, split, survey
+from layerwise.measure.gradients.proxies import logit_lens, plain_pass, split, survey
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.stack import Stack, load
 

@@ -27,7 +27,7 @@ import torch
 from layerwise import PlanRouter, RoutedStack, load
 from layerwise.data.demo.corpus import demo_corpus
 from layerwise.plan import Plan
-from layerwise.search.routing.routed import grouped, written
+from layerwise.search.routing.router import grouped, written
 
 
 def main() -> None:

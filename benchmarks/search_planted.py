@@ -18,7 +18,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "tests")]
 from layerwise.plan import Plan  # noqa: E402
 from layerwise.search.evaluator import GraphEvaluator  # noqa: E402
 from layerwise.search.greedy import Space, greedy, winners  # noqa: E402
-from layerwise.search.texts import grown  # noqa: E402
+from layerwise.search.rungs import grown  # noqa: E402
 from search.planted_objective import PlantedObjective  # noqa: E402
 from search.planted_stack import planted_search  # noqa: E402
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.search.budget import Budget
-    from layerwise.search.routing.routed import RoutedStack
-    from layerwise.search.routing.router import PlanRouter
+    from layerwise.search.routing.router import PlanRouter, RoutedStack
     from layerwise.stack import Stack, load, verify
 
 _HOMES = {
@@ -41,7 +40,7 @@ _HOMES = {
     "Plan": "layerwise.plan",
     "PlanRouter": "layerwise.search.routing.router",
     "Result": "layerwise.experiments.result",
-    "RoutedStack": "layerwise.search.routing.routed",
+    "RoutedStack": "layerwise.search.routing.router",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
     "compare": "layerwise.experiments.verbs",

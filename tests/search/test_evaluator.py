@@ -15,8 +15,7 @@ from layerwise.search.cost import WorstCase
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.greedy import Space, greedy
 from layerwise.search.one_shot import skip_effects
-from layerwise.search.rungs import RungSettings
-from layerwise.search.texts import grown
+from layerwise.search.rungs import RungSettings, grown
 from layerwise.stack import Stack
 from measure.conftest import reading, stack
 
@@ -112,16 +111,6 @@ def test_what_a_round_costs_is_known_before_it_runs(stack: Stack, reading: EvalD
             counted.evaluate(plans(texts), rung, Plan.parse(parent))
     assert evaluator.spent.layer_tokens == counted.spent.layer_tokens
     assert evaluator.spent.head_tokens == counted.spent.head_tokens
-
-
-def test_states_of_the_parent_are_worth_their_while(stack: Stack, reading: EvalData) -> None:
-    spent = []
-    for most_bytes in (0, 1 << 30):
-        evaluator = GraphEvaluator(stack, [reading], most_bytes=most_bytes)
-        for parent, texts in ROUNDS[:2]:
-            evaluator.evaluate(plans(texts), 0, Plan.parse(parent))
-        spent.append(evaluator.spent.layer_tokens)
-    assert spent[1] < spent[0]
 
 
 @pytest.mark.parametrize(("limit", "width"), [(2, 1), (3, 2), (4, 3)])

@@ -33,7 +33,7 @@ from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
 from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
-from layerwise.search.texts import by_document
+from layerwise.search.rungs import by_document
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.precision import matmul_precision

@@ -77,7 +77,7 @@ def describe_streaming(estimate: StreamingEstimate) -> str:
 
 def describe_readings(cost: ReadingCost) -> str:
     """What was read, and how much memory it took."""
-    from layerwise.measure.cost.peak_memory import peak_bytes  # with torch
+    from layerwise.measure.cost.memory import peak_bytes  # with torch
 
     return (
         f"layers on the disk: {cost.readings:,} readings, {size(cost.bytes)}; at most {cost.most_layers} layers, "

@@ -18,7 +18,7 @@ from layerwise.experiments.options.plans import chosen_plan
 from layerwise.plan import Plan
 from layerwise.results import Loss, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.search.front import FrontPoint
+from layerwise.search.budget import FrontPoint
 
 if TYPE_CHECKING:
     import pandas

@@ -3,12 +3,12 @@
     result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
     result.best, result.front, result.confirmed
 
-budget, prices, timing   what a plan may cost: layers, milliseconds, bytes
+budget, prices, timing   what a plan may cost: layers, milliseconds, bytes; the front of loss and price
 moves, averaging         from a plan to the plans next to it; averages of neighbouring layers
 evaluator, cost          all candidates of a round as one graph, and what that costs, known beforehand
 rungs                    a round: candidates leave on growing text, with a shared error rate
 greedy, evolve, nsga     the searches; one_shot has the sets that a single score chooses
-front, confirm           what was reached, and its one measurement on text that chose nothing
+confirm                  what was reached, measured once on text that chose nothing
 
 Calling the package performs the verb of `layerwise.experiments.verbs`, which is resolved when it is first used.
 """

@@ -40,10 +40,8 @@ def generations(space: Space) -> int:
     return max(1, int(removed * (space.depth - removed) / 1.5))
 
 
-def evolve(
-    evaluator: Evaluator, space: Space, *, seed: int = 0, offspring: int = OFFSPRING, most: int | None = None
-) -> Iterator[SearchStep]:
-    """The generations, each yielded when it is done, at most `most` of them; the last one's best is the result.
+def evolve(evaluator: Evaluator, space: Space, *, seed: int = 0) -> Iterator[SearchStep]:
+    """The generations, each yielded when it is done; the last one's best is the result.
 
     Raises `MeasureError` where no set of whole layers is within the limit.
     """
@@ -54,8 +52,8 @@ def evolve(
     ended = contest(evaluator, starts, space.whole, settings=RungSettings(share=1 / FIRST, fewest=1, alpha=0.0))
     parent, loss = next(iter(ended.losses.items()))
     yield SearchStep("random", ended)
-    for _ in range(generations(space) if most is None else most):
-        young = _offspring(space, parent, offspring, draw)
+    for _ in range(generations(space)):
+        young = _offspring(space, parent, draw)
         if not young:
             return
         ended = contest(evaluator, young, parent, settings=_SETTINGS)
@@ -64,16 +62,16 @@ def evolve(
         yield SearchStep("generation", replace(ended, losses=losses))
 
 
-def _offspring(space: Space, parent: Plan, count: int, draw: Random) -> list[Plan]:
+def _offspring(space: Space, parent: Plan, draw: Random) -> list[Plan]:
     """Distinct plans within the limit, each some exchanges away from the parent."""
     young: dict[Plan, None] = {}
-    for _ in range(20 * count):
+    for _ in range(20 * OFFSPRING):
         plan: Plan | None = parent
         for _ in range(min(draw.randint(1, MOST_EXCHANGES), draw.randint(1, MOST_EXCHANGES))):
             plan = None if plan is None else _exchange(space, plan, draw)
         if plan is not None and plan != parent:
             young.setdefault(plan)
-        if len(young) == count:
+        if len(young) == OFFSPRING:
             break
     return list(young)
 

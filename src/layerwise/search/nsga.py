@@ -8,18 +8,17 @@ one plan at a time, and nothing would be shared. The first generation holds the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
 from layerwise.errors import OptionError
-from layerwise.measure.stats.statistics import ratio
 from layerwise.plan import Plan
 from layerwise.plan.plan import Group, Reduction, Stage, Visit
+from layerwise.search.budget import front
 from layerwise.search.greedy import SearchStep, Space
 from layerwise.search.moves import AVERAGE_OF_TWO, Move, tidied
-from layerwise.search.rungs import Evaluator, Round
+from layerwise.search.rungs import Evaluator, Round, mean_losses
 
 POPULATION = 24
 GENERATIONS = 20
@@ -29,6 +28,17 @@ CHOICES: Mapping[Move, tuple[str, ...]] = {
     "reorder": ("after",),
 }  # fmt: skip
 """What a move lets a layer do, besides to run: the last three take the next layer with them."""
+
+_STAGES: Mapping[str, Callable[[int], tuple[Stage, ...]]] = {
+    "whole": lambda layer: (Visit(layer),),
+    "none": lambda layer: (),
+    "attn": lambda layer: (Visit(layer, sublayer="attn"),),
+    "mlp": lambda layer: (Visit(layer, sublayer="mlp"),),
+    "twice": lambda layer: (Visit(layer), Visit(layer)),
+    "averaged": lambda layer: (Visit(layer, source=AVERAGE_OF_TWO),),
+    "beside": lambda layer: (Group((Plan.of([layer]), Plan.of([layer + 1])), Reduction("sum")),),
+    "after": lambda layer: (Visit(layer + 1), Visit(layer)),
+}
 
 
 def require_optuna() -> Any:
@@ -68,25 +78,25 @@ def nsga(
         choices = {name: "whole" if int(name) in plan.layers() else "none" for name in distributions}
         if set(choices.values()) <= set(names):  # without the move `drop` no layer can be left out
             study.enqueue_trial(choices)
-    rungs = range(max(1, len(evaluator.tokens) - 1))
+    rungs = max(1, len(evaluator.tokens) - 1)
     means: dict[Plan, float] = {}
     for _ in range(generations):
         trials = [study.ask(distributions) for _ in range(population)]
         plans = [plan_of([trial.params[name] for name in distributions]) for trial in trials]
         fresh = list(dict.fromkeys(plan for plan in plans if plan is not None))
-        means |= _means(evaluator, fresh, rungs, space.whole)
+        means |= mean_losses(evaluator, fresh, space.whole, rungs) if fresh else {}
         for trial, proposed in zip(trials, plans, strict=True):
             if proposed is None:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
             else:
                 study.tell(trial, [means[proposed], space.price(proposed)])
-        yield SearchStep("generation", Round(dict(sorted(means.items(), key=_value)[:1]), len(fresh), 0, 0))
-    allowed = sorted(((plan, mean) for plan, mean in means.items() if space.allows(plan)), key=_value)
-    front = [plan for plan, _ in allowed[:population]] + _nondominated(means, space)
+        yield SearchStep("generation", Round(dict(sorted(means.items(), key=itemgetter(1))[:1]), len(fresh), 0, 0))
+    allowed = sorted(((plan, mean) for plan, mean in means.items() if space.allows(plan)), key=itemgetter(1))
+    finalists = [*(plan for plan, _ in allowed[:population]), *(point.plan for point in front(means, space.price))]
     if not allowed:
         raise OptionError(f"no plan within {space.limit:g} was drawn: give a larger budget, or more moves")
-    final = _means(evaluator, list(dict.fromkeys(front)), range(len(evaluator.tokens)), space.whole)
-    best = sorted(((plan, mean) for plan, mean in final.items() if space.allows(plan)), key=_value)
+    final = mean_losses(evaluator, list(dict.fromkeys(finalists)), space.whole)
+    best = sorted(((plan, mean) for plan, mean in final.items() if space.allows(plan)), key=itemgetter(1))
     yield SearchStep("final", Round(dict(best), len(final), 0, 0))
 
 
@@ -99,41 +109,8 @@ def plan_of(choices: Sequence[str]) -> Plan | None:
     made: list[Stage] = []
     layer = 0
     while layer < len(choices):
-        choice, last = choices[layer], layer + 1 == len(choices)
-        if choice in ("beside", "averaged", "after") and last:
-            choice = "whole"
-        match choice:
-            case "whole":
-                made.append(Visit(layer))
-            case "attn":
-                made.append(Visit(layer, sublayer="attn"))
-            case "mlp":
-                made.append(Visit(layer, sublayer="mlp"))
-            case "twice":
-                made += [Visit(layer), Visit(layer)]
-            case "averaged":
-                made.append(Visit(layer, source=AVERAGE_OF_TWO))
-            case "beside":
-                made.append(Group((Plan.of([layer]), Plan.of([layer + 1])), Reduction("sum")))
-            case "after":
-                made += [Visit(layer + 1), Visit(layer)]
-        layer += 2 if choice in ("beside", "averaged", "after") else 1
+        takes_next = choices[layer] in ("beside", "averaged", "after")
+        choice = "whole" if takes_next and layer + 1 == len(choices) else choices[layer]
+        made += _STAGES[choice](layer)
+        layer += 2 if takes_next else 1
     return tidied(made) if made else None
-
-
-def _means(evaluator: Evaluator, plans: Sequence[Plan], rungs: range, parent: Plan) -> dict[Plan, float]:
-    if not plans:
-        return {}
-    values = np.concatenate([evaluator.evaluate(plans, rung, parent) for rung in rungs], axis=1)
-    tokens = np.concatenate([evaluator.tokens[rung] for rung in rungs])
-    return dict(zip(plans, ratio(values, tokens).tolist(), strict=True))
-
-
-def _nondominated(means: Mapping[Plan, float], space: Space) -> list[Plan]:
-    from layerwise.search.front import front
-
-    return [point.plan for point in front(means, space.price)]
-
-
-def _value(item: tuple[Plan, float]) -> float:
-    return item[1]

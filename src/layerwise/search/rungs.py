@@ -11,6 +11,9 @@ what a rung adds is read only by those that are still in, so that no one reads a
                                    and Talwalkar 2016, arXiv 1502.07943): this bounds the cost, and promises nothing
 
 Plans that have read the text already take part, and cost nothing.
+
+A number that chose a plan flatters it. So the search sees one part of the text, the plan is chosen among its finalists
+on a second, and what is reported is measured once, on a third, no two of them with a document in common.
 """
 
 from __future__ import annotations
@@ -18,13 +21,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from layerwise.errors import DataError
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.stats.estimate import student
+from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.plan import Plan
 
 GROWTH = 4
@@ -142,8 +150,56 @@ def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray
     return np.asarray(ratio(above, tokens) > reach)
 
 
-def mean_losses(evaluator: Evaluator, plans: Sequence[Plan], parent: Plan) -> dict[Plan, float]:
-    """The mean loss of every plan on all of the text, in nats per token."""
-    values = [evaluator.evaluate(plans, rung, parent) for rung in range(len(evaluator.tokens))]
-    means = ratio(np.concatenate(values, axis=1), np.concatenate(list(evaluator.tokens)))
+def mean_losses(
+    evaluator: Evaluator, plans: Sequence[Plan], parent: Plan, rungs: int | None = None
+) -> dict[Plan, float]:
+    """The mean loss of every plan on all of the text, or on its first `rungs`, in nats per token."""
+    tokens = list(evaluator.tokens)[:rungs]
+    values = [evaluator.evaluate(plans, rung, parent) for rung in range(len(tokens))]
+    means = ratio(np.concatenate(values, axis=1), np.concatenate(tokens))
     return dict(zip(plans, means.tolist(), strict=True))
+
+
+SHARES: Mapping[str, float] = {"search": 0.4, "select": 0.2, "report": 0.4}
+"""The parts, and their shares of the documents."""
+
+RUNGS = 3
+"""Rungs of the search text, at most: T/16, T/4 and T tokens."""
+
+FEWEST = 3 * FEWEST_UNITS
+"""Documents below which windows are divided in their place."""
+
+
+def divided_text(data: EvalData, seed: int, shares: Mapping[str, float] = SHARES) -> dict[str, EvalData]:
+    """The parts by their names, disjoint by document, or by window where the text has fewer than 24 documents.
+
+    Raises `DataError` for a text of which a part would have fewer than 8.
+    """
+    order = shuffled(pieces(data, FEWEST), seed)
+    least = min(shares.values()) * len(order)
+    if least < FEWEST_UNITS:
+        raise DataError(
+            f"{data.name} has {data.documents} documents in {len(data.windows)} windows, and they are divided into "
+            f"{len(shares)} parts of at least {FEWEST_UNITS}: give {round(FEWEST_UNITS / min(shares.values()))} "
+            "documents or more, or shorter windows with --max-length"
+        )
+    parts, start, share = {}, 0, 0.0
+    for name, own in shares.items():
+        share += own
+        end = round(share * len(order))
+        parts[name] = portion(data, order[start:end])
+        start = end
+    return parts
+
+
+def by_document(data: EvalData) -> bool:
+    """Whether `divided_text` divides this text by document."""
+    return data.documents >= FEWEST
+
+
+def grown(data: EvalData, seed: int, rungs: int = RUNGS) -> tuple[EvalData, ...]:
+    """What each rung adds to the one before it: together they are the whole text, and the first has 8 units or more."""
+    order = shuffled(pieces(data, FEWEST_DOCUMENTS), seed)
+    ends = [len(order) // GROWTH**rung for rung in range(rungs)]
+    ends = [0, *sorted(end for end in ends if end >= FEWEST_UNITS or end == len(order))]
+    return tuple(portion(data, order[start:end]) for start, end in pairwise(ends))

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import pairwise, product
 from statistics import median
 from typing import Any
@@ -26,7 +27,7 @@ from typing import Any
 import torch
 
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass
+from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, in_turns
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.search.prices import Piece, PriceTable
@@ -37,7 +38,6 @@ REPEATS = 25
 """Passes of which the median is taken; two before them are not counted."""
 
 _WARM_UP = 2
-_WHOLE = "whole"
 
 
 def measured(
@@ -48,25 +48,24 @@ def measured(
     Raises `UnsupportedModel` for decoding where nothing is cached.
     """
     blocks, branches, whole_model = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
-    times: dict[Piece | str, list[float]] = defaultdict(list)
-    whole: dict[Plan, list[float]] = defaultdict(list)
+
+    def timed(plan: Plan, _: int) -> dict[Piece | Plan, float]:
+        with stack.under(plan):
+            times: dict[Piece | Plan, float] = {plan: TimedPass(stack, setting, graphs=False).seconds()}
+            if plan == whole_model:
+                times.update([*_visits(stack, setting, blocks), *_calls(stack, setting, branches)])
+        return times
+
+    works = {plan: partial(timed, plan) for plan in (whole_model, *plans)}
     with evaluating(stack.model), torch.inference_mode():
-        for number in range(_WARM_UP + repeats):
-            counted = number >= _WARM_UP
-            with stack.under(whole_model):
-                times[_WHOLE] += [TimedPass(stack, setting, graphs=False).seconds()] * counted
-                for piece, seconds in [*_visits(stack, setting, blocks), *_calls(stack, setting, branches)]:
-                    times[piece] += [seconds] * counted
-            for plan in plans:
-                with stack.under(plan):
-                    whole[plan] += [TimedPass(stack, setting, graphs=False).seconds()] * counted
-    pieces = {piece: 1000 * median(values) for piece, values in times.items() if not isinstance(piece, str)}
-    table: dict[Piece, float] = {(layer, None): pieces[layer, None] for layer in range(stack.depth)}
-    rest = 1000 * median(times[_WHOLE]) - sum(table.values())
+        rounds = list(in_turns(works, range(-_WARM_UP, repeats)))[_WARM_UP:]
+    known = {key: 1000 * median(times[plan][key] for times in rounds) for plan in works for key in rounds[0][plan]}
+    table: dict[Piece, float] = {(layer, None): known[layer, None] for layer in range(stack.depth)}
+    rest = known[whole_model] - sum(table.values())
     for layer, sublayer in product(range(stack.depth), SUBLAYERS):
-        if (layer, sublayer) in pieces:
-            table[layer, sublayer] = pieces[layer, None] - pieces[layer, other_sublayer(sublayer)]
-    return PriceTable(table, rest), {plan: 1000 * median(values) for plan, values in whole.items()}
+        if (layer, sublayer) in known:
+            table[layer, sublayer] = known[layer, None] - known[layer, other_sublayer(sublayer)]
+    return PriceTable(table, rest), {plan: known[plan] for plan in plans}
 
 
 def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:

@@ -11,7 +11,7 @@ learns nothing, and one that is visited twice learns from both visits. The same 
 order of examples under every plan.
 
 The steps at which a learning curve is taken stand evenly in the logarithm, from the first to the last: that is how
-costs are compared (`layerwise.measure.cost.cost_to_loss`), and most is learned early. The ends of epochs, at which the
+costs are compared (`layerwise.train.cost.frontier`), and most is learned early. The ends of epochs, at which the
 selection set is answered in any case, are points too. An evaluation draws nothing at random and moves no weight, so the
 training is the same bit for bit with and without a curve.
 

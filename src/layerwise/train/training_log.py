@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from transformers import TrainerCallback
 
-from layerwise.measure.cost.peak_memory import forget_peak, peak_bytes
+from layerwise.measure.cost.memory import forget_peak, peak_bytes
 from layerwise.results.training_record import LogEntry
 from layerwise.stack.precision import matmul_precision
 

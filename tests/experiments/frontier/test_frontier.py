@@ -25,7 +25,7 @@ from layerwise.measure.cost.pass_time import Setting, TimedPlan
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import Score
-from layerwise.search.texts import divided_text
+from layerwise.search.rungs import divided_text
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

@@ -18,10 +18,10 @@ from layerwise.experiments.growth.schedule_file import write_schedule
 from layerwise.experiments.growth.task import FAMILY
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_growth
-from layerwise.measure.cost.frontier import COSTS
 from layerwise.plan.schedule import PRESETS, GrowthSchedule, Phase
 from layerwise.results import Manifest, Run, Score
 from layerwise.stack import load
+from layerwise.train.cost.frontier import COSTS
 
 STEP_TOKENS = 4 * 16
 

@@ -27,7 +27,7 @@ from layerwise.results.selection import Rows
 from layerwise.search import timing
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PriceTable
-from layerwise.search.texts import SHARES
+from layerwise.search.rungs import SHARES
 from layerwise.stack import Stack, load
 from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -66,7 +66,7 @@ def everything(folder: Path) -> tuple[list[object], ...]:
 
 
 def test_the_package_is_a_verb_and_a_package(whole: Path) -> None:
-    from layerwise.search.front import FrontPoint
+    from layerwise.search.budget import FrontPoint
 
     result = SearchResult(whole)
     assert callable(layerwise.search)

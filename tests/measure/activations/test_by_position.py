@@ -1,7 +1,8 @@
-"""What a layer writes at each position: orders that are balanced, and norms that are what they say."""
+"""What a layer writes, where it attends and what its outputs tell at each position: balanced orders, sums by hand."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -9,15 +10,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import ViTConfig, ViTForImageClassification
 
 from conftest import tiny_granite, tiny_llama
 from layerwise.data.splits import Splits
-from layerwise.measure.activations.by_position import BASES, branch_norms, rotations
+from layerwise.measure.activations import attention_by_position as module
+from layerwise.measure.activations.attention_by_position import attention_by_position, attention_sums, distances_of
+from layerwise.measure.activations.by_position import BASES, branch_norms, probed, rotations, rotations_of
 from layerwise.measure.activations.embedding import outputs_by_position
+from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.stack import Stack, load
-from measure.planted_classifiers import Idle, Listed, classifier, splits, turning
+from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
 
 DEPTH = 3
 CHANCE = torch.Generator().manual_seed(0)
@@ -93,19 +97,6 @@ def test_norms_are_those_of_a_vit_written_out() -> None:
         assert row.arm == "vit"
 
 
-def test_a_layer_s_norms_differ_from_position_to_position() -> None:
-    rows, _ = branch_norms(vit(), "vit", IMAGES, collate)
-    values = {(row.layer, row.other): row.value for row in rows if row.part == "attn"}
-    assert len(set(values.values())) == DEPTH**2
-
-
-def test_a_language_model_has_norms_too() -> None:
-    rows, notes = branch_norms(load(tiny_llama(DEPTH)), "llama", TEXTS, collate)
-    assert notes == []
-    assert {(row.metric, row.part) for row in rows} == {("norm", "attn"), ("norm", "mlp"), ("share", None)}
-    assert len(rows) == 3 * DEPTH**2
-
-
 def test_padding_is_no_token() -> None:
     """Of texts of 3 to 12 tokens in one batch the norms are those of every text alone, token by token."""
     stack = load(tiny_llama(DEPTH))
@@ -149,12 +140,6 @@ def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
     assert notes[0].text.startswith("turning: ")
 
 
-def test_idle_layers_have_a_share_of_nothing() -> None:
-    found = splits(8)
-    rows, _ = branch_norms(classifier([Idle() for _ in range(3)]), "idle", found.test, found.collate)
-    assert {row.value for row in rows if row.metric == "share"} == {0.0}
-
-
 def test_nothing_stays_on_the_model() -> None:
     stack = vit()
     before = stack.model(PIXELS).logits
@@ -163,3 +148,110 @@ def test_nothing_stays_on_the_model() -> None:
     hooks = [hook for module in stack.model.modules() for hook in module._forward_hooks.values()]
     assert hooks == []
     assert torch.equal(stack.model(PIXELS).logits, before)
+
+
+def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCHES", 1)
+    stack = vit()
+    before = stack.model.config._attn_implementation
+    rows, notes = attention_by_position(stack, "vit", IMAGES, collate)
+    assert notes == []
+    assert stack.model.config._attn_implementation == before
+    found = {(row.layer, row.other, row.metric, row.against): row.value for row in rows}
+    assert len(found) == 5 * DEPTH**2
+    with torch.inference_mode():
+        for plan in rotations_of(DEPTH, "0/attention/0"):
+            state = stack.model.vit.embeddings(PIXELS)
+            for position, layer in enumerate(plan.order()):
+                block = stack.block(layer)
+                attention = block.attention
+                query, key = (
+                    linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
+                    for linear in (attention.attention.query, attention.attention.key)
+                ) if hasattr(attention, "attention") else (
+                    linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
+                    for linear in (attention.q_proj, attention.k_proj)
+                )  # fmt: skip
+                weights = (query @ key.transpose(2, 3) / math.sqrt(8)).softmax(dim=-1)
+                entropy = -(weights * weights.log()).sum(dim=-1).mean() / math.log(5)
+                assert found[layer, position, "entropy", None] == pytest.approx(float(entropy), rel=1e-4)
+                assert found[layer, position, "first", None] == pytest.approx(
+                    float(weights[:, :, 1:, 0].mean()), rel=1e-4
+                )
+                inner = weights.mean(dim=1)[:, 1:, 1:]
+                grid = torch.tensor([[0, 1, 1, 2**0.5], [1, 0, 2**0.5, 1], [1, 2**0.5, 0, 1], [2**0.5, 1, 1, 0]])
+                far = ((inner * grid).sum(dim=-1) / inner.sum(dim=-1)).mean()
+                assert found[layer, position, "distance", None] == pytest.approx(float(far), rel=1e-4)
+                state = block(state)
+                state = state[0] if isinstance(state, tuple) else state
+    assert found[0, 0, "first", "uniform"] == pytest.approx(1 / 5)
+    assert found[0, 0, "distance", "uniform"] == pytest.approx((2 + 2**0.5) / 4)
+
+
+def test_attention_spread_evenly_is_that_of_its_null() -> None:
+    weights = torch.full((2, 3, 10, 10), 0.1)
+    sums = attention_sums(weights, {"pixel_values": torch.zeros(2)})
+    means = {metric: above / below for metric, (above, below) in sums.items()}
+    assert means["entropy", None] == pytest.approx(1.0)
+    assert means["first", None] == pytest.approx(means["first", "uniform"]) == pytest.approx(0.1)
+    assert means["distance", None] == pytest.approx(means["distance", "uniform"])
+
+
+def test_of_a_text_only_what_is_seen_counts() -> None:
+    """A causal mask, and a text whose last token is padding."""
+    weights = torch.ones(1, 1, 4, 4).tril()
+    weights = weights / weights.sum(dim=-1, keepdim=True)
+    sums = attention_sums(weights, {"attention_mask": torch.tensor([[1, 1, 1, 0]])})
+    # The first query sees one key and has nothing to spread; the last is padding.
+    assert sums["entropy", None] == pytest.approx((math.log(2) + math.log(3), math.log(2) + math.log(3)))
+    assert sums["first", None] == pytest.approx((1 / 2 + 1 / 3, 2.0))
+    assert sums["distance", None] == pytest.approx((0.5 + 1.0, 2.0))
+
+
+def test_distances() -> None:
+    assert distances_of(1 + 14 * 14, is_image=True) is not None
+    assert distances_of(11, is_image=True) is None
+    steps = distances_of(3, is_image=False)
+    assert steps is not None
+    assert steps.tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+
+
+def test_a_model_that_does_not_give_its_attention_has_a_note() -> None:
+    found = splits(8)
+    rows, notes = attention_by_position(turning(4), "turning", found.test, found.collate)
+    assert rows == []
+    assert [note.text for note in notes] == ["turning: the model does not give the attention of every layer"]
+
+
+QUESTIONS = EvaluationGrid(draws=8)
+PROBED = 4
+
+
+class Raising(nn.Module):
+    """A layer that raises one more feature than were raised before it: how many are tells where it stands."""
+
+    def forward(self, state: Tensor) -> Tensor:
+        raised = (state[:, 0, CLASSES:] > 1.0).sum(dim=1)
+        state = state.clone()
+        for image, count in enumerate(raised):
+            state[image, 0, CLASSES + int(count)] = 5.0
+        return state
+
+
+def accuracy(stack: Stack) -> float:
+    images = splits(64)
+    found = probed(stack, images.validation, images.test, images.collate, QUESTIONS.batch_size, QUESTIONS.seed)
+    assert sorted(found) == list(range(PROBED))
+    assert all(answers.shape == (2, 8) for answers in found.values())
+    right, asked = np.sum(list(found.values()), axis=(0, 2))
+    assert asked == PROBED * 64
+    return float(right / asked)
+
+
+def test_a_position_that_is_in_the_state_is_read() -> None:
+    assert accuracy(classifier([Raising() for _ in range(PROBED)])) == 1.0
+
+
+def test_states_without_a_position_give_chance() -> None:
+    # Of 64 images a share within .15 of a quarter: three standard deviations.
+    assert abs(accuracy(classifier([Idle() for _ in range(PROBED)])) - 1 / PROBED) < 0.15

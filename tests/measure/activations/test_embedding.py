@@ -7,23 +7,16 @@ import sys
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from conftest import tiny_llama
-from layerwise.data.splits import Splits, sample
+from layerwise.data.splits import sample
 from layerwise.errors import MeasureError
 from layerwise.measure.activations import embedding as module
 from layerwise.measure.activations.by_position import rotations_of
 from layerwise.measure.activations.embedding import EmbeddingOptions, embedding, outputs_by_position
 from layerwise.stack import load
-from measure.planted_classifiers import CLASSES, Listed, splits, turning
-
-IDS = torch.randint(3, 97, (6, 7), generator=torch.Generator().manual_seed(0))
-TEXTS = Listed([{"input_ids": row, "labels": row} for row in IDS])
-
-
-def collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    return Splits("s", "d", TEXTS, TEXTS, TEXTS).collate(examples)
+from measure.activations.test_by_position import IDS, TEXTS, collate
+from measure.planted_classifiers import CLASSES, splits, turning
 
 
 def test_outputs_are_of_the_first_token_of_every_layer_at_every_position(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,15 +39,9 @@ def test_outputs_are_of_the_first_token_of_every_layer_at_every_position(monkeyp
                         np.testing.assert_allclose(states[at, position, part], state[:, 0].numpy(), rtol=1e-5)
 
 
-def test_outputs_of_texts_are_the_mean_of_their_tokens_and_of_no_padding() -> None:
+def test_outputs_of_texts_are_the_mean_of_their_tokens() -> None:
     stack = load(tiny_llama(3))
     states = outputs_by_position(stack, [0], TEXTS, collate, count=6)
-    lengths = (3, 5, 12)
-    texts = [torch.randint(3, 97, (length,), generator=torch.Generator().manual_seed(length)) for length in lengths]
-    alone = [
-        outputs_by_position(stack, [0, 1, 2], Listed([{"input_ids": t, "labels": t}]), collate, count=1) for t in texts
-    ]
-    assert [each.shape for each in alone] == [(3, 3, 1, 64)] * 3 or all(each.shape[:3] == (3, 3, 1) for each in alone)
     with torch.inference_mode():
         for number, plans in enumerate(rotations_of(3, f"0/embedding/{number}") for number in range(6)):
             first = next(plan for plan in plans if plan.order()[0] == 0)

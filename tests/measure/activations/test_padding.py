@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 import torch
 
-from layerwise.measure.activations import padding
 from layerwise.measure.activations.padding import counted_tokens, token_mean
 
 STATE = torch.tensor([[[1.0, 0.0], [3.0, 4.0], [torch.nan, torch.inf]], [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]])
@@ -29,9 +26,3 @@ def test_a_long_mean_in_half_precision_is_summed_in_float32() -> None:
     mean = token_mean(state, torch.ones(1, 4096, dtype=torch.bool))
     assert mean.dtype == torch.bfloat16
     assert mean.item() == 1.0
-
-
-def test_examples_in_docstrings_hold() -> None:
-    found = doctest.testmod(padding)
-    assert found.attempted
-    assert not found.failed

@@ -140,13 +140,6 @@ WORLDS = {
 }
 
 
-@pytest.mark.parametrize("kind", WORLDS)
-def test_the_claim_of_three_zones_is_decided_as_planted(kind: str) -> None:
-    claim = claim_of("three_zones", three_zones(planted(WORLDS[kind](np.random.default_rng(1)))), 12)
-    assert claim.verdict == kind
-    assert "tokens)" in claim.figures
-
-
 @pytest.mark.simulated
 @pytest.mark.parametrize("kind", [*WORLDS, "walk"])
 def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(kind: str) -> None:
@@ -196,11 +189,3 @@ def test_ending_layers_are_counted_as_planted(kind: str) -> None:
         assert share(counts, SUPPORTED, CONTRADICTED) <= WRONG, counts
     else:
         assert share(counts, kind) >= 0.95, counts
-
-
-def test_the_middle_is_the_longest_zone() -> None:
-    claim = claim_of("one_ending", zone_truth(ENDINGS[CONTRADICTED])(0), 12)
-    assert "3 zones (1–3 | 4–9 | 10–12)" in claim.figures
-    assert "3 beginning, 6 middle and 3 ending (200 tokens)" in claim.figures
-    assert claim.why == "3 layers come after the middle zone."
-    assert claim_of("one_ending", [], 12).verdict == "not measured"

@@ -8,15 +8,11 @@ import pytest
 import torch
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, MambaConfig, MambaForCausalLM
 
-from conftest import tiny_granite
-from layerwise.errors import MeasureError
 from layerwise.measure.activations import structure as module
-from layerwise.measure.activations.block_influence import block_influence_sums
+from layerwise.measure.activations.residual_updates import split
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.activations.structure import activations, output_ratios, sinks
-from layerwise.measure.gradients.proxies import split
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from measure.by_layer import by_layer
@@ -104,30 +100,6 @@ def test_parallel_branches_join_one_after_the_other() -> None:
     assert found[0, "mlp"].value == pytest.approx(sums[1] / tokens, rel=1e-4)
 
 
-def test_a_residual_multiplier_is_part_of_what_is_added() -> None:
-    stack = load(tiny_granite(4))
-    found = by_layer(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
-    sums, tokens = {"attn": 0.0, "mlp": 0.0}, 0
-    for batch in reading().batches:
-        with torch.no_grad():
-            captured = stack.capture(**batch.inputs)
-            states = list(stack.states(Plan.identity(4), captured))
-            before, after = states[1:3]
-            middle = stack.apply(1, before, captured, "attn")
-        kept = ~sink_tokens(states, torch.ones_like(batch.input_ids, dtype=torch.bool))
-        for part, added, stream in (("attn", middle - before, before), ("mlp", after - middle, middle)):
-            sums[part] += float((added.double().norm(dim=2) / stream.double().norm(dim=2))[kept].sum())
-        tokens += int(kept.sum())
-    for part, total in sums.items():
-        assert found[1, part].value == pytest.approx(total / tokens, rel=1e-4)
-
-
-def test_padding_that_is_not_a_number_is_left_out() -> None:
-    states = [torch.ones(1, 3, 2), torch.tensor([[[1.0, 0.0], [1.0, 1.0], [torch.nan, torch.nan]]])]
-    counted = torch.tensor([[True, True, False]])
-    assert block_influence_sums(states, counted).tolist() == [[pytest.approx(1 - 0.5**0.5)]]
-
-
 def test_a_planted_sink_draws_the_attention() -> None:
     """Every key looks alike but the first one, to which all queries are drawn."""
     model = planted()
@@ -162,13 +134,6 @@ def test_windows_together_or_alone_are_the_same(monkeypatch: pytest.MonkeyPatch)
         assert left.value == pytest.approx(right.value, rel=1e-5)
 
 
-def test_the_way_of_attention_is_given_back() -> None:
-    before = planted_stack().model.config._attn_implementation
-    assert before != "eager"
-    sinks(planted_stack(), reading())
-    assert planted_stack().model.config._attn_implementation == before
-
-
 def test_a_model_without_attention_has_the_norm_of_its_first_token() -> None:
     torch.manual_seed(0)
     config = MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4, pad_token_id=0)
@@ -185,11 +150,3 @@ def test_the_norm_of_the_first_token_is_by_the_median_of_the_real_ones() -> None
     norms = torch.tensor([[8.0, 2.0, 4.0, 99.0, 99.0]])
     counted = torch.tensor([[True, True, True, False, False]])
     assert module._first_to_median(norms, counted).tolist() == [2.0]
-
-
-def test_a_state_that_is_not_finite_is_named() -> None:
-    model = planted()
-    with torch.no_grad():
-        model.model.layers[4].mlp.down_proj.weight[0, 0] = float("nan")
-    with pytest.raises(MeasureError, match="hidden state 5 is not finite"):
-        activations(load(model), reading())

@@ -1,15 +1,22 @@
-"""What layers cost: the counter's numbers are those of a count by hand, and of twice the weights."""
+"""What layers cost: numbers of a count by hand, kernels of other kinds than plain products, and what is not counted."""
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import pytest
 import torch
+import transformers
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.integrations import moe
 
+from contracts import specimen
+from contracts.zoo import SUPPORTED
 from layerwise.errors import MeasureError
 from layerwise.measure.cost import flops
-from layerwise.measure.cost.flops import model_cost
+from layerwise.measure.cost.flops import Count, model_cost
 from layerwise.plan.schedule import GrowthSchedule, Phase
 from layerwise.plan.schedule.cost import ModelCost, layer_shares, share_of_uniform
 from layerwise.stack import Stack, load
@@ -91,3 +98,199 @@ def test_hand_made_schedules_have_the_shares_of_the_field() -> None:
     schedule = GrowthSchedule("two", 3, (phase, Phase("all", 0.5, (0, 1, 2))))
     flat = ModelCost(cost.layers, embedding=0.0, head=0.0)
     assert share_of_uniform(schedule, flat) == pytest.approx((2 / 3 + 1) / 2)
+
+
+LENGTH = 6
+HEADS, KEY_HEADS, HEAD_WIDTH = 4, 2, 4
+EXPERTS, CHOSEN, INNER, SHARED = 8, 2, 24, 40
+WORDS = 50
+
+ATTENTION = (
+    2 * WIDTH * HEADS * HEAD_WIDTH  # queries
+    + 2 * 2 * WIDTH * KEY_HEADS * HEAD_WIDTH  # keys and values
+    + 2 * 2 * LENGTH * HEADS * HEAD_WIDTH  # scores, and the mean of the values
+    + 2 * HEADS * HEAD_WIDTH * WIDTH  # what goes out
+)
+ROUTER = 2 * WIDTH * EXPERTS
+ROUTED = CHOSEN * 3 * 2 * WIDTH * INNER  # gate, up and down of every expert that a token is sent to
+SHARED_EXPERT = 3 * 2 * WIDTH * SHARED + 2 * WIDTH  # and its gate, one number
+
+MIXTURES: dict[str, tuple[dict[str, Any], int]] = {
+    "Mixtral": ({"intermediate_size": INNER, "num_local_experts": EXPERTS}, ATTENTION + ROUTER + ROUTED),
+    "Qwen2Moe": (
+        {"moe_intermediate_size": INNER, "shared_expert_intermediate_size": SHARED, "num_experts": EXPERTS},
+        ATTENTION + ROUTER + ROUTED + SHARED_EXPERT,
+    ),
+    "Qwen3Moe": ({"moe_intermediate_size": INNER, "num_experts": EXPERTS}, ATTENTION + ROUTER + ROUTED),
+    "Olmoe": ({"intermediate_size": INNER, "num_experts": EXPERTS}, ATTENTION + ROUTER + ROUTED),
+    "GptOss": ({"intermediate_size": INNER, "num_local_experts": EXPERTS}, ATTENTION + ROUTER + ROUTED),
+}
+"""Mixtures of experts: how they call their sizes, and what a layer of them computes for a token of a text."""
+
+
+@cache
+def mixture(name: str) -> Stack:
+    """The tiny model of a type; tests that change it ask for one of their own with `mixture.__wrapped__`."""
+    torch.manual_seed(0)
+    settings = {
+        "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": HEADS,
+        "num_key_value_heads": KEY_HEADS, "head_dim": HEAD_WIDTH, "num_experts_per_tok": CHOSEN,
+        "max_position_embeddings": 4096, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        **MIXTURES[name][0],
+    }  # fmt: skip
+    return load(getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**settings)))
+
+
+@pytest.mark.parametrize("kernel", ["eager", "grouped_mm", "batched_mm", "fallback"])
+@pytest.mark.parametrize("name", MIXTURES)
+def test_a_mixture_of_experts_costs_what_its_tokens_are_sent_to(
+    name: str, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = mixture(name)
+    if kernel == "fallback":  # where torch's grouped product does not run: older GPUs, half-compiled models
+        monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_, **__: False)
+    stack.model.set_experts_implementation("grouped_mm" if kernel == "fallback" else kernel)
+    cost = model_cost(stack, LENGTH)
+    assert cost.layers == pytest.approx((MIXTURES[name][1],) * 2, rel=1e-12)
+    assert (cost.embedding, cost.head) == (0, 2 * WORDS * WIDTH)
+
+
+@pytest.mark.parametrize("name", ["Mixtral", "GptOss"])
+def test_by_default_a_mixture_is_counted_whole(name: str) -> None:
+    assert model_cost(mixture.__wrapped__(name), LENGTH).layers == pytest.approx((MIXTURES[name][1],) * 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("fallback", [False, True])
+def test_a_training_step_of_grouped_products_costs_three_passes(
+    fallback: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A product for each of the two gradients; counted where the weights and what they act on both learn."""
+    monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_, **__: not fallback)
+    rows, weights = torch.randn(10, 4, requires_grad=True), torch.randn(3, 4, 8, requires_grad=True)
+    ends = torch.tensor([2, 2, 10], dtype=torch.int32)
+    with Count() as forward:
+        product = moe._grouped_mm(rows, weights, ends)
+    with Count() as backward:
+        product.backward(torch.ones_like(product))
+    assert (forward.operations, backward.operations) == (2 * 10 * 4 * 8, 2 * 2 * 10 * 4 * 8)
+    assert forward.unknown == backward.unknown == []
+
+
+# Other families
+
+
+def cost_of(model_type: str) -> tuple[float, ...]:
+    (one,) = (each for each in SUPPORTED if each.model_type == model_type)
+    return model_cost(load(specimen.build(one)), LENGTH).layers
+
+
+def test_a_layer_of_bert() -> None:
+    width, inner = specimen.WIDTH, 48
+    assert cost_of("bert") == (2 * 4 * width**2 + 2 * 2 * LENGTH * width + 2 * 2 * width * inner,) * specimen.DEPTH
+
+
+def test_a_layer_of_gpt2_whose_matrices_are_transposed() -> None:
+    width = specimen.WIDTH
+    (one,) = (each for each in SUPPORTED if each.model_type == "gpt2")
+    inner = specimen.build(one).config.n_inner or 4 * width
+    assert cost_of("gpt2") == (2 * 4 * width**2 + 2 * 2 * LENGTH * width + 2 * 2 * width * inner,) * specimen.DEPTH
+
+
+def test_a_layer_of_mamba() -> None:
+    """Its convolution runs over a padded text; its scan is counted where it multiplies matrices, not elementwise."""
+    (one,) = (each for each in SUPPORTED if each.model_type == "mamba")
+    config = specimen.build(one).config
+    width, inner, states, rank = config.hidden_size, config.intermediate_size, config.state_size, config.time_step_rank
+    kernel = config.conv_kernel
+    expected = (
+        2 * width * 2 * inner  # in, with the gate
+        + 2 * inner * kernel * (LENGTH + kernel - 1) / LENGTH
+        + 2 * inner * (rank + 2 * states)  # the step, and how it writes and reads
+        + 2 * rank * inner
+        + 2 * inner * states  # what is read of the states
+        + 2 * inner * width
+    )
+    assert cost_of("mamba") == pytest.approx((expected,) * specimen.DEPTH, rel=1e-12)
+
+
+@pytest.mark.parametrize("model_type", ["deberta", "dbrx"])
+def test_models_that_pass_their_weights_around_are_counted(model_type: str) -> None:
+    """torch's own counter fails on them under no gradient: their functions are given tensors that learn."""
+    assert min(cost_of(model_type)) > 0
+
+
+@pytest.mark.parametrize("model_type", ["longformer", "trocr", "olmo_hybrid"])
+def test_what_a_text_does_not_need_is_no_reason_to_refuse(model_type: str) -> None:
+    """Projections of global attention and of attention to an absent encoder are read by nothing."""
+    assert min(cost_of(model_type)) > 0
+
+
+# Single kernels
+
+
+@pytest.mark.parametrize(
+    ("run", "operations"),
+    [
+        (lambda: torch.ones(3, 4) @ torch.ones(4), 2 * 3 * 4),
+        (lambda: torch.ones(4) @ torch.ones(4), 2 * 4),
+        (lambda: torch.addmv(torch.ones(3), torch.ones(3, 4), torch.ones(4)), 2 * 3 * 4),
+        (lambda: nn.Linear(4, 3)(torch.ones(4)), 2 * 3 * 4),
+        (
+            lambda: torch.linalg.solve_triangular(torch.eye(5).expand(2, 5, 5), torch.ones(2, 5, 3), upper=False),
+            2 * 3 * 5 * 5,
+        ),
+        (
+            lambda: torch.linalg.solve_triangular(torch.eye(5), torch.ones(3, 5), upper=False, left=False),
+            3 * 5 * 5,
+        ),
+        (lambda: torch.ops.aten._grouped_mm(torch.ones(3, 8, 4), torch.ones(3, 4, 8)), 2 * 3 * 8 * 4 * 8),
+        (lambda: torch.relu(torch.ones(3, 4) * torch.ones(3, 4)).softmax(-1), 0),
+        (lambda: torch.cat([torch.ones(3, 4), torch.ones(3, 4)]).index_add_(0, torch.arange(3), torch.ones(3, 4)), 0),
+    ],
+)
+def test_a_kernel_is_counted_by_its_formula(run: Any, operations: int) -> None:
+    with torch.no_grad(), Count() as count:
+        run()
+    assert (count.operations, count.unknown) == (operations, [])
+
+
+def test_in_inference_mode_the_count_is_the_same() -> None:
+    """Operations then arrive whole, and are counted by their parts."""
+    with torch.inference_mode(), Count() as count:
+        torch.einsum("ij,jk->ik", torch.ones(3, 4), torch.ones(4, 5)) @ torch.ones(5, 2)
+    assert (count.operations, count.unknown) == (2 * 3 * 4 * 5 + 2 * 3 * 5 * 2, [])
+
+
+def test_a_kernel_without_a_formula_is_noted() -> None:
+    with Count() as count:
+        torch.cdist(torch.ones(3, 4), torch.ones(5, 4))
+    assert count.operations == 0
+    assert count.unknown == ["aten._cdist_forward.default of (3, 4) and (5, 4)"]
+
+
+@torch.library.custom_op("layerwise_tests::mixed", mutates_args=())
+def mixed(left: Tensor, right: Tensor) -> Tensor:
+    """A kernel of somebody else's."""
+    return left @ right
+
+
+def test_a_model_with_a_kernel_without_a_formula_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_llama()
+    down = model.model.layers[1].mlp.down_proj
+    monkeypatch.setattr(down, "forward", lambda state: mixed(state.flatten(0, 1), down.weight.T).view(2, -1, 16))
+    with pytest.raises(MeasureError, match=r"in layer 1 runs the kernel layerwise_tests\.mixed.*of \(12, 24\) and"):
+        model_cost(load(model), LENGTH)
+
+
+def out_of_sight(experts: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+    """Experts of a kernel that torch does not see: from addresses, as Triton's are run."""
+    weights = experts.down_proj.permute(1, 2, 0)
+    return hidden * float(weights.data_ptr() > 0)
+
+
+def test_experts_that_run_out_of_sight_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(moe.ALL_EXPERTS_FUNCTIONS._global_mapping, "out of sight", out_of_sight)
+    stack = mixture.__wrapped__("Mixtral")
+    stack.model.set_experts_implementation("out of sight")
+    with pytest.raises(MeasureError, match=r"layer 0 .*alone reads mlp\.experts\.gate_up_proj.*experts_implementation"):
+        model_cost(stack, LENGTH)

@@ -1,25 +1,37 @@
-"""Times of passes: rows with intervals, in turns, and what cannot be timed."""
+"""Times of passes: rows with intervals, in turns, what cannot be timed, and what is replayed as a CUDA graph."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
-from scipy import stats
 
 from conftest import tiny_llama
 from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.cost import pass_time
 from layerwise.measure.cost.pass_time import (
     LEAST_ROUNDS,
+    PASSES,
     PHASES,
+    ROOM,
+    WARM_UP,
+    CapturedPass,
     Phase,
     Setting,
     TimedPass,
     TimedPlan,
+    in_turns,
     time_rows,
 )
-from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.stack import load
+from layerwise.stack.inputs import evaluating
 from stack.makers import bert
 
 LOOP = Plan.parse("0 (1|2) 5")
@@ -45,30 +57,38 @@ def test_two_rows_for_each_plan(phase: Phase) -> None:
 
 def test_ratios_are_paired_within_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that slows down all the while changes every time, and no ratio."""
-    pace = iter(range(1, 1000))
-    now = {"pace": 1.0, "plan": 1.0}
+    passes = itertools.count()
 
     def seconds(self: TimedPass) -> float:
         running = self.stack.running
         assert running is not None
-        return len(running.steps()) * now["pace"]
-
-    def progress(done: int, total: int) -> None:
-        now["pace"] = float(next(pace) ** 2)
+        return float(len(running.steps()) * (1 + next(passes) // (2 * PASSES)) ** 3)
 
     monkeypatch.setattr(TimedPass, "seconds", seconds)
-    rows = time_rows(load(tiny_llama().eval()), PLANS[:2], Setting("prefill", 1, 2), rounds=9, progress=progress)
+    rows = time_rows(load(tiny_llama().eval()), PLANS[:2], Setting("prefill", 1, 2), rounds=9)
     assert rows[0].high > 10 * rows[0].low  # type: ignore[operator]
     assert (rows[3].low, rows[3].value, rows[3].high) == pytest.approx((4 / 6, 4 / 6, 4 / 6))
 
 
-@pytest.mark.parametrize("rounds", [6, 9, 20, 50])
-def test_the_interval_holds_the_median_often_enough(rounds: int) -> None:
-    low, high = median_interval([float(number) for number in range(rounds)])
-    rank = int(low)
-    assert (low, high) == (rank, rounds - 1 - rank)
-    assert 1 - 2 * stats.binom.cdf(rank, rounds, 0.5) >= 0.95
-    assert 1 - 2 * stats.binom.cdf(rank + 1, rounds, 0.5) < 0.95
+def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> None:
+    """A rotation gives each the same predecessor in every round."""
+    seen: list[str] = []
+
+    def noted(name: str, number: int) -> tuple[str, int]:
+        seen.append(name)
+        return name, number
+
+    works = {name: partial(noted, name) for name in "abcd"}
+    assert list(in_turns(works, range(6))) == [{name: (name, number) for name in "abcd"} for number in range(6)]
+    rounds = ["".join(seen[start : start + 4]) for start in range(0, 24, 4)]
+    assert all(sorted(each) == list("abcd") for each in rounds)
+    predecessors = {(one, other) for each in rounds for one, other in itertools.pairwise(each)}
+    assert len(predecessors) > 6
+    again = list(seen)
+    list(in_turns(works, range(6)))
+    assert seen[24:] == again
+    list(in_turns(works, range(6), seed=1))
+    assert seen[48:] != again
 
 
 def test_too_few_rounds_are_refused() -> None:
@@ -87,3 +107,73 @@ def test_nothing_is_left_behind() -> None:
     time_rows(stack, PLANS, Setting("decode", 1, 4), rounds=LEAST_ROUNDS)
     assert stack.running is None
     assert all(torch.equal(each, before[name]) for name, each in stack.model.state_dict().items())
+
+
+class Recorder:
+    """In the place of `torch.cuda`: a graph that notes what happens, and refuses to record where it is told to."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self.events: list[str] = []
+        self.refusal = refusal
+
+    def Stream(self) -> Any:
+        return SimpleNamespace(wait_stream=lambda other: self.events.append("wait"))
+
+    def current_stream(self) -> Any:
+        return self.Stream()
+
+    def stream(self, stream: Any) -> Any:
+        return nullcontext()
+
+    def CUDAGraph(self) -> Any:
+        return SimpleNamespace(replay=lambda: self.events.append("replay"))
+
+    @contextmanager
+    def graph(self, graph: Any) -> Iterator[None]:
+        self.events.append("record")
+        if self.refusal:
+            raise RuntimeError(self.refusal)
+        yield
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], refusal: str = "") -> Recorder:
+    recorder = Recorder(refusal)
+    with monkeypatch.context() as patch:
+        patch.setattr(pass_time, "torch", SimpleNamespace(cuda=recorder))
+        captured = CapturedPass(lambda: (recorder.events.append("work"), work())[1])
+    captured()
+    captured()
+    return recorder
+
+
+def test_a_pass_is_warmed_up_recorded_once_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = recorded(monkeypatch, lambda: None).events
+    assert events == ["wait", *["work"] * WARM_UP, "wait", "record", "work", "replay", "replay"]
+
+
+def test_what_no_graph_can_hold_is_refused_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(MeasureError, match=r"operation not permitted when stream is capturing.*--no-graphs"):
+        recorded(monkeypatch, lambda: None, "operation not permitted when stream is capturing\nmore")
+
+
+@pytest.mark.parametrize("plan", ["0-5", "0 (1|2)*2 5", "0 0 3-5"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_token_behind_a_cache_of_fixed_length_is_the_same_token(plan: str, batch: int) -> None:
+    """What is replayed on a device computes what is timed elsewhere; and there is room for every pass."""
+    stack = load(tiny_llama())
+    ids = torch.randint(3, 97, (batch, 12), generator=torch.Generator().manual_seed(0))
+    with evaluating(stack.model), torch.inference_mode(), stack.under(plan):
+        timed = TimedPass(stack, Setting("decode", batch, 11), graphs=False)
+        grown, fixed = (timed._behind_a_cache(ids, static=static) for static in (False, True))
+        expected = stack.model(**grown).logits
+        torch.testing.assert_close(stack.model(**fixed).logits, expected, rtol=1e-4, atol=1e-4)
+        for _ in range(WARM_UP + 1 + PASSES):
+            stack.model(**fixed)
+        assert fixed["past_key_values"].get_seq_length() <= 11 + ROOM
+
+
+def test_a_processor_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pass_time, "CapturedPass", None)
+    stack = load(tiny_llama())
+    with evaluating(stack.model), torch.inference_mode():
+        assert TimedPass(stack, Setting("decode", 1, 4)).seconds() > 0

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.recovery.loss_curve import LossCurve, LossCurveKey, area, as_rows, from_rows, steps_to_recover
-from layerwise.measure.recovery.recovery_time import recovery_rows, recovery_time, twin_recovery_time
+from layerwise.measure.recovery.loss_curve import (
+    LossCurve,
+    LossCurveKey,
+    area,
+    as_rows,
+    from_rows,
+    recovery_rows,
+    recovery_time,
+    steps_to_recover,
+    twin_recovery_time,
+)
 from layerwise.results.selection import Rows
 
 STEPS = (0, 4, 8, 12)

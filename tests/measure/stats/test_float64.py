@@ -15,12 +15,13 @@ from layerwise.data.splits import Splits
 from layerwise.data.text.passages import Passage
 from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import outputs_by_position
-from layerwise.measure.activations.similarity import similarity
+from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.predicted_weight_loss import predicted_weight_loss
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
@@ -73,12 +74,12 @@ def _judged(stack: Stack, reading: EvalData) -> Figures:
 
 MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "losses": _losses,
-    "similarity": lambda stack, reading: figures(similarity(stack, reading.batches)),
+    "similarity": lambda stack, reading: figures(similarity_sums(stack, reading.batches).scores()),
     "proxies": lambda stack, reading: figures(proxies(stack, reading)),
     "spectra": lambda stack, reading: figures(spectra(stack)),
     "activations": lambda stack, reading: figures(activations(stack, reading)),
     "deltas": lambda stack, reading: figures(deltas(stack)),
-    "predictability": lambda stack, reading: figures(predictability(stack, reading)),
+    "predictability": lambda stack, reading: figures([*predictability(stack), *predicted_weight_loss(stack, reading)]),
     "ablation": lambda stack, reading: figures(ablation(stack, reading)),
     "manipulation": lambda stack, reading: figures(
         perturbation_curves(stack, reading, sizes=(0.1,), alphas=(0.5,), layers=(1,))

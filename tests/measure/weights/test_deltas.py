@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from conftest import tiny_llama
 from layerwise import load
-from layerwise.errors import MeasureError
-from layerwise.measure.stats.null_comparison import Parts
 from layerwise.measure.weights.deltas import Excess, autocovariance_parts, correlation_parts, deltas, verdict
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack
-from tier import by_tier
 
 VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
 
@@ -63,43 +57,12 @@ def test_smooth_none_and_oscillating_are_told_apart() -> None:
     assert told.count("no_lag_structure") >= 18
 
 
-def test_an_alternation_of_period_two_has_the_correlation_of_theory() -> None:
-    scores = deltas(planted_stack({"w": alternating(30, 100, 200, amplitude=0.5)}))
-    assert row(scores, "correlation").value == pytest.approx(-(1 + 4 * 0.25) / (2 + 4 * 0.25), abs=0.01)
-
-
 def test_shuffled_orders_undo_a_drift() -> None:
     scores = deltas(planted_stack({"w": drifting(20, 40, 40)}))
     found, band = row(scores, "correlation"), row(scores, "correlation", against="shuffled")
     assert band.low is not None
     assert band.high is not None
     assert band.low < -0.5 < band.high < found.value
-
-
-def test_the_correlation_follows_from_the_autocovariances() -> None:
-    flat = autoregressive(300, 30, 30, rho=0.6).double().flatten(1)
-    products = (flat @ flat.T).numpy()
-
-    def share(parts: Parts) -> float:
-        return float(parts.numerators.sum() / parts.denominators.sum())
-
-    lag = {k: share(autocovariance_parts(products, k)) for k in (1, 2)}
-    assert lag[1] == pytest.approx(0.6, abs=0.03)
-    expected = (2 * lag[1] - 1 - lag[2]) / (2 * (1 - lag[1]))
-    assert share(correlation_parts(products, 1)) == pytest.approx(expected, abs=0.01)
-
-
-@settings(max_examples=by_tier(fast=3, full=8, nightly=40), deadline=None)
-@given(seed=st.integers(0, 1000), depth=st.integers(4, 9), lag=st.integers(1, 2))
-def test_a_shared_matrix_and_the_direction_of_depth_do_not_matter(seed: int, depth: int, lag: int) -> None:
-    weights = noise(depth, 4, 5, seed).double()
-    moved = (weights + 2 * noise(1, 4, 5, seed + 1)).flip(0)
-    values = []
-    for each in (weights, moved):
-        parts = correlation_parts((each.flatten(1) @ each.flatten(1).T).numpy(), lag)
-        values.append(parts.numerators.sum() / parts.denominators.sum())
-    assert values[0] == pytest.approx(values[1], abs=1e-9)
-    assert -1 <= values[0] <= 1
 
 
 def test_parts_are_the_inner_products_of_differences() -> None:
@@ -120,13 +83,6 @@ def test_types_weigh_the_same_in_all() -> None:
     assert row(scores, "correlation").value == pytest.approx(sum(parts) / 2)
     bands = [row(scores, "correlation", against="shuffled", part=name).value for name in ("large", "small")]
     assert row(scores, "correlation", against="shuffled").value == pytest.approx(sum(bands) / 2)
-
-
-def test_bfloat16_weights_are_summed_in_double_precision() -> None:
-    weights = noise(12, 60, 60).bfloat16()
-    rough = deltas(planted_stack({"w": weights}, torch.bfloat16))
-    exact = deltas(planted_stack({"w": weights.double()}, torch.float64))
-    assert rough == exact
 
 
 def test_a_trained_model_stands_beside_its_random_twin() -> None:
@@ -154,17 +110,11 @@ def test_shallow_stacks_have_the_lags_that_exist() -> None:
     scores = deltas(planted_stack({"w": noise(4, 8, 8)}))
     assert {s.amount for s in scores} == {1, 2}
     assert row(scores, "correlation", 2).low is None
-    with pytest.raises(MeasureError, match="at least 4 layers"):
-        deltas(planted_stack({"w": noise(3, 8, 8)}))
 
 
-def test_the_seed_fixes_every_row() -> None:
+def test_the_seed_draws_the_orders() -> None:
     stack = planted_stack({"w": noise(10, 20, 20)})
-    assert deltas(stack, seed=1) == deltas(stack, seed=1)
-    first, second = (
-        row(deltas(stack, seed=1), "correlation", against="shuffled"),
-        row(deltas(stack, seed=2), "correlation", against="shuffled"),
-    )
+    first, second = (row(deltas(stack, seed=seed), "correlation", against="shuffled") for seed in (1, 2))
     assert first != second
     assert first.value == pytest.approx(second.value, abs=0.01)
 

@@ -1,4 +1,4 @@
-"""Predictability on planted stacks: noise predicts nothing, kin predict what theory says, and the nulls null."""
+"""Predictability on planted stacks: noise predicts nothing, kin predict what theory says, no row predicts itself."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.weights.predictability import predictability
+from layerwise.measure.stats.null_comparison import NullComparison
+from layerwise.measure.weights.predictability import alignments, docs, leading, leading_count, predictability
+from layerwise.measure.weights.prediction import Triples, chosen_shares, held_out_layers, held_out_rows, predict_layer
 from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
-from layerwise.measure.weights.weight_r2 import Triples, chosen_shares, held_out_layers, held_out_rows, in_sample
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
+from layerwise.stack.weights import layer_weights
 from measure.planted import autoregressive, drifting, noise, planted_stack, stack_of_layers
+from tier import by_tier
 
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 
@@ -136,11 +141,6 @@ def test_walking_reads_what_reading_one_by_one_would() -> None:
         assert x.shape == (5, 8)
 
 
-def test_a_fit_in_sample_needs_no_signal() -> None:
-    residual = in_sample(triples(noise(5, 200, 40)), [2])[2]
-    assert 1 - residual.errors / residual.total == pytest.approx(80 / 199, abs=0.03)
-
-
 def test_a_model_has_all_levels_with_their_nulls() -> None:
     scores = predictability(load(tiny_llama(depth=8, seed=5)))
     metrics = {(s.metric, s.against) for s in scores}
@@ -150,8 +150,6 @@ def test_a_model_has_all_levels_with_their_nulls() -> None:
     shuffled = {(metric, "shuffled_layers") for metric in ("norm_r2", "subspace")}
     assert {("in_sample_r2", "p_over_n"), *shuffled} <= metrics
     assert row(scores, "docs", layer=3, other=4, part="mlp.up_proj.weight")
-    assert not any(metric == "predicted_weight_loss" for metric, _ in metrics)
-    assert predictability(load(tiny_llama(depth=8, seed=5))) == scores
 
 
 def test_unlike_shapes_are_left_out_and_shallow_stacks_have_fewer_levels() -> None:
@@ -159,8 +157,6 @@ def test_unlike_shapes_are_left_out_and_shallow_stacks_have_fewer_levels() -> No
     scores = predictability(stack_of_layers(layers))
     assert {s.part for s in scores} == {"even", None}
     assert not any(s.metric.startswith("heldout_layers_r2") for s in scores)
-    with pytest.raises(MeasureError, match="predictability needs at least 4 layers"):
-        predictability(stack_of_layers(layers[:3]))
 
 
 def test_matrices_that_do_not_vary_have_no_rows() -> None:
@@ -168,7 +164,100 @@ def test_matrices_that_do_not_vary_have_no_rows() -> None:
     assert not any(s.metric.startswith(("heldout", "in_sample", "norm_r2")) for s in scores if s.against is None)
 
 
-def test_bfloat16_weights_are_regressed_in_double_precision() -> None:
-    weights = noise(8, 30, 10).bfloat16()
-    rough = predictability(planted_stack({"w": weights}, torch.bfloat16))
-    assert rough == predictability(planted_stack({"w": weights.double()}, torch.float64))
+@pytest.mark.parametrize("layer", [0, 3, 5])
+def test_every_matrix_has_a_prediction_as_it_is_stored(layer: int) -> None:
+    stack = load(tiny_llama().bfloat16())
+    own = layer_weights(stack, layer)
+    predicted = predict_layer(stack, layer)
+    assert set(predicted) == {name for name in own if own[name].ndim == 2}
+    assert all(value.shape == own[name].shape and value.dtype == torch.bfloat16 for name, value in predicted.items())
+    assert all(torch.equal(value, predict_layer(stack, layer)[name]) for name, value in predicted.items())
+
+
+def test_kin_are_predicted_and_noise_is_not() -> None:
+    kin, strangers = autoregressive(8, 300, 10, rho=0.99), noise(8, 300, 10)
+    errors = []
+    for weights in (kin, strangers):
+        predicted = predict_layer(planted_stack({"w": weights}), 3)["w"]
+        errors.append(float((predicted - weights[3]).norm() / weights[3].norm()))
+    assert errors[0] < 0.2
+    assert 0.99 < errors[1] < 1.1
+
+
+def test_wide_matrices_come_back_the_right_way_round() -> None:
+    kin = autoregressive(8, 200, 10, rho=0.99)
+    stack = planted_stack({"up": kin, "down": kin.mT, "both": noise(8, 10, 10)})
+    predicted = predict_layer(stack, 3)
+    assert torch.allclose(predicted["up"], predicted["down"].T)
+
+
+def test_a_row_is_predicted_without_having_been_seen() -> None:
+    weights = autoregressive(5, 60, 6, rho=0.9)
+    other = weights.clone()
+    other[2, 17] += 0.5
+    before, after = (predict_layer(planted_stack({"w": each}), 2)["w"] for each in (weights, other))
+    assert torch.equal(before[17], after[17])
+    assert not torch.equal(before, after)
+
+
+def test_what_cannot_be_predicted_is_refused() -> None:
+    stack = planted_stack({"w": noise(5, 12, 6)})
+    with pytest.raises(MeasureError, match="prediction of layer 5 was asked for, but the model has layers 0 to 4"):
+        predict_layer(stack, 5)
+    broken = noise(5, 12, 6)
+    broken[1, 0, 0] = torch.nan
+    with pytest.raises(MeasureError, match="w of layer 1 holds values that are not finite"):
+        predict_layer(planted_stack({"w": broken}), 2)
+
+
+@pytest.mark.parametrize("shape", [(40, 24), (24, 40), (24, 24)])
+def test_leading_vectors_are_those_of_the_decomposition(shape: tuple[int, int]) -> None:
+    matrix = noise(1, *shape)[0].double()
+    count = leading_count(*shape)
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    found = leading(matrix)
+    pairs = alignments([found.stream, right[:count].T])
+    assert pairs[0, 1] == pytest.approx(1)
+    assert alignments([found.units, left[:, :count]])[0, 1] == pytest.approx(1)
+
+
+def test_random_spans_align_by_their_share_of_the_space() -> None:
+    spans = [leading(noise(1, 200, 80, seed)[0].double()).stream for seed in range(12)]
+    pairs = alignments(spans)
+    others = pairs[~torch.eye(12, dtype=torch.bool).numpy()]
+    assert others.mean() == pytest.approx(16 / 80, abs=0.01)
+    assert pairs.diagonal() == pytest.approx(1)
+
+
+@settings(max_examples=by_tier(fast=3, full=8, nightly=40), deadline=None)
+@given(seed=st.integers(0, 1000))
+def test_the_order_of_units_does_not_matter(seed: int) -> None:
+    left, right = noise(2, 20, 8, seed).double()
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(seed))
+    signs = torch.where(torch.rand(20, generator=torch.Generator().manual_seed(seed)) < 0.5, -1.0, 1.0).double()
+    moved = signs[:, None] * right[order]
+    assert docs(left, moved) == pytest.approx(docs(left, right))
+    assert docs(left, right) == pytest.approx(docs(right, left))
+    spans = [leading(each).stream for each in (left, right, moved)]
+    assert alignments(spans)[0, 1] == pytest.approx(alignments(spans)[0, 2])
+
+
+def test_relatives_are_nearer_than_strangers() -> None:
+    left, other = noise(2, 60, 30).double()
+    assert docs(left, left) == pytest.approx(1)
+    assert docs(left, other) < docs(left, left + 0.5 * other) < 1
+
+
+def test_a_level_says_the_mean_of_its_fractions_and_repeats_its_nulls() -> None:
+    fresh = NullComparison("docs", {"q": {(0, 1): (0.25, 1.0), (1, 2): (0.75, 1.0)}}).pooled()
+    fractions = {"q": {(0, 1): (3.0, 4.0), (1, 2): (1.0, 4.0)}, "v": {(0, 1): (1.0, 4.0)}, "k": {(0, 1): (0.0, 0.0)}}
+    level = NullComparison("docs", fractions, {"twin": fresh}, scale=2, shift=1)
+    rows = {(row.layer, row.part, row.against): row.value for row in level.rows("predictability")}
+    assert rows[0, "q", None] == 2.5
+    assert rows[0, "v", None] == 1.5
+    assert rows[0, None, None] == 2.0
+    assert rows[None, "q", None] == 2.0
+    assert rows[None, None, None] == 1.75
+    assert rows[1, None, "twin"] == rows[None, None, "twin"] == 0.5
+    assert {row.other for row in level.rows("predictability")} == {1, 2, None}
+    assert not any(part == "k" for _, part, _ in rows)

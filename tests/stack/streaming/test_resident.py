@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from apart import apart
 from conftest import tiny_llama
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
-from layerwise.measure.cost.peak_memory import peak_bytes
+from layerwise.measure.cost.memory import peak_bytes
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, weight_hash

@@ -13,6 +13,7 @@ from functools import partial
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
+from layerwise.measure.activations.middle import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import agreement as metrics
@@ -20,13 +21,13 @@ from layerwise.measure.contrasts import joint, manipulation
 from layerwise.measure.contrasts.contrast import arms
 from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
 from layerwise.measure.contrasts.order import ORDER, order_by_task
-from layerwise.measure.contrasts.states import MIDDLE, middle
 from layerwise.measure.gradients.proxies import cost_ratio, proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
 from layerwise.measure.interventions.joint_manipulation import joint_manipulation, redundant_layers
 from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
 from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.sweep import plan_records, runnable, sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
@@ -37,7 +38,6 @@ from layerwise.measure.stats.agreement import agreement, rankings
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.weights.spectra import spectra
 from layerwise.results import Loss, Score
 from layerwise.results.vocabulary import MARGIN, PROBING, PROXIES, RACING, VERDICT
@@ -89,7 +89,9 @@ def _deltas(context: PartContext, note: Note) -> None:
 def _predictability(context: PartContext, note: Note) -> None:
     _note_too_little(context.short_text, note)
     cache = context.cache("predictability", note)
-    context.store("predictability", predictability(context.stack, context.short_text, seed=context.seed, cache=cache))
+    rows = predictability(context.stack, seed=context.seed)
+    rows += predicted_weight_loss(context.stack, context.short_text, seed=context.seed, cache=cache)
+    context.store("predictability", rows)
     subject, layers = list(joint_sets(context.stack.depth).items())[-1]
     rows = joint.joint_collapse(context.losses(), context.baseline, subject, layers, seed=context.seed)
     context.store_contrast(joint.COLLAPSE, rows)

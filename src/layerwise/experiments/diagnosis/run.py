@@ -38,13 +38,13 @@ from layerwise.measure.interventions.intervention import Intervention, intervent
 from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
+from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.interventions.pruning import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
 from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
-from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.workers import Emit, Plain
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES

@@ -1,7 +1,7 @@
 """The forecast of an experiment, and what it took in the end.
 
     seconds     from the forecast to the report
-    memory      the most that the process holds at once (`layerwise.measure.cost.peak_memory`)
+    memory      the most that the process holds at once (`layerwise.measure.cost.memory`)
     disk        what is in the run folder at the end, and the checkpoints of a training while it lasts
 
 It is measured for `LIMIT` seconds, of which each kind of work has its share, or as long as the least piece of each
@@ -25,7 +25,7 @@ import torch
 
 from layerwise.experiments.engines.steps import SHORT, Work, total
 from layerwise.experiments.reporter import Reporter, Silent, duration, size
-from layerwise.measure.cost.peak_memory import PeakMemory
+from layerwise.measure.cost.memory import PeakMemory
 from layerwise.results import Run, Score
 
 LIMIT = 10.0

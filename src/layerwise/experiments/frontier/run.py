@@ -49,8 +49,7 @@ from layerwise.results.run import is_run
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import CHOOSE, DELTA, FRONTIER, FUSED, IDENTITY, PARALLEL, REPORT
 from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets, skip_sizes, spread
-from layerwise.search.rungs import mean_losses
-from layerwise.search.texts import divided_text
+from layerwise.search.rungs import divided_text, mean_losses
 from layerwise.stack import Stack, weight_hash
 from layerwise.train.heal.options import Method
 

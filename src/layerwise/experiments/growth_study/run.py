@@ -31,7 +31,6 @@ from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.growth_study.design import PILOT, LearningRateSweep, StudyDesign
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings
-from layerwise.measure.cost.frontier import Points, difference_rows, frontier_rows
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
@@ -42,6 +41,7 @@ from layerwise.results import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import FLOPS, GROWTH
 from layerwise.stack import load
+from layerwise.train.cost.frontier import Points, difference_rows, frontier_rows
 from layerwise.train.processes import is_alone
 
 FEW = 3

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,14 +24,14 @@ from scipy import stats
 
 from layerwise.data.suites.glue import FORMS, GLUE
 from layerwise.experiments.layer_weights_study.arms import AT_EQUAL_SECONDS, COMPARED, UNLEARNED, share_arm, share_of
-from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
-from layerwise.measure.cost.overhead import Overhead, ratio
-from layerwise.measure.cost.tuning_convergence import score_curve, tuning_convergence_rows
+from layerwise.measure.cost.overhead import Overhead
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
+from layerwise.train.cost.convergence import ValidationCurve, convergence_rows, score_curve, tuning_convergence_rows
 
 FEWEST_BIASES = 3
 """Biases that a slope or a comparison of all needs; two are a difference of arms, which the study has."""
@@ -55,8 +56,8 @@ def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
             ("training step", own.step_seconds, base.step_seconds),
             ("forward pass", own.pass_seconds, base.pass_seconds),
         ):
-            timed = ratio(seconds, against)
-            rows.append(Score(vocab.STUDY, "ratio", timed.value, timed.low, timed.high, task=task, **of))
+            ratios = (seconds / against).tolist()
+            rows.append(Score(vocab.STUDY, "ratio", median(ratios), *median_interval(ratios), task=task, **of))
         rows.append(Score(vocab.STUDY, "ratio", own.kept_bytes / base.kept_bytes, task="memory of a step", **of))
     return rows
 

@@ -38,14 +38,13 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel, finished_models, training_rows
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.trainings import PATTERN, pattern
-from layerwise.measure.cost.inference_memory import inference_memory
+from layerwise.measure.cost.memory import inference_memory
 from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.recovery.stability import stability_rows
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
-from layerwise.measure.weights.seed_agreement import seed_agreement_scores, weights_by_seed
-from layerwise.measure.weights.uniformity import uniformity_rows
+from layerwise.measure.weights.layer_weights import seed_agreement_scores, uniformity_rows, weights_by_seed
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.configuration import find_variant
 from layerwise.plan import Edge
@@ -121,7 +120,7 @@ def _open(folder: Path, pretrainings: Pretrainings) -> Opened:
 
 LATENCY = "latency_seconds"
 MEMORY = ("weight_bytes", "state_bytes", "activation_bytes", "allocated_bytes")
-"""Bytes at inference (`layerwise.measure.cost.inference_memory`)."""
+"""Bytes at inference (`layerwise.measure.cost.memory`)."""
 
 _BATCH = 32
 _LENGTH = 128

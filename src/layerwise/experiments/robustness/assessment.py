@@ -23,15 +23,14 @@ from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel
 from layerwise.measure.activations.attention_by_position import attention_by_position
-from layerwise.measure.activations.by_position import branch_norms
+from layerwise.measure.activations.by_position import STREAM, branch_norms, probed
 from layerwise.measure.activations.embedding import NO_UMAP, EmbeddingOptions, embedding, umap_installed
-from layerwise.measure.activations.position_probe import STREAM, probed
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.node_loss import node_loss
 from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, positions, shuffled
 from layerwise.measure.contrasts.switching_off import CLAIMS as OF_SWITCHING
 from layerwise.measure.contrasts.switching_off import position_worth, switching_off
 from layerwise.measure.interventions import robustness as rows
-from layerwise.measure.interventions.node_loss import node_loss
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
 from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
 from layerwise.measure.stats.seeds import over_seeds
@@ -223,7 +222,7 @@ def _probed(trained: Trained, model: TrainedModel, splits: Splits, grid: Evaluat
         return {}
     # What reports must not be what the probe was fitted on.
     fitted_on = splits.train if splits.selects_on_reported else splits.validation
-    return probed(trained.stack, fitted_on, splits.test, splits.collate, grid)
+    return probed(trained.stack, fitted_on, splits.test, splits.collate, grid.batch_size, grid.seed)
 
 
 def _tables(trained: Trained, model: TrainedModel, splits: Splits, grid: EvaluationGrid) -> PositionTables | None:

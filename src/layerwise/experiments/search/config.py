@@ -118,7 +118,7 @@ class Routing(ModelOptions, Experiment):
     """
 
     VERB: ClassVar = "search route"
-    RUNS: ClassVar = "routing.run:routing"
+    RUNS: ClassVar = "search.routing:routing"
     EXAMPLES: ClassVar = (
         "demo",
         "demo --tasks skills,lambada.jsonl --objective nats",

@@ -44,19 +44,17 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
 from layerwise.search import timing
 from layerwise.search.averaging import foreign, with_averages
-from layerwise.search.budget import UNITS, Budget, Unit
+from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.cost import Spent, WorstCase
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
-from layerwise.search.front import front, thinned
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
 from layerwise.search.moves import CHEAPER, check_moves
 from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import RANDOM, RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable
-from layerwise.search.rungs import Evaluator, Round, RungSettings, mean_losses
-from layerwise.search.texts import divided_text, grown
+from layerwise.search.rungs import Evaluator, Round, RungSettings, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
 
 REPORTED = 12

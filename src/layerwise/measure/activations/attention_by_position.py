@@ -15,14 +15,13 @@ put at every position equally often (`layerwise.measure.activations.by_position`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from layerwise.measure.activations.by_position import rotations_of
-from layerwise.measure.activations.embedding import batches
+from layerwise.measure.activations.by_position import Collate, batches, rotations_of
 from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.activations.structure import eager, is_attention
 from layerwise.measure.stats.float64 import wide
@@ -30,8 +29,6 @@ from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import ATTENTION, UNIFORM_ATTENTION
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-
-Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 
 EXAMPLES = 64
 BATCHES = 8

@@ -1,4 +1,4 @@
-"""What a layer writes at each position it may stand: the norms of its branches.
+"""What a layer writes at each position it may stand: the norms of its branches, and whether a probe reads the position.
 
 Every layer is put at every position equally often: the orders are the rotations of random orders, so that over `depth`
 passes each layer stands at each position once. What is seen at a position is then a mean over what may run before it.
@@ -16,14 +16,18 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import layer_norm
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.data.splits import sample
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.padding import counted_tokens, token_mean
 from layerwise.measure.activations.residual_updates import additions, completing, difference
-from layerwise.measure.stats.float64 import wide
+from layerwise.measure.stats.float64 import exact_on_cpu, wide
+from layerwise.measure.stats.ridge import Fit, Moments
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
+from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import BRANCHES
 from layerwise.stack import Stack
@@ -63,7 +67,7 @@ def branch_norms(
     stream; `share` is the norm of the layer's whole update over that of the state it read. Padding is no token. A model
     whose layers cannot be split has `share` alone, and a note says why.
     """
-    inputs = _inputs(stack, examples, collate, EXAMPLES, seed)
+    (inputs,) = batches(stack, examples, collate, EXAMPLES, seed, parts=1)
     pairs: Sequence[Pair] = ()
     notes = []
     try:
@@ -125,11 +129,18 @@ def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     return state[:, 0] if "pixel_values" in inputs else token_mean(state, counted_tokens(inputs, state))
 
 
-def _inputs(stack: Stack, examples: Any, collate: Collate, count: int, seed: int) -> dict[str, Tensor]:
-    """`count` examples, drawn over all classes, as one batch, without their labels."""
+def batches(
+    stack: Stack, examples: Any, collate: Collate, count: int, seed: int, *, parts: int
+) -> Iterator[dict[str, Tensor]]:
+    """`count` examples, drawn over all classes, in about so many `parts`, without their labels."""
     chosen = Subset(examples, sample(examples, count, seed))
-    batch = next(iter(DataLoader(chosen, batch_size=len(chosen), collate_fn=collate)))
-    return {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+    return in_batches(stack, chosen, collate, max(1, -(-len(chosen) // parts)))
+
+
+def in_batches(stack: Stack, examples: Any, collate: Collate, size: int) -> Iterator[dict[str, Tensor]]:
+    """All examples, `size` of them together, without their labels."""
+    for batch in DataLoader(examples, batch_size=size, collate_fn=collate):
+        yield {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
 
 
 @contextmanager
@@ -157,3 +168,66 @@ def _norms(state: Tensor, counted: Tensor) -> Tensor:
 
 def _forward(block: nn.Module, args: Any, kwargs: Any) -> Tensor:
     return returned_state(block.forward(*args, **kwargs))
+
+
+FITTED = 512
+"""The most examples that the probe is fitted on; each of them is seen with every layer at every position."""
+
+PENALTY = 0.001
+"""A light one: there are many more outputs than features."""
+
+STREAM = "position"
+"""The orders in which the positions of layers are predicted."""
+
+
+def probed(
+    stack: Stack, fitted_on: Any, judged_on: Any, collate: Collate, batch_size: Callable[[int], int], seed: int
+) -> dict[int, Numbers]:
+    """A probe of positions: whether a linear map of a layer's output predicts its position in the order.
+
+    Layers that were trained to predict their position are right in nearly all cases. Whether that takes training is
+    measured of models without it: for each layer, ridge regression of the position (one-hot) on its normalised output,
+
+        predicted position = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
+
+    fitted on one set of examples and evaluated on another, under other random orders. That is the head of
+    LayerShuffle-predict (`layerwise.train.position`), fitted after the training instead of in it. `batch_size` says
+    how many of so many examples run together.
+
+    Position to how many predictions were right, and how many there were, in each batch: (2, batches)."""
+    fits = _fitted(stack, Subset(fitted_on, sample(fitted_on, FITTED, seed)), collate, batch_size, seed)
+    draws = SeededSampler(Shuffle(), stack.depth, seed, stream=STREAM)
+    counts: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}
+    for number, inputs in enumerate(in_batches(stack, judged_on, collate, batch_size(len(judged_on)))):
+        plan = draws.at(number)
+        for layer, outputs in _outputs(stack, plan, inputs).items():
+            position = plan.order().index(layer)
+            right = fits[layer].predict(outputs).argmax(dim=1) == position
+            counts[position].append((int(right.sum()), len(right)))
+    return {position: np.array(answers, dtype=np.float64).T for position, answers in counts.items()}
+
+
+def _fitted(stack: Stack, examples: Any, collate: Collate, batch_size: Callable[[int], int], seed: int) -> list[Fit]:
+    """The probe of every layer: each batch runs under all rotations of an order of its own."""
+    moments: list[Moments | None] = [None] * stack.depth
+    for number, inputs in enumerate(in_batches(stack, examples, collate, batch_size(len(examples)))):
+        for plan in rotations_of(stack.depth, f"{seed}/probe/{number}"):
+            for layer, outputs in _outputs(stack, plan, inputs).items():
+                one_hot = torch.eye(stack.depth, dtype=torch.float64)[plan.order().index(layer)]
+                seen = Moments.of(outputs, one_hot.expand(len(outputs), -1))
+                before = moments[layer]
+                moments[layer] = seen if before is None else before + seen
+    return [of.fits([PENALTY])[0] for of in moments if of is not None]
+
+
+def _outputs(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[int, Tensor]:
+    """What every layer gives under a plan, normalised: (batch, width) each, float64."""
+    outputs: dict[int, Tensor] = {}
+
+    def keep(layer: int, args: Any, kwargs: Any, output: Any) -> None:
+        read = exact_on_cpu(pooled(returned_state(output), inputs))
+        outputs[layer] = layer_norm(read, read.shape[-1:])
+
+    with evaluating(stack.model), torch.inference_mode(), watched(stack, keep), stack.under(plan, single_pass=True):
+        stack.model(**inputs)
+    return outputs

@@ -11,7 +11,7 @@ Outputs that depended on neither would give 1 / positions and 1 / layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -20,19 +20,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Subset
 
-from layerwise.data.splits import sample
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.by_position import pooled, rotations_of, watched
+from layerwise.measure.activations.by_position import Collate, batches, pooled, rotations_of, watched
 from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import CHANCE, OUTPUT_LAYOUT
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import evaluating
-
-Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
 
 BATCHES = 16
 """So many random orders, at least, precede a layer at each position."""
@@ -133,7 +129,7 @@ def outputs_by_position(
     parts: list[Tensor] = []
     index = {layer: at for at, layer in enumerate(layers)}
     with evaluating(stack.model), torch.inference_mode():
-        for number, inputs in enumerate(batches(stack, examples, collate, count, seed)):
+        for number, inputs in enumerate(batches(stack, examples, collate, count, seed, parts=BATCHES)):
             outputs: dict[tuple[int, int], Tensor] = {}
             for plan in rotations_of(stack.depth, f"{seed}/embedding/{number}"):
                 position_of = {layer: position for position, layer in enumerate(plan.order())}
@@ -148,16 +144,6 @@ def outputs_by_position(
             rows = [torch.stack([outputs[at, position] for position in range(stack.depth)]) for at in index.values()]
             parts.append(torch.stack(rows))
     return torch.cat(parts, dim=2).numpy()
-
-
-def batches(
-    stack: Stack, examples: Any, collate: Collate, count: int, seed: int, *, parts: int | None = None
-) -> Iterator[Mapping[str, Tensor]]:
-    """`count` examples, drawn over all classes, in about `parts` batches (`BATCHES`), without their labels."""
-    chosen = Subset(examples, sample(examples, count, seed))
-    size = max(1, -(-len(chosen) // (parts or BATCHES)))
-    for batch in DataLoader(chosen, batch_size=size, collate_fn=collate):
-        yield {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
 
 
 def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Score]:

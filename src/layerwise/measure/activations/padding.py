@@ -1,16 +1,35 @@
-"""Which positions of a batch are tokens, their states, and means over them: what stands at padding says nothing."""
+"""Batches: which positions are tokens, their states and means over them, parts of a batch. Padding says nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from layerwise.data.batches import AnyBatch
+from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
+from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
+
+
+def side_by_side(
+    rows: Sequence[Sequence[int]], device: torch.device, *, padding: int = 0, left: bool = False
+) -> dict[str, Tensor]:
+    """Token ids of unlike length as the `input_ids` and the `attention_mask` of one batch, (batch, seq) each.
+
+    >>> side_by_side([[5], [6, 7]], torch.device("cpu"), left=True)["input_ids"].tolist()
+    [[0, 5], [6, 7]]
+    """
+    side: Literal["left", "right"] = "left" if left else "right"
+    ids = [torch.tensor(row, dtype=torch.long, device=device) for row in rows]
+    mask = [torch.ones_like(row) for row in ids]
+    return {
+        "input_ids": pad_sequence(ids, batch_first=True, padding_value=padding, padding_side=side),
+        "attention_mask": pad_sequence(mask, batch_first=True, padding_side=side),
+    }
 
 
 def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
@@ -44,3 +63,31 @@ def token_mean(state: Tensor, counted: Tensor) -> Tensor:
     shaped = counted.view(*counted.shape, *[1] * (state.ndim - 2))
     total = state.to(torch.promote_types(state.dtype, torch.float32)).masked_fill(~shaped, 0.0).sum(dim=1)
     return (total / shaped.sum(dim=1)).to(state.dtype)
+
+
+def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
+    """`batch` in parts of at most `count` windows, and of one at least, in the same order."""
+    step = max(1, count)
+    for start in range(0, len(batch.windows), step):
+        chosen = slice(start, start + step)
+        if isinstance(batch, LabelledBatch):
+            inputs = {name: value[chosen] for name, value in batch.inputs.items()}
+            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen])
+            continue
+        # Windows stand longest first and are padded on the right, so later parts need less width.
+        width = int(batch.attention_mask[chosen].sum(dim=1).max())
+        ids, mask, targets = (each[chosen, :width] for each in (batch.input_ids, batch.attention_mask, batch.targets))
+        yield Batch(ids, mask, targets, batch.windows[chosen])
+
+
+def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
+    """Raise `MeasureError` for a state that is not finite where it counts, naming the state and the document."""
+    counted = counted_tokens(batch.inputs, states[0])
+    for number, state in enumerate(states):
+        finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
+        if not finite.all():
+            row = int((~finite).any(dim=1).nonzero()[0])
+            raise MeasureError(
+                f"hidden state {number} is not finite in document {batch.windows[row].document!r}: nothing that is "
+                "measured on it would mean anything; load the model in float32, or leave that document out"
+            )

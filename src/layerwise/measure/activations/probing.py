@@ -30,6 +30,7 @@ from torch import Tensor
 
 from layerwise.data.suites.probing import ProbedFeature, ProbedText
 from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.activations.padding import side_by_side
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.statistics import Numbers, student_interval
 from layerwise.plan import Plan
@@ -143,13 +144,7 @@ class _States:
 
 def _batch(stack: Stack, ids: Sequence[Sequence[int]]) -> Iterator[list[Tensor]]:
     """The states of each of some texts before the first layer and after each, without padding."""
-    longest = max(map(len, ids))
-    inputs = {
-        "input_ids": torch.tensor([[*each, *[0] * (longest - len(each))] for each in ids], device=stack.device),
-        "attention_mask": torch.tensor(
-            [[1] * len(each) + [0] * (longest - len(each)) for each in ids], device=stack.device
-        ),
-    }
+    inputs = side_by_side(ids, stack.device)
     states = [exact_on_cpu(each) for each in stack.states(Plan.identity(stack.depth), stack.capture(**inputs))]
     for row, each in enumerate(ids):
         yield [state[row, : len(each)] for state in states]

@@ -18,8 +18,12 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
+from layerwise.errors import UnsupportedModel
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Sublayer
-from layerwise.stack.branches import Edit, Pair, edited, only
+from layerwise.stack import Stack
+from layerwise.stack.branches import Branches, Edit, Pair, edited, only
+from layerwise.stack.inputs import evaluating
 
 
 @contextmanager
@@ -58,3 +62,14 @@ def _noting(order: list[Sublayer], part: Sublayer) -> Edit:
         return output
 
     return note
+
+
+def split(stack: Stack, data: EvalData) -> Branches | None:
+    """The branches of `stack`, found on the first window of `data`; `None` for a model that cannot be split."""
+    inputs = {name: value[:1].to(stack.device) for name, value in data.batches[0].inputs.items()}
+    with evaluating(stack.model), torch.no_grad():
+        captured = stack.capture(**inputs)
+    try:
+        return stack.branches(captured)
+    except UnsupportedModel:
+        return None

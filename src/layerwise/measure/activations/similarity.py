@@ -16,7 +16,8 @@ after layer j - 1, before any final norm):
     cosine    mean over tokens of cos(x_i, x_j)
     angular   mean over tokens of arccos(cos(x_i, x_j)) / pi, in 0..1; a distance (Gromov et al. 2024,
               arXiv 2403.17887, section 3.2, there at the last token only)
-    cka       unbiased minibatch CKA, see `layerwise.measure.activations.cka`
+    cka       centred kernel alignment: whether two layers place the *set* of tokens in the same way, whatever their
+              coordinates; see `unbiased_hsic`
     cosine_flattened   mean over windows of the cosine of all states of a window as one vector, one token after the
               other, sinks included: that of the Painters' own figures, in which tokens count by their norms, so that a
               sink may outweigh all others. (Theirs holds the padding too; here it would depend on the batch.)
@@ -36,9 +37,8 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.cka import FEWEST_TOKENS, alignment, unbiased_hsic
 from layerwise.measure.activations.padding import counted_states
-from layerwise.measure.contrasts.space import Cosines, same_space
+from layerwise.measure.activations.space import Cosines, same_space
 from layerwise.measure.stats.float64 import exact_on_cpu, norms, wide
 from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
 from layerwise.measure.stats.statistics import student_interval
@@ -58,20 +58,15 @@ MINIBATCH = 256
 """Tokens of one CKA minibatch: large enough to have little noise, small enough for a kernel a layer."""
 
 
-def similarity(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> list[Score]:
-    """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`.
+def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
+    """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`, as sums.
 
-    One row a pair of states i <= j and a metric (see the module); `seed` draws the minibatches of CKA. A
-    metric is left out where it does not exist: the null with a single document, CKA of a state that does not
+    Their `scores` are one row a pair of states i <= j and a metric (see the module); `seed` draws the minibatches of
+    CKA. A metric is left out where it does not exist: the null with a single document, CKA of a state that does not
     vary, and everything without sinks where nothing else is left.
 
     Raises `MeasureError` for non-finite states, naming layer and document, and for fewer than 4 tokens.
     """
-    return similarity_sums(stack, batches, seed).scores()
-
-
-def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
-    """The sums that `similarity` is made of, which hold it document by document too; raises as it does."""
     plan = Plan.identity(stack.depth)
     running = SimilaritySums(seed)
     with evaluating(stack.model), torch.inference_mode():
@@ -117,13 +112,13 @@ class SimilaritySums:
             tokens.align(states, chosen, self._draw)
 
     def scores(self) -> list[Score]:
-        """Every metric of every pair, as `similarity` describes."""
+        """Every metric of every pair, as `similarity_sums` describes."""
         if self._every.minibatches == 0:
             raise MeasureError(f"similarity needs at least {FEWEST_TOKENS} tokens; give a longer text")
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
 
     def contrasts(self, seed: int = 0) -> list[Score]:
-        """Whether the middle layers share a space of their own, see `layerwise.measure.contrasts.space`.
+        """Whether the middle layers share a space of their own, see `layerwise.measure.activations.space`.
 
         Of a text of one document nothing is said: what another document would give is not known.
         """
@@ -323,3 +318,44 @@ def _check(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) 
                 f"hidden state {layer} is not finite in document {documents[row]!r}: similarity would be "
                 "meaningless; load the model in float32, or leave that document out"
             )
+
+
+FEWEST_TOKENS = 4
+"""The unbiased estimate divides by n - 3."""
+
+
+def unbiased_hsic(features: Tensor) -> Tensor:
+    """HSIC_1 of every pair of layers on one minibatch: (layers, n, width) -> (layers, layers).
+
+        CKA(X, Y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))        K = X X^T, L = Y Y^T   (linear kernels)
+
+    (Kornblith et al. 2019, section 3). The plain estimate of HSIC is biased upwards: for fewer tokens than features
+    even independent noise comes out alike. Here each minibatch of tokens gives the unbiased estimate of Song et al.
+    (2012),
+
+        HSIC_1(K, L) = (tr(K' L') + 1^T K' 1 1^T L' 1 / ((n-1)(n-2)) - 2 / (n-2) 1^T K' L' 1) / (n (n-3))
+
+    where K' is K with a diagonal of zeros, and the three terms of CKA are averaged over minibatches before they are
+    divided (Nguyen et al. 2021, arXiv 2010.15327, section 2.1). Raises `MeasureError` for fewer than 4 tokens.
+    """
+    layers, n, _ = features.shape
+    if n < FEWEST_TOKENS:
+        raise MeasureError(f"unbiased HSIC was computed on {n} tokens; it needs at least {FEWEST_TOKENS}")
+    kernels = features @ features.transpose(1, 2)
+    kernels.diagonal(dim1=1, dim2=2).zero_()
+    rows = kernels.sum(dim=2)
+    totals = rows.sum(dim=1)
+    flat = kernels.reshape(layers, n * n)
+    together = flat @ flat.T
+    apart = torch.outer(totals, totals) / ((n - 1) * (n - 2))
+    across = rows @ rows.T * (2 / (n - 2))
+    return (together + apart - across) / (n * (n - 3))
+
+
+def alignment(hsic: Tensor) -> Tensor:
+    """CKA of every pair from the averaged HSIC of every pair, (layers, layers); not-a-number where undefined.
+
+    It is undefined for a layer whose own HSIC is not positive: features that do not vary from token to token.
+    """
+    scale = hsic.diagonal().sqrt()
+    return hsic / torch.outer(scale, scale)

@@ -27,11 +27,9 @@ from transformers import PreTrainedModel
 
 from layerwise.data.batches import AnyBatch, Batch
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.activations.padding import counted_states, counted_tokens
-from layerwise.measure.activations.residual_updates import additions, completing, difference
+from layerwise.measure.activations.padding import check_finite, counted_states, counted_tokens, some_windows
+from layerwise.measure.activations.residual_updates import additions, completing, difference, split
 from layerwise.measure.activations.similarity import sink_tokens
-from layerwise.measure.gradients.backward import check_finite, some_windows
-from layerwise.measure.gradients.proxies import split
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.float64 import norms, wide
 from layerwise.measure.stats.window_sums import WindowSums

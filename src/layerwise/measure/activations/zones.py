@@ -84,7 +84,7 @@ class Zones:
         return tuple((first, last - 1) for first, last in pairwise(edges))
 
 
-def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS, level: float = LEVEL) -> Zones:
+def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS) -> Zones:
     """The zones of states whose mean cosines are `cosine`, (states, states); one zone for fewer than 10 states.
 
     >>> rows = np.arange(12)
@@ -108,7 +108,7 @@ def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS, level: fl
                 continue
             own, null = (each.gain(count, borders) for each in (measured, walked))
             corrected = min(1.0, 2 * float((1 + np.count_nonzero(null >= own[0])) / (1 + walks)))
-            if own[0] > 0 and corrected <= level and min(contrasts(cosine, wanted)) >= MARGIN:
+            if own[0] > 0 and corrected <= LEVEL and min(contrasts(cosine, wanted)) >= MARGIN:
                 borders = wanted
                 break
             refused.append(corrected)

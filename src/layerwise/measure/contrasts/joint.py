@@ -52,8 +52,8 @@ from layerwise.measure.contrasts.contrast import (
     mean_of_drawn,
     seeds,
 )
+from layerwise.measure.interventions.predicted_weight_loss import set_columns
 from layerwise.measure.stats.statistics import Numbers, Seed
-from layerwise.measure.weights.predicted_weight_loss import set_columns
 from layerwise.results.rows import Loss, PlanRecord, Score
 
 ACCUMULATION, COLLAPSE, REDUNDANT = "error_accumulation", "joint_collapse", "redundant_sets"

@@ -1,1 +1,1 @@
-"""Cost: floating-point operations, seconds, bytes, and what is reached at each."""
+"""Cost: floating-point operations, seconds and bytes."""

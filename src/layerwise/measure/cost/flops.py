@@ -3,33 +3,170 @@
 A growth schedule is priced by three numbers of a model: what its layers, what comes before them (`embedding`) and what
 comes after them (`head`) compute for a token. They are counted, not assumed: every part is run once on a small batch
 under torch's own counter, which sees matrix products, convolutions and attention, and counts a multiply-add as two
-operations. `layerwise.measure.cost.counted_operations` adds formulas for what it does not know, such as the grouped
-products of a mixture of experts, of which a token's cost holds the experts that it is sent to. Attention is counted
-whole, future positions included, as kernels without a causal shortcut compute it; so the cost of a token depends on the
-length of its text. Norms, activations, look-ups and the elementwise part of a state-space scan are not counted: they
-take time, but hardly any operations.
+operations. `FORMULAS` adds kernels that it does not know: the grouped products in which transformers runs a mixture of
+experts, of which a token's cost holds the experts that it is sent to, products with a vector, and triangular systems
+(the delta rule of linear attention). Attention is counted whole, future positions included, as kernels without a causal
+shortcut compute it; so the cost of a token depends on the length of its text. Norms, activations, look-ups and the
+elementwise part of a state-space scan are not counted: they take time, but hardly any operations.
 
 Nothing is missed in silence. A kernel that combines matrices and has no formula is refused, and so is a layer with a
 stack of matrices that no kernel reads. A layer of which nothing at all is seen, such as one kernel of somebody else's,
 is taken at twice its weights (Kaplan et al. 2020, arXiv 2001.08361, section 2.1), which is what the counter finds for a
-dense layer without its attention.
+dense layer without its attention. `Count` is torch's counter without its tree of modules, which fails in models that
+hand weights to their functions under no gradient (DBRX, DeBERTa).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from math import prod
+from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+from transformers.integrations import moe  # noqa: F401  registers the kernel that grouped products fall back on
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.counted_operations import Count
 from layerwise.plan.schedule.cost import ModelCost
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, example_inputs
+
+Shape = Sequence[int]
+
+MOVING = frozenset(
+    f"aten.{name}"
+    for name in (
+        "cat", "stack", "copy", "set", "equal", "polar", "index_add", "index_copy", "index_put", "_index_put_impl",
+        "index_reduce", "scatter", "scatter_add", "scatter_reduce", "masked_scatter", "slice_scatter", "select_scatter",
+        "diagonal_scatter", "as_strided_scatter", "_weight_norm_interface", "grid_sampler_2d", "grid_sampler_3d",
+    )
+)  # fmt: skip
+"""Kernels that take several matrices and do no more than a few operations for each number."""
+
+
+def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
+    """Operations of `_grouped_mm`: rows that are divided into groups, each multiplied by the matrix of its group.
+
+    Shapes (rows, inner) and (groups, inner, columns); (groups, rows, inner) and (inner, columns), where the columns
+    are divided; (rows, inner) and (inner, columns), where the inner dimension is; or all groups whole, with three
+    dimensions each. How the rows are divided does not matter: 2 * rows * inner * columns, times the groups if whole.
+    """
+    whole = left[0] if len(left) == len(right) == 3 else 1
+    return 2 * whole * left[-2] * left[-1] * right[-1]
+
+
+def grouped_product_backward(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
+    """Operations of the gradients of both factors of a grouped product: a product each."""
+    return 2 * grouped_product(left, right)
+
+
+def product_with_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
+    """Operations of `mv` and `dot`: shapes (rows, inner) or (inner,), and (inner,)."""
+    return 2 * prod(matrix)
+
+
+def sum_with_product(start: Shape, matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
+    """Operations of `addmv`, whose first argument is added to the product."""
+    return product_with_vector(matrix, vector)
+
+
+def triangular_solve(matrix: Shape, right: Shape, *_: Any, left: bool = True, **__: Any) -> int:
+    """Operations of `linalg_solve_triangular` for (..., n, n) and (..., n, m): n^2 for each column."""
+    return prod(right) * matrix[-1]
+
+
+FORMULAS: Mapping[Any, Callable[..., int]] = {
+    torch.ops.aten._grouped_mm: grouped_product,
+    torch.ops.transformers.grouped_mm_fallback: grouped_product,
+    torch.ops.transformers.grouped_mm_fallback_backward: grouped_product_backward,
+    torch.ops.aten.mv: product_with_vector,
+    torch.ops.aten.dot: product_with_vector,
+    torch.ops.aten.addmv: sum_with_product,
+    torch.ops.aten.linalg_solve_triangular: triangular_solve,
+}
+"""Formulas by kernel for what torch's counter does not know, from the shapes of its arguments."""
+
+
+class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the `operations` that run while the context is entered, and notes what it cannot count.
+
+    A kernel without a formula that reads two or more tensors of at least two dimensions is in `unknown`, with their
+    shapes, unless torch calls it pointwise or it is in `MOVING`.
+
+    >>> with Count() as count:
+    ...     product = torch.ones(3, 4) @ torch.ones(4, 5)
+    >>> count.operations, count.unknown
+    (120, [])
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations = 0
+        self.unknown: list[str] = []
+        self._formulas = FlopCounterMode(display=False, custom_mapping=dict(FORMULAS)).flop_registry
+        self._read: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the kernel, or what it is made of, and note its operations and which memory it reads."""
+        kwargs = kwargs or {}
+        kernel = getattr(func, "overloadpacket", func)
+        formula = self._formulas.get(kernel)
+        if formula is None and getattr(func, "namespace", "") == "aten":
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = func(*args, **kwargs)
+        if formula is not None:
+            self.operations += formula(*args, **kwargs, out_val=result)
+        if not getattr(func, "is_view", False):
+            self._note(func, [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)], formula)
+        return result
+
+    def _note(self, func: Any, given: Sequence[Tensor], formula: Callable[..., int] | None) -> None:
+        self._read.update(tensor.data_ptr() for tensor in given)
+        matrices = [tensor for tensor in given if _is_matrix(tensor)]
+        if len(matrices) > 1 and formula is None and not _is_elementwise(func):
+            self.unknown.append(f"{func} of " + " and ".join(str(tuple(tensor.shape)) for tensor in matrices[:3]))
+
+    def unread(self, module: nn.Module) -> tuple[str, ...]:
+        """The stacks of matrices (three dimensions or more) in a module that no kernel read a part of, by name.
+
+        That is how the weights of experts look when their kernel runs beside torch's dispatcher: a view reads nothing.
+        A single matrix may well be unread, as those of a cross attention are when there is nothing to attend to.
+        """
+        read = sorted(self._read)
+        stacks = [(name, weight) for name, weight in module.named_parameters() if weight.ndim > 2]
+        return tuple(name for name, weight in stacks if not _reads(read, weight))
+
+
+def _is_matrix(tensor: Tensor) -> bool:
+    """Whether a tensor could be a factor of a product: two dimensions, and numbers that are no indices."""
+    return (
+        tensor.ndim > 1
+        and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype.itemsize == 1)
+        and (tensor.dtype != torch.bool)
+    )
+
+
+def _is_elementwise(func: Any) -> bool:
+    name = str(getattr(func, "overloadpacket", func)).removesuffix("_")
+    return torch.Tag.pointwise in getattr(func, "tags", ()) or name in MOVING
+
+
+def _reads(read: Sequence[int], weight: Tensor) -> bool:
+    """Whether one of the sorted addresses lies in the memory of a weight."""
+    first = weight.data_ptr()
+    return bisect_right(read, first + weight.numel() * weight.element_size() - 1) > bisect_right(read, first - 1)
+
 
 _Result = TypeVar("_Result")
 

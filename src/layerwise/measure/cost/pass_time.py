@@ -6,25 +6,31 @@ Two phases are distinguished, because they are bound by different things:
     decode     one token for each of `batch` texts, behind a cache of `context` tokens
 
 Everything is timed as layerwise runs a plan, in place, the whole model too. A round runs every plan once, in an order
-that changes, so that a machine whose pace changes disturbs all of them alike; a plan is compared with the first one
-within each round. A figure is a median over rounds, and its interval is that between the order statistics that hold the
-median in 95 of 100 draws (David and Nagaraja 2003, "Order Statistics", section 7.1). On CUDA every pass is replayed
-as a graph (`layerwise.measure.cost.captured_pass`), unless graphs are turned off.
+drawn anew (`in_turns`), so that a machine whose pace changes disturbs all of them alike; a plan is compared with the
+first one within each round. A figure is a median over rounds, and its interval is that between the order statistics
+that hold the median in 95 of 100 draws (David and Nagaraja 2003, "Order Statistics", section 7.1).
+
+One token of a small model keeps a processor busier than its accelerator: what is timed then is how fast Python hands
+out kernels, and not how fast they are. So on CUDA a pass is recorded as a graph, which hands them out at once, and
+replayed (`CapturedPass`), unless graphs are turned off. Recording needs tensors that stay where they are, so a token
+stands behind a cache of fixed length.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from random import Random
 from statistics import median
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
+from transformers import StaticCache
 
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.cost.captured_pass import CapturedPass, static_cache
 from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
@@ -43,6 +49,30 @@ PASSES = 4
 
 ROOM = 64
 """Slots of a cache of fixed length behind the context: one for every pass, those of warming up too."""
+
+WARM_UP = 3
+"""Passes on a side stream before a recording, as torch's documentation of CUDA graphs asks for."""
+
+Name = TypeVar("Name")
+Value = TypeVar("Value")
+
+
+def in_turns(
+    works: Mapping[Name, Callable[[int], Value]], rounds: Iterable[int], seed: int = 0
+) -> Iterator[dict[Name, Value]]:
+    """Round by round what each of `works` returns: every one is called once, with the number of the round.
+
+    The order within a round is drawn from the seed and the number. Under a rotation each would follow the same other in
+    every round, and have what that one leaves in caches or as heat for its own.
+
+    >>> list(in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
+    [{'a': 1, 'b': -1}, {'a': 2, 'b': -2}]
+    """
+    for number in rounds:
+        order = list(works)
+        Random(f"{seed}/{number}").shuffle(order)
+        done = {name: works[name](number) for name in order}
+        yield {name: done[name] for name in works}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +104,7 @@ class TimedPlan:
         return f"{self.plan}, fused" if self.fused else str(self.plan)
 
 
-def time_rows(
-    stack: Stack,
-    plans: Sequence[TimedPlan],
-    setting: Setting,
-    *,
-    rounds: int = 20,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Score]:
+def time_rows(stack: Stack, plans: Sequence[TimedPlan], setting: Setting, *, rounds: int = 20) -> list[Score]:
     """Two rows for each of `plans`: its milliseconds for a pass, and its ratio to the first plan's, by rounds.
 
     `ms` is the median over rounds of the fastest pass of a round; `ratio` the median of the ratios within a round. Both
@@ -89,12 +112,8 @@ def time_rows(
     `UnsupportedModel` for decoding where nothing is cached and for groups that cannot run as one.
     """
     check_rounds(rounds)
-    times: list[RoundTimes] = []
-    for number in range(-1, rounds):
-        once = round_times({"": stack}, plans, [setting], number)
-        times += [once] * (number >= 0)  # the first round warms up
-        progress(number + 1, rounds)
-    return rows_of_rounds([str(plan) for plan in plans], [setting], times)
+    times = [round_times({"": stack}, plans, [setting], number) for number in range(-1, rounds)]
+    return rows_of_rounds([str(plan) for plan in plans], [setting], times[1:])  # the first round warms up
 
 
 RoundTimes = Mapping[tuple[str, Setting], float]
@@ -121,15 +140,15 @@ def round_times(
     `stacks` are the models by the names that the plans have for them. Every figure is the fastest of `PASSES` passes.
     Raises what `time_rows` raises.
     """
-    times = {}
-    for step in range(len(plans)):
-        timed = plans[(step + number) % len(plans)]
-        stack = stacks[timed.model]
-        with evaluating(stack.model), torch.inference_mode(), stack.under(timed.plan, fused=timed.fused):
-            for setting in settings:
-                once = TimedPass(stack, setting, graphs=graphs, seed=seed)
-                times[str(timed), setting] = 1000 * min(once.seconds() for _ in range(PASSES))
-    return times
+
+    def timed(plan: TimedPlan, _: int) -> dict[Setting, float]:
+        stack = stacks[plan.model]
+        with evaluating(stack.model), torch.inference_mode(), stack.under(plan.plan, fused=plan.fused):
+            passes = ((setting, TimedPass(stack, setting, graphs=graphs, seed=seed)) for setting in settings)
+            return {setting: 1000 * min(once.seconds() for _ in range(PASSES)) for setting, once in passes}
+
+    (times,) = in_turns({str(plan): partial(timed, plan) for plan in plans}, [number], seed)
+    return {(name, setting): own for name, by_setting in times.items() for setting, own in by_setting.items()}
 
 
 def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
@@ -146,9 +165,8 @@ def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Se
             own = [each[name, setting] for each in rounds]
             ratios = [mine / other for mine, other in zip(own, first, strict=True)]
             for metric, values in ((MILLISECONDS, own), (RATIO, ratios)):
-                interval = median_interval(values)
                 columns: dict[str, Any] = {"plan": name, "condition": str(setting), "documents": len(rounds)}
-                rows.append(Score(TIME, metric, median(values), *interval, **columns))
+                rows.append(Score(TIME, metric, median(values), *median_interval(values), **columns))
     return rows
 
 
@@ -178,7 +196,7 @@ class TimedPass:
         A cache of fixed length has room for every pass that there will be.
         """
         model, before = self.stack.model, ids.shape[1] - 1
-        cache = static_cache(model, before + ROOM) if static else None
+        cache = StaticCache(config=model.config, max_cache_len=before + ROOM) if static else None
         output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))
         cache = cache if cache is not None else getattr(output, "past_key_values", None)
         if cache is None:
@@ -225,3 +243,28 @@ class PassClock:
             return float(end - start)
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
+
+
+class CapturedPass:
+    """`work`, recorded once; a call replays it. Raises `MeasureError` for work that no graph can hold."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                work()
+        torch.cuda.current_stream().wait_stream(stream)
+        self.graph: Any = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(self.graph):
+                work()
+        except RuntimeError as error:
+            raise MeasureError(
+                f"a pass of this model cannot be recorded as a CUDA graph ({str(error).splitlines()[0]}): time it "
+                "without, by --no-graphs"
+            ) from error
+
+    def __call__(self) -> None:
+        """Replay what was recorded."""
+        self.graph.replay()

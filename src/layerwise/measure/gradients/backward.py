@@ -15,7 +15,7 @@ the last state are taken in chunks first, and that gradient is then sent down th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from layerwise.data.batches import IGNORED, AnyBatch, Batch, LabelledBatch
-from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.data.batches import IGNORED, AnyBatch, LabelledBatch
+from layerwise.measure.activations.padding import check_finite, some_windows
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats.float64 import exact, widest
 from layerwise.plan import Sublayer
@@ -141,34 +140,6 @@ def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
         one = {name: value[:1].to(stack.device) for name, value in batch.inputs.items()}
         state = stack.capture(**one).state
     return some_windows(batch, HELD // (HELD_BY_LAYER * stack.depth * state.numel()))
-
-
-def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
-    """`batch` in parts of at most `count` windows, and of one at least, in the same order."""
-    step = max(1, count)
-    for start in range(0, len(batch.windows), step):
-        chosen = slice(start, start + step)
-        if isinstance(batch, LabelledBatch):
-            inputs = {name: value[chosen] for name, value in batch.inputs.items()}
-            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen])
-            continue
-        # Windows stand longest first and are padded on the right, so later parts need less width.
-        width = int(batch.attention_mask[chosen].sum(dim=1).max())
-        ids, mask, targets = (each[chosen, :width] for each in (batch.input_ids, batch.attention_mask, batch.targets))
-        yield Batch(ids, mask, targets, batch.windows[chosen])
-
-
-def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
-    """Raise `MeasureError` for a state that is not finite where it counts, naming the state and the document."""
-    counted = counted_tokens(batch.inputs, states[0])
-    for number, state in enumerate(states):
-        finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
-        if not finite.all():
-            row = int((~finite).any(dim=1).nonzero()[0])
-            raise MeasureError(
-                f"hidden state {number} is not finite in document {batch.windows[row].document!r}: nothing that is "
-                "measured on it would mean anything; load the model in float32, or leave that document out"
-            )
 
 
 @contextmanager

@@ -2,10 +2,10 @@
 
     block_influence    how far a layer turns the state                      `measure.activations.block_influence`
     angular_distance   how far a run of layers turns the last token         the same
-    gate_gradient      a skip's effect to first order, branches too         `measure.gradients.gate_gradient`
+    gate_gradient      a skip's effect to first order, branches too         `GateGradients`
     gate_sensitivity   the size of that, window by window                   the same
     taylor             the same, weight by weight                           `measure.gradients.taylor`
-    logit_lens         the loss of every state under the model's own head   `measure.activations.logit_lens`
+    logit_lens         the loss of every state under the model's own head   `logit_lens`
 
 All but the last come from the same pass (`survey`); the lens needs a head a state and is priced apart. A proxy is worth
 what it agrees with: compare it with the measured skip (`layerwise.measure.stats.agreement`). What a network that has
@@ -14,27 +14,35 @@ learned nothing scores stands beside each, as `<metric>@random_twin`.
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch
-from layerwise.errors import UnsupportedModel
+from layerwise.data.text.tokens import Window
+from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.logit_lens import logit_lens
 from layerwise.measure.activations.padding import counted_tokens
-from layerwise.measure.gradients.backward import backward, differentiable, in_parts
-from layerwise.measure.gradients.gate_gradient import GateGradients
+from layerwise.measure.activations.residual_updates import split
+from layerwise.measure.cost.pass_time import PassClock, in_turns
+from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts
 from layerwise.measure.gradients.taylor import GROUPS, Taylor
 from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.language.evaluation_data import EvalData, groups
+from layerwise.measure.language.loss import window_losses
+from layerwise.measure.stats import statistics
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.window_sums import WindowSums
+from layerwise.plan import Plan
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import PROXIES, RANDOM_TWIN
+from layerwise.results.vocabulary import LOGIT_LENS, NO_EFFECT, PROXIES, RANDOM_TWIN, UNIFORM_GUESS
 from layerwise.stack import Stack
 from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -75,17 +83,6 @@ def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int
     return [*turning.scores(), *gates.scores(seed), *taylor.scores(data.documents)]
 
 
-def split(stack: Stack, data: EvalData) -> Branches | None:
-    """The branches of `stack`, found on the first window of `data`; `None` for a model that cannot be split."""
-    inputs = {name: value[:1].to(stack.device) for name, value in data.batches[0].inputs.items()}
-    with evaluating(stack.model), torch.no_grad():
-        captured = stack.capture(**inputs)
-    try:
-        return stack.branches(captured)
-    except UnsupportedModel:
-        return None
-
-
 def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
     """What `survey` costs on the first batch of `data`, in units of one plain forward and backward pass.
 
@@ -95,13 +92,14 @@ def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
     """
     first = replace(data, batches=data.batches[:1])
     branches = split(stack, first)
-    sides: tuple[Callable[[], object], ...] = (
-        partial(plain_pass, stack, first),
-        partial(survey, stack, first, branches),
-    )
-    times = [[_seconds(side) for side in sides] for _ in range(rounds + 1)][1:]
-    ratios = [ours / plain for plain, ours in times]
-    plain, ours = (statistics.median(column) for column in zip(*times, strict=True))
+    works: Mapping[str, Callable[[], object]] = {
+        "plain": partial(plain_pass, stack, first), "survey": partial(survey, stack, first, branches),
+    }  # fmt: skip
+    clock = PassClock(stack.device)
+    timed = {name: lambda _, work=work: clock.seconds(work) for name, work in works.items()}
+    times = list(in_turns(timed, range(-1, rounds)))[1:]
+    ratios = [each["survey"] / each["plain"] for each in times]
+    ours, plain = (median(each[name] for each in times) for name in ("survey", "plain"))
     return Score(PROXIES, "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
 
 
@@ -134,7 +132,119 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     ]
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+def logit_lens(stack: Stack, data: EvalData) -> list[Score]:
+    """What the model would say if it stopped after each layer: one row a state (`amount`), with its interval.
+
+    Every hidden state is sent through the model's own last norm and head (nostalgebraist 2020, "interpreting GPT: the
+    logit lens"), and scored as the model itself is, in nats per scored token; state 0 is the embedding. States of early
+    layers are written in another basis than the head reads, so a high loss there does not say that nothing is known yet
+    (Belrose et al. 2023, arXiv 2303.08112, train a translator for each layer). The null, against `uniform`, is the loss
+    of a guess at random, log of the vocabulary. One head a state makes this the dear one of the proxies. Raises
+    `MeasureError` where a loss is not finite, naming state and document.
+    """
+    plan = Plan.identity(stack.depth)
+    sums = WindowSums()
+    with evaluating(stack.model), torch.inference_mode():
+        for batch in data.batches:
+            captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+            losses = [window_losses(stack, state, batch) for state in stack.states(plan, captured)]
+            nlls = torch.tensor([[loss.nll for loss in state] for state in losses], dtype=torch.float64)
+            for state, window in (~nlls.isfinite()).nonzero().tolist()[:1]:
+                raise MeasureError(
+                    f"the loss of hidden state {state} is not finite in document {batch.windows[window].document!r}; "
+                    "load the model in float32, or leave that document out"
+                )
+            sums.add(nlls, torch.tensor([loss.tokens for loss in losses[0]]), batch.windows)
+    states = [{"amount": float(state)} for state in range(stack.depth + 1)]
+    return [*sums.scores(PROXIES, LOGIT_LENS, states), *_uniform(stack, data, states)]
+
+
+def _uniform(stack: Stack, data: EvalData, states: Sequence[Mapping[str, Any]]) -> list[Score]:
+    """The loss of guessing at random; nothing where no vocabulary is known."""
+    if data.objective is None:
+        return []
+    guess = math.log(int(stack.text_config.vocab_size))
+    return [Score(PROXIES, LOGIT_LENS, guess, guess, guess, against=UNIFORM_GUESS, **state) for state in states]
+
+
+FLIPS_PER_GATE = 40
+"""Sign flips a gate: the smallest p is then small enough to survive Holm's correction."""
+
+FEWEST_FLIPS = 10_000
+
+
+class GateGradients:
+    """What skipping each layer and each branch would cost, to first order, and how much the loss hangs on it.
+
+    Multiply what a layer (or one branch of it) adds to the residual stream by alpha. The loss at alpha = 1 is the
+    model's own and at alpha = 0 that of the skip, so the first-order estimate of the skip's effect is
+
+        gate_gradient = (L(1) - dL/dalpha (1)) - L(1) = -dL/dalpha at alpha = 1        nats per token
+
+    for all layers and branches at once (`backward`). It is exact where the loss is linear in the gate, and of the wrong
+    size, sometimes of the wrong sign, where a skip is a large step. Where a model has converged it should vanish:
+    training has turned every gate to where the loss no longer falls on average, whatever the layer is worth. Window by
+    window it does not, so its size is taken first and the mean over text then:
+
+        gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens          nats per token
+
+    (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; Molchanov et al. 2019, arXiv 1906.10771, square it.)
+    It has no sign, and compares layers of one model: longer windows average more away, so its size means little. Which
+    of the two ranks the layers as the measured skip does, the agreement says (`layerwise.measure.stats.agreement`).
+
+    The evidence of the gate gradient is that of a paired difference: intervals by bootstrap over documents, p from
+    flips of documents' signs, Holm over all gates, and the null, against `no_effect`, is the band in which all gates of
+    no effect stay together. The sensitivity has Student's interval over documents; its null is the random twin.
+    """
+
+    def __init__(self) -> None:
+        self._gates: tuple[Gate, ...] = ()
+        self._sums = WindowSums()
+        self._sizes = WindowSums()
+
+    def add(self, gates: Mapping[Gate, Tensor], windows: Sequence[Window]) -> None:
+        """Count one batch: for each gate the derivative of every window's summed nats by its gate, (batch,)."""
+        self._gates = tuple(sorted(gates, key=lambda gate: (gate[0], gate[1] or "")))
+        scored = torch.tensor([window.scored for window in windows])
+        slopes = torch.stack([gates[gate] for gate in self._gates])
+        # Subtracted from zero, so that a gate without any effect has the score 0 and not -0.
+        self._sums.add(0.0 - slopes, scored, windows)
+        self._sizes.add(slopes.abs(), scored, windows)
+
+    def scores(self, seed: int) -> list[Score]:
+        """Of each gate the gradient with its interval, p, mde and null, and the sensitivity with its interval;
+        bare values for few windows.
+        """
+        return [*self._gradients(seed), *self._sizes.scores(PROXIES, "gate_sensitivity", self._about)]
+
+    def _gradients(self, seed: int) -> list[Score]:
+        above, below = self._sums.units()
+        if below.size < FEWEST_UNITS:
+            return self._sums.scores(PROXIES, "gate_gradient", self._about)
+        estimate = statistics.paired_bootstrap(above, below, seed=seed)
+        flips = max(FEWEST_FLIPS, FLIPS_PER_GATE * len(above))
+        test = statistics.sign_flips(above, seed=seed, flips=flips)
+        adjusted = statistics.holm(test.p)
+        errors = estimate.error
+        mde = statistics.minimum_detectable_effect(errors, below.size, comparisons=len(above))
+        bands = statistics.null_band(test, above, below)
+        scores = []
+        for index, about in enumerate(self._about):
+            value, low, high, p, p_adjusted, least = (
+                float(numbers[index])
+                for numbers in (estimate.value, estimate.low, estimate.high, test.p, adjusted, mde)
+            )
+            scores.append(
+                Score(
+                    PROXIES, "gate_gradient", value, low, high, p, p_adjusted, least, self._sums.documents,
+                    self._sums.tokens, **about,
+                )
+            )  # fmt: skip
+            if math.isfinite(band := float(bands[index])):
+                scores.append(Score(PROXIES, "gate_gradient", 0.0, -band, band, against=NO_EFFECT, **about))
+        return scores
+
+    @property
+    def _about(self) -> list[dict[str, Any]]:
+        """The columns of the rows of every gate."""
+        return [{"layer": layer, "part": part} for layer, part in self._gates]

@@ -20,7 +20,7 @@ noise and batches:
     steps, area     against `twin`: the same of the twin beside the model before any step, which is what fine-tuning
                     alone does (negative where the recovery text teaches the model something)
 
-and, with effects of ablation, those of `layerwise.measure.contrasts.recovery`, of no layer.
+and, with effects of ablation, those of `layerwise.measure.recovery.associations`, of no layer.
 
 `equal_damage` is tuned on the text on which recovery is judged, so that layers start equal *there*: a scale that was
 tuned on other text starts anywhere from half to twice its target, since the damage of one noise is known to no better
@@ -40,14 +40,17 @@ import numpy as np
 from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel, near_matches
-from layerwise.measure.contrasts.recovery import Recovered, associations
 from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.measure.recovery.damage import DAMAGES, PUBLISHED_SCALE, Damage, displaced, equal_scale, noise_direction
 from layerwise.measure.recovery.finetuning import SCOPES, RecoveryRecipe, RecoveryTraining, Scope
-from layerwise.measure.recovery.loss_curve import LossCurve, LossCurveKey, as_rows, from_rows
-from layerwise.measure.recovery.recovery_time import (
+from layerwise.measure.recovery.loss_curve import (
+    LossCurve,
+    LossCurveKey,
     RecoveryTime,
+    as_rows,
     damage_rows,
+    from_rows,
     published_rows,
     recovery_rows,
     recovery_time,

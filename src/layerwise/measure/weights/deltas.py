@@ -44,8 +44,16 @@ from scipy import stats
 
 from layerwise.measure.stats.null_comparison import ALL, Parts, Pooled, pooled, type_of
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.measure.weights.shuffled_layers import Orders, bands, shuffled_orders
-from layerwise.measure.weights.tensors import StackTensors, Tensors, gram, tensor_types, twin_tensors
+from layerwise.measure.weights.tensors import (
+    Orders,
+    StackTensors,
+    Tensors,
+    bands,
+    gram,
+    shuffled_orders,
+    tensor_types,
+    twin_tensors,
+)
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import DELTAS, RANDOM_TWIN, SHUFFLED
 from layerwise.results.vocabulary import INDEPENDENT as INDEPENDENT_LAYERS

@@ -6,60 +6,72 @@ predicts of weights that it has not seen. Rows of measure `predictability`; task
 the block) or `all`, where each type weighs the same; subject a layer, a pair of layers, or `all`:
 
     in_sample_r2        of a fit to all rows. Null: `@p_over_n`, what noise gives
-    heldout_rows_r2     of rows that the fit has not seen (`layerwise.measure.weights.weight_r2`)
+    heldout_rows_r2     of rows that the fit has not seen (`layerwise.measure.weights.prediction`)
     heldout_layers_r2   of layers that the fit has not seen; from 8 layers on. Nulls of both: `@random_twin`, the model
                         before training; `@permuted_units`; `@shuffled_layers`
     norm_r2             of a layer's Frobenius norm, predicted as the mean of its neighbours' with nothing fitted,
                         against the variance of the norms over depth; about -1/2 for independent norms. Any smooth
                         curve scores high. Null: `@shuffled_layers`
     subspace            alignment of the leading singular vectors of neighbouring layers on the side of the residual
-                        stream, in 0..1 (`layerwise.measure.weights.subspace_similarity`), and `subspace_units` on the
+                        stream, in 0..1, and `subspace_units` on the
                         other side. Nulls: `@random_twin`, `@shuffled_layers`
     docs                a similarity of neighbouring layers that does not ask which unit is which. Null: `@random_twin`
-    predicted_weight_loss            nats per token of running the prediction where a text is given
-                        (`layerwise.measure.weights.predicted_weight_loss`)
+
+What using the prediction costs is measured beside it (`layerwise.measure.interventions.predicted_weight_loss`).
 
 The R2 and alignments of `all` layers carry Student's interval over layers. Nulls are those of `all` layers, and are
 repeated for each layer or pair under the task `all`; to save time the fit in sample, the nulls of held-out rows and the
 random twin's alignments are taken at six positions spread over depth. A matrix with more than 1,024 stream coordinates
 is sampled.
+
+Two indices of a pair of layers do not change when the units of a layer are permuted, which entrywise prediction does:
+
+    subspace   mean squared cosine of the principal angles between the spans of the leading singular vectors,
+                   |U^T V|_F^2 / k          U, V: the k leading ones, orthonormal
+               1 where the spans are the same, k / n on average for random spans of n dimensions. On the side of the
+               residual stream this is the structure that trained models have (Jeong et al. 2026, arXiv 2605.04971)
+    docs       how near every unit's nearest relative in the other layer is: the largest |cosine| of each unit with all
+               units of the other layer, summed up by the location of a Gumbel distribution fitted by moments to these
+               maxima, averaged over both directions (after DOCS, arXiv 2501.16650)
 """
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from layerwise.measure.interventions.intervention import ResultCache
-from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.null_comparison import ALL, Fractions, NullComparison, Pooled, evenly_spaced
 from layerwise.measure.stats.ridge import Residual
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.measure.weights.predicted_weight_loss import predicted_weight_loss
-from layerwise.measure.weights.prediction import predict_layer
-from layerwise.measure.weights.shuffled_layers import Orders, bands, shuffled_orders
-from layerwise.measure.weights.subspace_similarity import subspace_levels
-from layerwise.measure.weights.tensors import (
-    StackTensors,
-    Tensors,
-    TensorType,
-    UnitSample,
-    gram,
-    stream_width,
-    tensor_types,
-    twin_tensors,
-    unit_sample,
-)
-from layerwise.measure.weights.weight_r2 import (
+from layerwise.measure.weights.prediction import (
     FEWEST_ROWS,
     Triples,
     chosen_shares,
     held_out_layers,
     held_out_rows,
     in_sample,
+)
+from layerwise.measure.weights.tensors import (
+    Orders,
+    StackTensors,
+    Tensors,
+    TensorType,
+    UnitSample,
+    bands,
+    gram,
+    shuffled_orders,
+    stream_width,
+    tensor_types,
+    twin_tensors,
+    unit_sample,
+    units,
 )
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
@@ -71,20 +83,15 @@ from layerwise.results.vocabulary import (
 )
 from layerwise.stack import Stack
 
-__all__ = ["PREDICTABILITY", "predict_layer", "predictability", "predictability_rows"]
 
+def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
+    """How well neighbouring layers predict a layer's weights.
 
-def predictability(
-    stack: Stack, data: EvalData | None = None, *, seed: int = 0, cache: ResultCache | None = None
-) -> list[Score]:
-    """How well neighbouring layers predict a layer's weights, and with a `data` what using the prediction costs.
-
-    `seed` draws rows, permutations, orders and the random twin (whose rows are left out where a model has none);
-    `cache` makes the cost of use resumable. Raises `MeasureError` for fewer than 4 layers, for layers without a weight
-    matrix of equal shape, and for weights that are not finite.
+    `seed` draws rows, permutations, orders and the random twin (whose rows are left out where a model has none). Raises
+    `MeasureError` for fewer than 4 layers, for layers without a weight matrix of equal shape, and for weights that are
+    not finite.
     """
-    scores = list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
-    return scores if data is None else [*scores, *predicted_weight_loss(stack, data, seed=seed, cache=cache)]
+    return list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 
 
 def predictability_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:
@@ -168,3 +175,134 @@ def _fractions(residuals: Mapping[int, Residual]) -> Fractions:
 
 def _with_mean(lines: Mapping[str, float]) -> dict[str, float]:
     return {**lines, ALL: sum(lines.values()) / len(lines)} if lines else {}
+
+
+_MOST_LEADING = 16
+"""Singular vectors that span a subspace, or a quarter of the smaller axis where that is fewer."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leading:
+    """Leading singular vectors of one matrix, orthonormal columns: of the stream (width, k), of units (units, k)."""
+
+    stream: Tensor
+    units: Tensor
+
+
+def leading_count(units: int, width: int) -> int:
+    """How many singular vectors are compared, k."""
+    return max(1, min(_MOST_LEADING, units // 4, width // 4))
+
+
+def leading(matrix: Tensor) -> Leading:
+    """The leading singular vectors of a matrix (units, width), float64."""
+    count = leading_count(*matrix.shape)
+    tall = len(matrix) >= matrix.shape[1]
+    # The smaller of the two Gram matrices has them all; the other side follows by one product.
+    square = matrix.T @ matrix if tall else matrix @ matrix.T
+    near = torch.linalg.eigh(square).eigenvectors[:, -count:]
+    far = torch.linalg.qr(matrix @ near if tall else matrix.T @ near).Q
+    return Leading(near, far) if tall else Leading(far, near)
+
+
+def alignments(bases: Sequence[Tensor]) -> Numbers:
+    """The subspace index of every pair of spans, from orthonormal columns (n, k) each: (spans, spans)."""
+    count = bases[0].shape[1]
+    side_by_side = torch.cat(list(bases), dim=1)
+    products = (side_by_side.T @ side_by_side).square()
+    return np.asarray(products.reshape(len(bases), count, len(bases), count).sum(dim=(1, 3)).numpy() / count)
+
+
+def docs(left: Tensor, right: Tensor) -> float:
+    """The permutation-invariant similarity of two matrices (units, width), in 0..1.
+
+    >>> round(docs(torch.eye(4), torch.eye(4).flip(0)), 3)
+    1.0
+    """
+    cosines = (_directions(left) @ _directions(right).T).abs()
+    return (_gumbel_location(cosines.amax(dim=0)) + _gumbel_location(cosines.amax(dim=1))) / 2
+
+
+def subspace_levels(
+    tensors: Tensors, twin: Tensors | None, samples: Sequence[UnitSample], orders: Orders
+) -> Iterator[NullComparison]:
+    """The levels `subspace`, `subspace_units` and `docs` of all pairs of neighbouring layers, with their nulls."""
+    every = range(tensors.depth - 1)
+    real = {sample.kind.name: _Neighbours.of(tensors, sample, every) for sample in samples}
+    fresh = (
+        {} if twin is None else {each.kind.name: _Neighbours.of(twin, each, evenly_spaced(every)) for each in samples}
+    )
+    yield _subspace_level("subspace", real, fresh, orders, lambda each: each.stream)
+    yield _subspace_level("subspace_units", real, fresh, orders, lambda each: each.units)
+    yield NullComparison(
+        "docs",
+        _docs_fractions(real),
+        {RANDOM_TWIN: NullComparison("docs", _docs_fractions(fresh)).pooled()} if fresh else {},
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Neighbours:
+    """One tensor type's pairs of neighbours: leading vectors of all layers in them, and DOCS by the first of a pair."""
+
+    spans: Mapping[int, Leading]
+    docs: Mapping[int, float]
+
+    @staticmethod
+    def of(tensors: Tensors, sample: UnitSample, firsts: Sequence[int]) -> _Neighbours:
+        """Read every layer of the pairs (l, l + 1), l in `firsts`, once; two are held at a time."""
+        spans: dict[int, Leading] = {}
+        similar: dict[int, float] = {}
+        held: deque[Tensor] = deque(maxlen=2)
+        for layer in sorted({layer for first in firsts for layer in (first, first + 1)}):
+            matrix = units(tensors, layer, sample)
+            held.append(matrix)
+            spans[layer] = leading(matrix)
+            if layer - 1 in firsts:
+                similar[layer - 1] = docs(*held)
+        return _Neighbours(spans, similar)
+
+
+def _subspace_level(
+    metric: str,
+    real: Mapping[str, _Neighbours],
+    fresh: Mapping[str, _Neighbours],
+    orders: Orders,
+    side: Callable[[Leading], Tensor],
+) -> NullComparison:
+    of_type, shuffled = {}, {}
+    for name, each in real.items():
+        pairs = alignments([side(span) for span in each.spans.values()])
+        of_type[name] = _pair_fractions({first: float(pairs[first, first + 1]) for first in each.docs})
+        shuffled[name] = pairs[orders[:, :-1], orders[:, 1:]].mean(axis=1)
+    nulls: dict[str, Mapping[str, Pooled]] = {SHUFFLED_LAYERS: bands(shuffled)}
+    if fresh:
+        twins = {
+            name: _pair_fractions({first: _alignment(each.spans, first, side) for first in each.docs})
+            for name, each in fresh.items()
+        }
+        nulls[RANDOM_TWIN] = NullComparison(metric, twins).pooled()
+    return NullComparison(metric, of_type, nulls)
+
+
+def _alignment(spans: Mapping[int, Leading], first: int, side: Callable[[Leading], Tensor]) -> float:
+    return float(alignments([side(spans[first]), side(spans[first + 1])])[0, 1])
+
+
+def _docs_fractions(neighbours: Mapping[str, _Neighbours]) -> dict[str, Fractions]:
+    return {name: _pair_fractions(each.docs) for name, each in neighbours.items()}
+
+
+def _pair_fractions(values: Mapping[int, float]) -> Fractions:
+    """Values of pairs as ratios to one."""
+    return {(first, first + 1): (value, 1.0) for first, value in values.items()}
+
+
+def _directions(matrix: Tensor) -> Tensor:
+    return matrix / matrix.norm(dim=1, keepdim=True).clamp_min(torch.finfo(matrix.dtype).tiny)
+
+
+def _gumbel_location(maxima: Tensor) -> float:
+    """Location by moments: mean less Euler's constant times the scale, which is sqrt(6) / pi standard deviations."""
+    spread = float(maxima.std()) if len(maxima) > 1 else 0.0
+    return float(maxima.mean()) - float(np.euler_gamma) * spread * math.sqrt(6) / math.pi

@@ -1,32 +1,176 @@
-"""The weights of a layer as its neighbours would have them: a ridge prediction that has not seen what it predicts.
+"""Can a layer's weights be predicted, entry by entry, from its neighbours? R2 in sample and held out, the prediction.
 
-Every matrix of a layer is read as units (`layerwise.measure.weights.tensors`) and predicted from the same units of the
-layers before and after it; the first and the last layer have one neighbour. Rows are predicted in five groups, each by
-a fit to the other four (cross-fitting), so the prediction of a row never rests on the row itself. An in-sample fit
-would hand back much of the layer it was fitted to: for most matrices of a transformer there are as many predictors as
-rows.
+For a tensor type read as units (see `layerwise.measure.weights.tensors`), the rows of [W_{l-1}, W_{l+1}] are the
+predictors of the same rows of W_l: a ridge regression with twice the stream's width as predictors and units as
+observations.
+
+    in sample        fitted to all rows with hardly a penalty. On pure noise this is p / (n - 1), and 1 with more
+                     predictors than rows: it says how flexible the fit is, not how alike the layers are
+    held-out rows    fitted to four fifths of the rows, evaluated on the others
+    held-out layers  one map for all layers, fitted to other layers' triples and evaluated on this one. No triple that
+                     is fitted contains a layer that is predicted
+
+R2 = 1 - sum of squared errors / sum of squares about the *training* mean, so that a prediction which is worse than
+saying the mean is negative, as it is for independent layers. The penalty is chosen on training rows alone.
+
+A *variant* changes what stands beside what: real, shuffled layers, units permuted within every layer, or another stack.
+
+The prediction itself (`predict_layer`) has not seen what it predicts: rows are predicted in five groups, each by a fit
+to the other four (cross-fitting). An in-sample fit would hand back much of the layer it was fitted to: for most
+matrices of a transformer there are as many predictors as rows. The first and the last layer have one neighbour.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from statistics import median_low
+
+import numpy as np
 import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.ridge import best_share, fits
+from layerwise.measure.stats.null_comparison import evenly_spaced
+from layerwise.measure.stats.ridge import SHARES, Moments, Residual, best_share, fits, inner_rows
 from layerwise.measure.weights.tensors import (
     StackTensors,
+    Tensors,
     TensorType,
+    UnitSample,
     as_units,
     from_units,
     not_finite,
     stream_width,
     tensor_types,
+    units,
 )
-from layerwise.measure.weights.weight_r2 import FEWEST_ROWS
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights
+
+FEWEST_ROWS = 10
+"""Units below which a tensor type is not regressed: a fifth of a fifth must be left to choose the penalty by."""
+
+MOST_FOLDS = 3
+"""Groups of neighbouring layers that are held out in turn; the sums of each are held in memory."""
+
+_FOLD = 3
+"""Triples of the smallest group: the two at its ends touch the next group, and only the others are fitted."""
+
+_ROWS_A_LAYER = 512
+"""Rows of each layer that the map for all layers is fitted to and evaluated on."""
+
+_CHOOSING = 3
+"""Positions whose training rows choose the penalty of a tensor type."""
+
+_HARDLY = 1e-6
+"""The penalty of the fit in sample, as a share of the mean eigenvalue: for the solver's sake only."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Triples:
+    """One tensor type's triples of successive layers, in some order and with units in place or permuted.
+
+    `order` gives the layer that stands at each position of depth; `permuted` is the seed of the units' permutations.
+    """
+
+    tensors: Tensors
+    sample: UnitSample
+    order: tuple[int, ...]
+    permuted: int | None = None
+
+    @property
+    def positions(self) -> range:
+        """The positions that have a neighbour on both sides."""
+        return range(1, len(self.order) - 1)
+
+    @property
+    def predictors_by_rows(self) -> float:
+        """p / (n - 1): the R2 in sample of noise, at most 1."""
+        return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
+
+    def walk(self, positions: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Every position with the first `rows` rows of its predictors (rows, 2 width) and of its targets (rows, width).
+
+        A layer that successive triples share is read once; three are held at a time.
+        """
+        held: dict[int, Tensor] = {}
+        for position in positions:
+            near = (position - 1, position, position + 1)
+            held = {each: matrix for each, matrix in held.items() if each in near}
+            held = {each: held[each] if each in held else self._matrix(each, rows) for each in near}
+            before, here, after = held.values()
+            yield position, torch.cat((before, after), dim=1), here
+
+    def _matrix(self, position: int, rows: int | None) -> Tensor:
+        layer = self.order[position]
+        sample = self.sample
+        if self.permuted is not None:
+            generator = torch.Generator().manual_seed(self.permuted + layer)
+            sample = replace(sample, rows=sample.rows[torch.randperm(len(sample.rows), generator=generator)])
+        return units(self.tensors, layer, replace(sample, rows=sample.rows[:rows]))
+
+
+def in_sample(triples: Triples, positions: Iterable[int]) -> dict[int, Residual]:
+    """The residual at every position of the fit to all of its rows, with hardly a penalty."""
+    residuals = {}
+    for position, x, y in triples.walk(positions):
+        (fit,) = fits(x, y, (_HARDLY,))
+        residuals[position] = fit.residual(x, y)
+    return residuals
+
+
+def chosen_shares(triples: Triples) -> dict[int, float]:
+    """The penalties that the first, the middle and the last position choose on their training rows."""
+    shares = {}
+    for position, x, y in triples.walk(sorted(set(evenly_spaced(triples.positions, _CHOOSING)))):
+        kept = inner_rows(len(x))
+        shares[position] = best_share(x[:kept], y[:kept])
+    return shares
+
+
+def held_out_rows(triples: Triples, shares: Mapping[int, float], positions: Iterable[int]) -> dict[int, Residual]:
+    """The residual at every position on the fifth of the rows that the fit has not seen.
+
+    The penalty is the median of `shares`. The rows held out are the same units at every position, so no penalty was
+    chosen on them.
+    """
+    share = median_low(shares.values())
+    residuals = {}
+    for position, x, y in triples.walk(positions):
+        kept = inner_rows(len(x))
+        (fit,) = fits(x[:kept], y[:kept], (share,))
+        residuals[position] = fit.residual(x[kept:], y[kept:])
+    return residuals
+
+
+def held_out_layers(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
+    """The residual at every position, predicted by a map fitted to positions that share no layer with its group.
+
+    The penalty of a group is the median of the `shares` of positions that share no layer with it either. Empty where
+    there are too few layers for two groups (fewer than 8).
+    """
+    positions = list(triples.positions)
+    count = min(MOST_FOLDS, len(positions) // _FOLD)
+    if count < 2:
+        return {}
+    folds = [[int(position) for position in fold] for fold in np.array_split(positions, count)]
+    sums = [_moments(triples, fold[1:-1]) for fold in folds]
+    residuals: dict[int, Residual] = {}
+    for number, fold in enumerate(folds):
+        apart = [share for position, share in shares.items() if position < fold[0] - 1 or position > fold[-1] + 1]
+        others = reduce(add, (each for other, each in enumerate(sums) if other != number))
+        (fit,) = others.fits((median_low(apart or [SHARES[1]]),))
+        residuals |= {position: fit.residual(x, y) for position, x, y in triples.walk(fold, _ROWS_A_LAYER)}
+    return residuals
+
+
+def _moments(triples: Triples, positions: Iterable[int]) -> Moments:
+    return reduce(add, (Moments.of(x, y) for _, x, y in triples.walk(positions, _ROWS_A_LAYER)))
+
 
 _GROUPS = 5
 

@@ -10,6 +10,9 @@ each in one of two ways, in float64 whatever it is stored in:
   The residual stream is the one basis that layers share. Which axis that is, is read off the shapes (`stream_width`):
   the length that most tensor types have.
 
+A null is the same layers in random orders (`shuffled_orders`), all tensor types in the same ones: what a metric comes
+to over these orders is its band, and a value inside is no evidence of structure over depth.
+
 `Tensors` is the interface of a source of weights; `StackTensors` reads the parameters of a loaded model in place.
 """
 
@@ -28,7 +31,9 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.null_comparison import ALL, Pooled
 from layerwise.measure.stats.ranks import FEWEST_LAYERS
+from layerwise.measure.stats.statistics import Numbers
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.quantisation import refuse_quantised
@@ -237,3 +242,28 @@ def not_finite(layer: int, name: str) -> MeasureError:
         f"{name} of layer {layer} holds values that are not finite, so nothing can be said of its weights: "
         "the checkpoint is broken, or was saved in a dtype too narrow for it"
     )
+
+
+Orders = NDArray[np.int64]
+"""Layers by position, (orders, depth)."""
+
+_ORDERS = 400
+"""Ten of them lie beyond each end of a band."""
+
+
+def shuffled_orders(depth: int, seed: int) -> Orders:
+    """Random orders of `depth` layers, (orders, depth), fixed by `seed`."""
+    generator = np.random.default_rng([seed, depth])
+    return generator.permuted(np.tile(np.arange(depth), (_ORDERS, 1)), axis=1)
+
+
+def bands(values: Mapping[str, Numbers]) -> dict[str, Pooled]:
+    """Mean, 2.5 and 97.5 % points of each tensor type's values over orders, and those of their mean as `all`."""
+    if not values:
+        return {}
+    known = {**values, ALL: np.mean(list(values.values()), axis=0)}
+    pooled = {}
+    for task, each in known.items():
+        low, high = np.quantile(each, (0.025, 0.975))
+        pooled[task] = Pooled(float(each.mean()), float(low), float(high))
+    return pooled

@@ -6,27 +6,50 @@ The weights are ridge regressions of every plan's score on standardised features
 taken as differences to the question's mean over plans: what makes a prompt hard for all plans alike says nothing about
 which to choose. The strength of the ridge is the one that predicts best when each question is left out; those
 predictions also set the penalty, so that mean layers meet a limit on questions that the weights have not seen.
+
+What it reads is the state of a prompt where the candidates part, as its mean over tokens and its last token. The pass
+ends there: it takes the layers that all candidates keep, on the prompt alone, and no head; where they keep none, the
+embeddings of the tokens are read and the model is not run. The router is timed whole: tokens in, plan out, with the
+layers that it runs. Generation runs those again under the plan, so nothing of it is got back there, and all of it is
+counted.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from scipy.linalg import LinAlgWarning
 from sklearn.linear_model import RidgeCV
+from torch import Tensor
 
 from layerwise.bounded import parse_json
-from layerwise.errors import DataError, PlanError
+from layerwise.errors import DataError, ModelError, PlanError
+from layerwise.measure.activations.padding import side_by_side
+from layerwise.measure.cost.pass_time import PassClock, Setting
+from layerwise.measure.stats.estimate import median_interval
+from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.results.run import write_whole
+from layerwise.search.timing import measured
+from layerwise.stack import Stack
+from layerwise.stack.executors.state import read_state
+from layerwise.stack.inputs import accepted, evaluating
 
 STRENGTHS = np.logspace(0, 6, 7)
 """Ridge penalties that are tried, for features of unit variance: up to those that leave little but the mean."""
@@ -139,3 +162,174 @@ def penalty_for(scores: Numbers, layers: Numbers, limit: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if mean_layers(middle) <= limit else (middle, high)
     return high
+
+
+BATCH = 32
+"""Prompts that run together."""
+
+
+class _Reached(Exception):
+    """Ends a pass that has arrived where the candidates part."""
+
+
+def prompt_features(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> Numbers:
+    """The state after the layers 0 to `prefix` - 1, or the token embeddings, of each prompt: (prompts, 2 * width).
+
+    First the mean over tokens, then the last token. Raises `ModelError` while the model runs a plan.
+    """
+    if stack.running is not None:
+        raise ModelError(f"the model runs {stack.running}: choose plans outside stack.under(...)")
+    order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
+    features: dict[int, Numbers] = {}
+    # Embeddings are looked up; only layers can be in a mode of training.
+    with evaluating(stack.model) if prefix else nullcontext(), torch.inference_mode():
+        for start in range(0, len(order), BATCH):
+            rows = order[start : start + BATCH]
+            states, mask = _states(stack, [prompts[row] for row in rows], prefix)
+            weights = mask[..., None].to(states.dtype)
+            mean = (states * weights).sum(dim=1) / weights.sum(dim=1)
+            last = states[torch.arange(len(rows)), mask.sum(dim=1) - 1]
+            features.update(zip(rows, exact_on_cpu(torch.cat([mean, last], dim=1)).numpy(), strict=True))
+    return np.stack([features[row] for row in range(len(prompts))])
+
+
+def _states(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> tuple[Tensor, Tensor]:
+    """The states (batch, seq, width) of prompts side by side, padded on the right, and their mask (batch, seq)."""
+    inputs = side_by_side(prompts, stack.device)
+    mask = inputs["attention_mask"]
+    if not prefix:
+        model: Any = stack.model
+        return model.get_input_embeddings()(inputs["input_ids"]).float(), mask
+    reached: list[Tensor] = []
+
+    def stop(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        reached.append(read_state(args, kwargs))
+        raise _Reached
+
+    handle = stack.block(prefix).register_forward_pre_hook(stop, with_kwargs=True)
+    try:
+        with suppress(_Reached):
+            stack.model(**accepted(stack.model, inputs))
+    finally:
+        handle.remove()
+    return reached[0].float(), mask
+
+
+PROMPTS = 40
+"""Prompts of which each is routed once, alone; the first few warm up."""
+
+_WARM_UP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RouterTime:
+    """Medians in milliseconds: of choosing a plan for one prompt (`low` to `high`), and of one layer on such a prompt.
+
+    `tokens` is the median length of the prompts.
+    """
+
+    router: float
+    low: float
+    high: float
+    layer: float
+    tokens: int
+
+    @property
+    def layers(self) -> float:
+        """The router's time in layers."""
+        return self.router / self.layer
+
+
+def router_time(stack: Stack, router: PlanRouter, prompts: Sequence[Sequence[int]]) -> RouterTime:
+    """Time a router on some of the prompts, one at a time, and a layer on a prompt of their median length."""
+    some = [prompts[number % len(prompts)] for number in range(PROMPTS + _WARM_UP)]
+    clock = PassClock(stack.device)
+    seconds = [
+        clock.seconds(lambda: router.choices(prompt_features(stack, [prompt], router.prefix)))  # noqa: B023
+        for prompt in some
+    ]
+    times = [1000 * each for each in seconds[_WARM_UP:]]
+    tokens = max(2, int(median(map(len, prompts))))
+    table, _ = measured(stack, Setting("prefill", 1, tokens))
+    layer = median(table.pieces[number, None] for number in range(stack.depth))
+    return RouterTime(median(times), *median_interval(times), layer, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedStack:
+    """A model and the router of its prompts.
+
+    Raises `ModelError` for a router of another model: of other layers, or another width.
+    """
+
+    stack: Stack
+    router: PlanRouter
+
+    def __post_init__(self) -> None:
+        if self.stack.tokenizer is None:
+            raise ModelError(f"{self.stack.source.name} has no tokenizer, so it reads no prompt; load it with one")
+        for plan in self.router.plans:
+            self.stack.check(plan)
+        width = prompt_features(self.stack, [[0, 0]], self.router.prefix).shape[1]
+        if width != len(self.router.weights):
+            raise ModelError(
+                f"the router reads {len(self.router.weights)} features and {self.stack.source.name} has {width}: it "
+                "was fitted to another model; run layerwise search route on this one"
+            )
+
+    def plan_of(self, prompt: str) -> Plan:
+        """The plan for one prompt."""
+        return self.plans_of([prompt])[0]
+
+    def plans_of(self, prompts: Sequence[str]) -> list[Plan]:
+        """The plan for each prompt."""
+        return [self.router.plans[choice] for choice in self._choices(self.encoded(prompts))]
+
+    def generate(self, prompts: Sequence[str], *, batch_size: int = 8, **options: Any) -> list[str]:
+        """What the model writes after each prompt, each under its own plan; `options` are those of `generate`.
+
+        Prompts of one plan run together, at most `batch_size` at once and of like length, padded on the left.
+        """
+        ids = self.encoded(prompts)
+        texts = [""] * len(prompts)
+        with evaluating(self.stack.model), torch.inference_mode():
+            for choice, batches in groupby(grouped(ids, self._choices(ids), batch_size), key=itemgetter(0)):
+                with self.stack.under(self.router.plans[choice]):
+                    for _, rows in batches:
+                        for row, text in zip(
+                            rows, written(self.stack, [ids[row] for row in rows], options), strict=True
+                        ):
+                            texts[row] = text
+        return texts
+
+    def encoded(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Token ids as questions are tokenized: the start token, where there is one, and the text."""
+        tokenizer: Any = self.stack.tokenizer
+        start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+        return [[*start, *tokenizer(prompt, add_special_tokens=False)["input_ids"]] for prompt in prompts]
+
+    def _choices(self, ids: Sequence[Sequence[int]]) -> list[int]:
+        return [int(choice) for choice in self.router.choices(prompt_features(self.stack, ids, self.router.prefix))]
+
+
+def grouped(ids: Sequence[Sequence[int]], choices: Sequence[int], size: int) -> Iterator[tuple[int, list[int]]]:
+    """Batches of at most `size` rows of one choice and like length, choice after choice: the choice, and the rows."""
+    groups: dict[int, list[int]] = defaultdict(list)
+    for row, choice in enumerate(choices):
+        groups[choice].append(row)
+    for choice, rows in groups.items():
+        rows.sort(key=lambda row: len(ids[row]))
+        for start in range(0, len(rows), size):
+            yield choice, rows[start : start + size]
+
+
+def written(stack: Stack, ids: Sequence[Sequence[int]], options: Mapping[str, Any]) -> list[str]:
+    """What the model, under the plan that it runs, writes after prompts side by side, padded on the left."""
+    tokenizer: Any = stack.tokenizer
+    padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
+    inputs = side_by_side(ids, stack.device, padding=padding, left=True)
+    model: Any = stack.model
+    texts = model.generate(**inputs, **{"pad_token_id": padding, **options})
+    written_after = texts[:, inputs["input_ids"].shape[1] :]
+    decoded: list[str] = tokenizer.batch_decode(written_after, skip_special_tokens=True)
+    return decoded

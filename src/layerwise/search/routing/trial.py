@@ -15,27 +15,92 @@ values, and stays one question. With C the router's mean layers, its own time am
 `fixed` and the two permuted arms are expectations, computed and not drawn. A gain is the router's value less the arm's,
 question by question. The mean layers C, and so the point of the hull and the shares of the plans, are estimates too:
 a gain has the first-order influence of its question on them, so that standard errors over questions count it.
+
+A fixed plan has one cost. At a mean cost between those of two plans the best that fixed plans can do is to draw, for
+each prompt by itself, one of two of them: the upper concave hull of all (layers, score).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import optimize
 from sklearn.model_selection import StratifiedKFold
 
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
-from layerwise.search.routing.mixture import best_mixture, oracle, slope
 from layerwise.search.routing.router import PlanRouter, RouterFit, fit_router, layers_of
+
+
+def best_mixture(scores: Numbers, layers: Numbers, limit: float) -> Numbers:
+    """The shares (plans,) of at most two plans whose mean score is the greatest within `limit` mean layers.
+
+    `scores` and `layers` are (plans,). A limit below the cheapest plan is taken as that plan's.
+
+    >>> best_mixture(np.array([0.2, 0.3, 0.8]), np.array([4.0, 6.0, 8.0]), 7.0).tolist()
+    [0.25, 0.0, 0.75]
+    """
+    limit = max(limit, float(layers.min()))
+    first, second = np.meshgrid(np.arange(len(layers)), np.arange(len(layers)), indexing="ij")
+    gap = layers[second] - layers[first]
+    # The share of the dearer plan that uses up the limit; a pair of equal cost is its first plan alone.
+    share = np.divide(limit - layers[first], gap, out=np.zeros(gap.shape), where=gap > 0)
+    values = scores[first] + np.clip(share, 0.0, 1.0) * (scores[second] - scores[first])
+    values[(gap < 0) | (layers[first] > limit)] = -np.inf
+    # A dearer plan that scores less is no reason to spend more.
+    alone = np.where(layers <= limit, scores, -np.inf)
+    np.fill_diagonal(values, alone)
+    # Of equal values the pair that is one plan: rounding decides nothing.
+    row, column = np.unravel_index(int(np.argmax(values + 1e-12 * np.eye(len(layers)))), values.shape)
+    shares = np.zeros(len(layers))
+    shares[row] += 1.0
+    if row != column:
+        part = float(np.clip(share[row, column], 0.0, 1.0))
+        shares[row], shares[column] = 1.0 - part, part
+    return shares
+
+
+def slope(shares: Numbers, scores: Numbers, layers: Numbers) -> float:
+    """What one more mean layer is worth to a mixture of two plans, in the unit of `scores`; 0 for a single plan."""
+    used = np.flatnonzero(shares)
+    if len(used) < 2:
+        return 0.0
+    low, high = sorted(used, key=lambda plan: layers[plan])
+    return float((scores[high] - scores[low]) / (layers[high] - layers[low]))
+
+
+def oracle(scores: Numbers, layers: Numbers, limit: float) -> Numbers:
+    """What knowing every outcome would give within `limit` mean layers: one value a question, (questions,).
+
+        min over price >= 0 of mean over questions of max over plans of (score - price * (layers - limit))
+
+    The dual of the linear programme that assigns plans, or mixtures of them, to questions; its mean is the programme's
+    value. It picks noise: of plans that are right at random, some one is right nearly always.
+
+    >>> round(float(oracle(np.array([[0.0, 1.0], [1.0, 1.0]]), np.array([4.0, 8.0]), 6.0).mean()), 6)
+    1.0
+    """
+    limit = max(limit, float(layers.min()))
+    gaps = np.diff(np.unique(layers))
+    if not len(gaps):
+        return np.asarray(scores.max(axis=1))
+
+    def values(price: float) -> Numbers:
+        return np.asarray((scores - price * (layers - limit)).max(axis=1))
+
+    highest = float(np.ptp(scores)) / float(gaps.min()) + 1e-9
+    best = optimize.minimize_scalar(lambda price: values(price).mean(), bounds=(0.0, highest), method="bounded")
+    prices = (0.0, float(best.x))
+    return min((values(price) for price in prices), key=lambda each: float(each.mean()))
+
 
 FOLDS = 5
 ROUTER = "router"
 NULLS = ("fixed", "hindsight", "permuted", "permuted_in_task", "random")
 """The arms that a router has to beat."""
-ORACLES = ("oracle", "oracle_of_noise")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,33 +160,17 @@ class RoutingDivision:
 
     def within(self, limit: float, router_layers: float) -> RoutedQuestions:
         """Every question under the plan of the router that has not seen it, `limit` mean layers at most."""
-        total = len(self.table.scores)
-        parts = [
-            routed(
-                fit.within(limit - router_layers),
-                means,
-                total - len(rows),
-                self.table.part(rows),
-                router_layers,
-                self.seed,
-            )
-            for rows, fit, means in self.folds
-        ]
+        total, parts = len(self.table.scores), []
+        for rows, fit, means in self.folds:
+            router, unseen = fit.within(limit - router_layers), self.table.part(rows)
+            parts.append(routed(router, means, total - len(rows), unseen, router_layers, self.seed))
         order = np.argsort(np.concatenate([rows for rows, _, _ in self.folds]))
-
-        def whole(values: Sequence[Numbers]) -> Numbers:
-            return np.asarray(np.concatenate(values)[order])
-
         shares = {
             task: np.mean([part.shares[task] for part in parts if task in part.shares], axis=0)
             for task in np.unique(self.table.tasks)
         }
-        return RoutedQuestions(
-            whole([part.layers for part in parts]), shares,
-            {arm: whole([part.scores[arm] for part in parts]) for arm in parts[0].scores},
-            {arm: whole([part.gains[arm] for part in parts]) for arm in parts[0].gains},
-            math.sqrt(1 + FOLDS / (FOLDS - 1)),
-        )  # fmt: skip
+        inflation = math.sqrt(1 + FOLDS / (FOLDS - 1))
+        return _combined(parts, lambda values: np.concatenate(values)[order], shares, inflation)
 
 
 def routed(
@@ -175,14 +224,19 @@ def _permuted(scores: Numbers, choices: Numbers, groups: Numbers) -> tuple[Numbe
 def pooled(trials: Sequence[RoutedQuestions]) -> RoutedQuestions:
     """The mean of every value of every question over seeds."""
 
-    def mean(values: Iterator[Numbers]) -> Numbers:
-        return np.mean(np.stack(list(values)), axis=0)
+    def mean(values: Sequence[Numbers]) -> Numbers:
+        return np.asarray(np.mean(np.stack(values), axis=0))
 
-    first = trials[0]
-    return RoutedQuestions(
-        mean(trial.layers for trial in trials),
-        {task: mean(trial.shares[task] for trial in trials) for task in first.shares},
-        {arm: mean(trial.scores[arm] for trial in trials) for arm in first.scores},
-        {arm: mean(trial.gains[arm] for trial in trials) for arm in first.gains},
-        first.inflation,
+    shares = {task: mean([trial.shares[task] for trial in trials]) for task in trials[0].shares}
+    return _combined(trials, mean, shares, trials[0].inflation)
+
+
+def _combined(
+    parts: Sequence[RoutedQuestions], combine: Callable[[Sequence[Numbers]], Numbers], shares: Mapping[str, Numbers],
+    inflation: float,
+) -> RoutedQuestions:  # fmt: skip
+    scores, gains = (
+        {arm: combine([getattr(part, name)[arm] for part in parts]) for arm in getattr(parts[0], name)}
+        for name in ("scores", "gains")
     )
+    return RoutedQuestions(combine([part.layers for part in parts]), shares, scores, gains, inflation)

@@ -10,7 +10,7 @@
                  the end, and `chosen`
     epochs       by arm and layer: how many times the text was read while the layer learned
     growth       an arm against another at equal tokens, operations or seconds, by cost (tokens, flops, seconds): what
-                 `layerwise.measure.cost.cost_to_loss` says it saves to reach the other's loss (`saving`, or a bound);
+                 `layerwise.train.cost.frontier` says it saves to reach the other's loss (`saving`, or a bound);
                  `read_off`, of how many trainings of different lengths (1: the course of one); `never` and `sooner`, of
                  how many seeds the loss was never reached, or before the first cost; and as means over seeds of
                  logarithms `loss_ratio` (at equal `tokens`, or by condition `budget` at the end of each) and
@@ -39,8 +39,6 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import log_ratio, ratio_row, saving
-from layerwise.measure.cost.frontier import COSTS, CostPoint, Points
 from layerwise.measure.interventions.edge_pruning import Losses
 from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.measure.language.bigram import BigramModel, Ids
@@ -75,6 +73,7 @@ from layerwise.results.vocabulary import (
     TOKENS,
 )
 from layerwise.stack import load
+from layerwise.train.cost.frontier import COSTS, CostPoint, Points, log_ratio, ratio_row, saving
 
 TEST_WINDOWS = 512
 """Windows of the text that is held out, at most, spread evenly over it."""

@@ -1,16 +1,16 @@
 """How long a step of each phase takes, against a step in which everything learns: timed before a training begins.
 
 To train a schedule for as many seconds as uniform takes, its steps must be timed first. The phases and uniform are
-timed in turns, round by round, in an order drawn anew, on a model of their own that is then thrown away; what counts is
-the ratio within a round, since machines slow down and speed up between rounds (see `layerwise.measure.cost.overhead`).
+timed in turns on a model of their own that is then thrown away; what counts is the ratio within a round, since machines
+slow down and speed up between rounds (`layerwise.measure.cost.pass_time.in_turns`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from random import Random
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
+from layerwise.measure.cost.pass_time import in_turns
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset
 from layerwise.stack import Stack
 from layerwise.train.phases.runner import GrowthRunner, growth_runner
@@ -50,14 +51,9 @@ def relative_step_times(
     phased = training.prepared(schedule, steps, cost)
     middles = [(first + end - 1) // 2 for first, end in phased.step_schedule.bounds]
     sections: list[tuple[GrowthRunner, int]] = [(plain, 0), *((phased, middle) for middle in middles)]
-    taken: list[list[float]] = [[] for _ in sections]
-    order, chance = list(range(len(sections))), Random(0)
-    for number in range(ROUNDS + 1):
-        chance.shuffle(order)
-        for index in order:
-            taken[index].append(training.seconds(*sections[index], number))
-    against = taken[0][1:]
-    return tuple(median(one / other for one, other in zip(own[1:], against, strict=True)) for own in taken[1:])
+    works = {index: partial(training.seconds, *section) for index, section in enumerate(sections)}
+    taken = list(in_turns(works, range(ROUNDS + 1)))[1:]
+    return tuple(median(each[index] / each[0] for each in taken) for index in range(1, len(sections)))
 
 
 def steps_that_take(schedule: GrowthSchedule, relative_times: tuple[float, ...], budget: int) -> int:

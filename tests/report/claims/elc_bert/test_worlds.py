@@ -10,7 +10,7 @@ import pytest
 
 from layerwise.experiments.layer_weights_study.rows import difference_rows
 from layerwise.measure.contrasts.trainings import pattern as mass
-from layerwise.measure.weights.seed_agreement import seed_agreement_scores
+from layerwise.measure.weights.layer_weights import seed_agreement_scores
 from layerwise.models.elc.configuration import first_weights
 from layerwise.results.rows import Score
 from report.claims import truths

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from layerwise.measure.cost.frontier import CostPoint
+from layerwise.train.cost.frontier import CostPoint
 
 LENGTHS = (0.25, 0.35, 0.5, 0.65, 0.8, 1.0, 1.3)
 """What the arm was trained to, as shares of uniform's budget."""

@@ -11,7 +11,7 @@ import pytest
 
 from layerwise.measure.contrasts.agreement import agreement as rows_of
 from layerwise.measure.contrasts.agreement import published_metrics
-from layerwise.measure.contrasts.recovery import Recovered, associations
+from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.results.rows import Score
 from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated, tells
 

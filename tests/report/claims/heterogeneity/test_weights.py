@@ -11,8 +11,7 @@ from torch import Tensor
 
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.predictability import entry_levels
-from layerwise.measure.weights.shuffled_layers import shuffled_orders
-from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
+from layerwise.measure.weights.tensors import StackTensors, shuffled_orders, tensor_types, unit_sample
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, noise, planted_stack

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
+from layerwise.measure.activations.space import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.report.claims.claim import stretch
 from layerwise.results.rows import PlanRecord, Score

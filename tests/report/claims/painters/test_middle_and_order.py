@@ -9,9 +9,9 @@ from math import exp
 import numpy as np
 import pytest
 
+from layerwise.measure.activations.middle import TWINS, log_ratio, middle_rows
 from layerwise.measure.contrasts.contrast import Part
 from layerwise.measure.contrasts.order import order_by_task
-from layerwise.measure.contrasts.states import TWINS, log_ratio, middle_rows
 from layerwise.report.claims.painters import FASTER
 from layerwise.results.rows import Loss, Score
 from report.claims import truths

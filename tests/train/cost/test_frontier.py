@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost import frontier
-from layerwise.measure.cost.frontier import COSTS, CostPoint, Frontier, against, equal_rows, frontier_rows
+from layerwise.train.cost import frontier
+from layerwise.train.cost.frontier import COSTS, CostPoint, Frontier, against, equal_rows, frontier_rows
 
 LENGTHS = (0.8, 1.0, 1.25, 1.5, 2.0)
 INTERCEPTS = {0: 5.0, 1: 5.3, 2: 4.9}

@@ -1,7 +1,7 @@
 """How soon a training reaches a loss: steps and seconds, over seeds, against a reference trained with the same seeds.
 
 The curve is that of the validation losses that were noted, and the steps to the target are read off it as
-`layerwise.measure.cost.cost_to_loss` does: losses made monotone, between two notes a line in the logarithm of the cost.
+`layerwise.train.cost.frontier` does: losses made monotone, between two notes a line in the logarithm of the cost.
 A training that never reaches the target is censored: it counts with all that it spent, so that the mean over seeds is a
 lower bound, which has no interval, and the share of censored trainings stands beside it. One that is below the target
 at its first note counts with the cost of that note, an upper bound, which has no interval either. Rows of measure
@@ -16,22 +16,27 @@ at its first note counts with the cost of that note, an upper bound, which has n
 The target is the same for all seeds and arms. By default it is the highest of the reference's lowest losses, so that
 every one of its trainings reaches it. The rate of learning comes down towards the end, and all arms have the same
 steps: what is compared is this recipe's course, and not the shortest training that could reach the loss.
+
+How soon fine-tuning reaches a score is read alike, task by task, with 1 - score in place of the loss: rows of measure
+`tuning_convergence`, of a task, with `score` in place of `loss`; and, of two tasks and more, a `ratio` of the task
+`all`: in each seed the geometric mean of the costs over tasks, so that every task counts alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import exp, log
+from statistics import fmean
 
 import numpy as np
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import Reached, cost_to_loss, descending, log_ratio, ratio_row
-from layerwise.measure.cost.frontier import CostPoint
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import CONVERGENCE, SECONDS, STEPS
+from layerwise.results.vocabulary import CONVERGENCE, SECONDS, STEPS, TUNING_CONVERGENCE
+from layerwise.train.cost.frontier import Censored, CostPoint, Reached, cost_to_loss, descending, log_ratio, ratio_row
 
 COSTS = (STEPS, SECONDS)
 
@@ -141,3 +146,56 @@ def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Sc
         )
         for arm, each in logs.items()
     ]  # fmt: skip
+
+
+def score_curve(points: Mapping[int, float], step_seconds: float | None = None) -> ValidationCurve:
+    """The curve of `points`, step to score, as one that comes down: 1 - score.
+
+    >>> score_curve({1: 0.5, 10: 0.75}).losses
+    (0.5, 0.25)
+    """
+    steps = tuple(sorted(points))
+    return ValidationCurve(steps, tuple(1 - points[step] for step in steps), step_seconds)
+
+
+def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str, target: float | None = None) -> list[Score]:
+    """The rows of all tasks, of the curves by task, arm and seed; none of a task that the reference has no curve of."""
+    rows: list[Score] = []
+    targets: dict[str, float] = {}
+    for task, arms in curves.items():
+        if not arms.get(reference):
+            continue
+        targets[task] = common_target(arms[reference]) if target is None else 1 - target
+        for row in convergence_rows(arms, reference, targets[task]):
+            if row.metric == "loss":
+                rows.append(Score(TUNING_CONVERGENCE, "score", 1 - row.value, task=task))
+            else:
+                rows.append(replace(row, measure=TUNING_CONVERGENCE, task=task))
+    return [*rows, *_over_tasks(curves, reference, targets)] if len(targets) > 1 else rows
+
+
+def _over_tasks(curves: Mapping[str, Curves], reference: str, targets: Mapping[str, float]) -> Iterator[Score]:
+    """The ratios of the costs of all tasks together, of the arms that were taught all of them."""
+    arms = list(dict.fromkeys(arm for of in curves.values() for arm in of))
+    for cost in COSTS:
+        spent: dict[str, Spent] = {}
+        for arm in arms:
+            of = [spent_to(curves[task].get(arm, {}), cost, score) for task, score in targets.items()]
+            pooled = _pooled(of)
+            if pooled:
+                spent[arm] = pooled
+        if reference in spent:
+            for row in ratio_rows(spent, reference, cost):
+                yield replace(row, measure=TUNING_CONVERGENCE)
+
+
+def _pooled(tasks: Sequence[Spent]) -> Spent:
+    """The geometric mean over tasks for each seed that has all of them; a bound where one of them is."""
+    seeds = sorted(set.intersection(*(set(of) for of in tasks)))
+    return {seed: _geometric_mean([of[seed] for of in tasks]) for seed in seeds}
+
+
+def _geometric_mean(costs: Sequence[Reached]) -> Reached:
+    kinds = {each.censored for each in costs}
+    censored: Censored = "never" if "never" in kinds else "sooner" if "sooner" in kinds else "exact"
+    return Reached(exp(fmean(log(each.cost) for each in costs)), censored)

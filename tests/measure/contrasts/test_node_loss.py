@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layerwise.measure.contrasts.node_loss import node_loss
 from layerwise.measure.interventions.accuracy import evaluate
-from layerwise.measure.interventions.node_loss import node_loss
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, NodeLoss, conditions, survey
 from layerwise.plan import Plan
 from layerwise.plan.samplers import LAYOUTS, node_layout

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from layerwise.measure.activations.similarity import SimilaritySums
-from layerwise.measure.contrasts.space import Cosines, middle_states, same_space
+from layerwise.measure.activations.space import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
 
 DEPTH = 16

@@ -46,10 +46,8 @@ from layerwise.results import Manifest, Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import candidate_plans, keeps
-from layerwise.search.routing.features import prompt_features
 from layerwise.search.routing.questions import Document, TaskSet, read_task_set
-from layerwise.search.routing.router import PlanRouter, fit_router, layers_of
-from layerwise.search.routing.router_time import RouterTime, router_time
+from layerwise.search.routing.router import PlanRouter, RouterTime, fit_router, layers_of, prompt_features, router_time
 from layerwise.search.routing.trial import RoutedQuestions, RoutingDivision, RoutingTable, pooled, routed
 from layerwise.search.routing.verdict import RoutingCriterion, adjusted, gain_rows
 from layerwise.stack import Stack, weight_hash

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.cost_to_loss import CostSaving, cost_to_loss, descending, saving
-from layerwise.measure.cost.frontier import CostPoint
 from layerwise.results.vocabulary import SAVING, SAVING_AT_LEAST, SAVING_AT_MOST
+from layerwise.train.cost.frontier import CostPoint, CostSaving, cost_to_loss, descending, saving
 from report.claims.heterogeneity.planted_frontiers import frontiers
 
 DRAWS = 200

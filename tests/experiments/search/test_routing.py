@@ -13,14 +13,14 @@ from conftest import tiny_llama
 from layerwise.errors import DataError, LayerwiseError, OptionError
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.result import RoutingResult
-from layerwise.experiments.routing import run as module
+from layerwise.experiments.search import routing as module
 from layerwise.experiments.search.config import Routing
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.selection import Rows
 from layerwise.search.routing import questions
 from layerwise.search.routing.questions import read_task_set
-from layerwise.search.routing.router_time import RouterTime
+from layerwise.search.routing.router import RouterTime
 from layerwise.stack import Stack, load
 from measure.language.local_tasks import write_tasks
 from tiny_tokenizers import ALPHABET, character_tokenizer

@@ -10,15 +10,14 @@ import pytest
 import torch
 
 from layerwise.measure.interventions.intervention import ResultCache
-from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.predicted_weight_loss import (
+from layerwise.measure.interventions.predicted_weight_loss import (
     joint_sets,
     neighbour_sets,
     predicted_weight_loss,
     random_error,
     set_columns,
 )
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
@@ -82,7 +81,7 @@ def test_nothing_known_is_computed_again(
     def predicts(*_: object) -> None:
         raise AssertionError("a known prediction was made again")
 
-    monkeypatch.setattr("layerwise.measure.weights.predicted_weight_loss.predict_layer", predicts)
+    monkeypatch.setattr("layerwise.measure.interventions.predicted_weight_loss.predict_layer", predicts)
     ledger = ResultCache(known=tuple(rows), sink=lambda new: later.extend(new))
     assert predicted_weight_loss(stack, reading, cache=ledger) == scores
     assert not later
@@ -121,12 +120,6 @@ def test_a_set_is_replaced_together(stack: Stack, reading: EvalData) -> None:
                 said = logits[row, : len(ids) - 1].gather(1, ids[1:, None])
                 expected -= float(said[window.scored_from - 1 : window.scored_until - 1].sum())
     assert found == pytest.approx(expected, rel=1e-4)
-
-
-def test_predicted_weight_loss_is_part_of_predictability_where_there_is_text(
-    stack: Stack, reading: EvalData, scores: list[Score]
-) -> None:
-    assert predictability(stack, reading)[-len(scores) :] == scores
 
 
 def test_neighbours_stand_in_the_middle_and_all_but_the_ends_are_inner() -> None:

@@ -1,1 +1,0 @@
-"""Routing: a plan for each prompt, and whether that beats one plan for all at the same mean layers."""

@@ -1,0 +1,92 @@
+"""What every measure of a model promises: the same rows again, a model left as it was, and refusals that say why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import nn
+
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.similarity import similarity_sums
+from layerwise.measure.activations.structure import activations
+from layerwise.measure.gradients.proxies import proxies
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.measure.recovery.recovery import recovery
+from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.predictability import predictability
+from layerwise.measure.weights.spectra import spectra
+from layerwise.results.rows import Score
+from layerwise.stack import Stack, load, weight_hash
+from measure.planted import noise, planted_stack
+from measure.planted_models import own_text, planted
+
+DEPTH = 4
+READING = own_text(load(planted(depth=DEPTH)), windows=8, length=6)
+RECIPE = RecoveryRecipe(steps=1, every=1, batch_tokens=32, evaluation_tokens=32)
+
+Rows = Sequence[Score]
+OF_WEIGHTS: dict[str, Callable[[Stack, int], Rows]] = {
+    "deltas": lambda stack, seed: deltas(stack, seed=seed),
+    "predictability": lambda stack, seed: predictability(stack, seed=seed),
+    "spectra": lambda stack, seed: spectra(stack, seed=seed),
+}
+MEASURES: dict[str, Callable[[Stack, EvalData, int], Rows]] = {
+    "similarity": lambda stack, text, seed: similarity_sums(stack, text.batches, seed).scores(),
+    "structure": lambda stack, text, seed: activations(stack, text, seed=seed),
+    "proxies": lambda stack, text, seed: proxies(stack, text, seed=seed),
+    "recovery": lambda stack, text, seed: recovery(
+        stack, text, layers=(1, 2), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1, seed=seed
+    ),
+    **{name: lambda stack, _, seed, measure=measure: measure(stack, seed) for name, measure in OF_WEIGHTS.items()},
+}
+
+
+def hooks_of(model: nn.Module) -> int:
+    return sum(len(each._forward_hooks) + len(each._forward_pre_hooks) for each in model.modules())
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_the_same_seed_gives_the_same_rows_and_the_model_is_as_it_was(name: str) -> None:
+    model = planted(depth=DEPTH).train()
+    model.model.embed_tokens.requires_grad_(False)
+    stack, flags = load(model), [weight.requires_grad for weight in model.parameters()]
+    before, way = weight_hash(model), model.config._attn_implementation
+    rows, hooks = MEASURES[name](stack, READING, 0), hooks_of(model)  # transformers itself leaves some, the first time
+    again, other = (MEASURES[name](stack, READING, seed) for seed in (0, 1))
+    assert rows == again != other
+    assert rows
+    assert hooks_of(model) == hooks
+    assert (weight_hash(model), model.config._attn_implementation, stack.running) == (before, way, None)
+    assert [weight.requires_grad for weight in model.parameters()] == flags
+    assert all(weight.grad is None for weight in model.parameters())
+    assert all(each.training for each in model.modules())
+
+
+@pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("similarity", "structure")])
+def test_three_layers_are_too_few_to_compare(name: str) -> None:
+    with pytest.raises(MeasureError, match="3"):
+        MEASURES[name](load(planted(depth=3)), READING, 0)
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_a_weight_that_is_not_finite_is_refused_with_where_it_is(name: str) -> None:
+    model = planted(depth=DEPTH)
+    with torch.no_grad():
+        model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
+    where = "layer 2" if name in OF_WEIGHTS else "hidden state 3" if name != "recovery" else "not finite"
+    with pytest.raises(MeasureError, match=where) as refused:
+        MEASURES[name](load(model), READING, 0)
+    assert "not finite" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", OF_WEIGHTS)
+def test_weights_of_half_precision_are_computed_with_in_double_precision(name: str) -> None:
+    weights = noise(8, 30, 10).bfloat16()
+    rough, exact = (
+        planted_stack({"w": each}, dtype)
+        for each, dtype in ((weights, torch.bfloat16), (weights.double(), torch.float64))
+    )
+    assert OF_WEIGHTS[name](rough, 0) == OF_WEIGHTS[name](exact, 0)
