@@ -44,6 +44,10 @@ def test_the_floor_holds() -> None:
     assert recorded([1e-5] * ENOUGH).deadline() == 0.001
 
 
+def test_what_lies_before_the_window_is_forgotten() -> None:
+    assert recorded([9.0] * WINDOW + [0.1] * WINDOW).deadline() == 0.2
+
+
 def test_a_long_prompt_has_its_own_deadline() -> None:
     latencies = recorded([0.1] * ENOUGH)
     assert latencies.deadline(64) == pytest.approx(2 * 6.4), "in proportion to the work, while no such hop is known"
