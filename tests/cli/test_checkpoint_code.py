@@ -91,7 +91,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("verify", "model"),
     "evaluate": ("evaluate", "model", "--limit", "2"),
     "heal": ("heal", "model", "--plan", "0-2", *TEXT),
-    "time speculation": ("time", "speculation", "model", "--draft", "0-2", *TEXT),
     "search route": ("search", "route", "model", "--tasks", "piqa"),
     "search": ("search", "model", "--budget", "layers=3", *TEXT),
     "time frontier": ("time", "frontier", "model", *TEXT),

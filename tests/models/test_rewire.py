@@ -7,7 +7,7 @@ import torch
 
 from layerwise.errors import ModelError
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.models.elc.rewire import rewired
+from layerwise.models.elc.wiring import rewired
 from layerwise.plan import Plan
 from layerwise.stack import load
 

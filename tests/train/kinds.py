@@ -25,9 +25,9 @@ from torch.distributed.fsdp import FSDPModule
 
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Fixed, Sampler, Shuffle
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.cost import ModelCost
 from layerwise.results.training_record import MODEL, TrainingRecord
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.cost import ModelCost
 from layerwise.stack import load
 from layerwise.train.data_order import ReproducibleDataset
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe

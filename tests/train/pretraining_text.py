@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import pretraining_text
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.train.pretrain.recipe import pretraining_recipe
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from layerwise.checkpoint.compact import over_stored, stored_layers
-from layerwise.checkpoint.quiet import quiet_transformers
 from layerwise.checkpoint.remote_code import MODULE
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
@@ -187,3 +187,17 @@ def _dtypes(stack: Stack, plan: Plan) -> tuple[dict[str, torch.dtype], list[torc
 
 def _stored_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     return chain(module.named_parameters(), module.named_buffers())
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Within the context transformers shows no progress bar and logs errors alone."""
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -2,21 +2,31 @@
 
 What `generate` prepares (processors of logits, criteria to stop, settings of the model) is taken from `generate`
 itself, so that tokens are those that it would choose. What is left is the loop.
+
+The keys and values of a request are where its layers are. The model around the layers needs only their number, for
+positions and masks, and asks the cache for it. `advance` therefore fills the cache of `generate` with rows of one zero
+a token.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from tokenizers.decoders import DecodeStream
 from torch import Tensor
-from transformers.cache_utils import Cache, DynamicCache
+from transformers.cache_utils import (
+    Cache,
+    CacheLayerMixin,
+    DynamicCache,
+    EncoderDecoderCache,
+    LinearAttentionCacheLayerMixin,
+)
 
 from layerwise.errors import SwarmError
 from layerwise.stack import Capture, Stack
-from layerwise.swarm.positions import advance, find_cache
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import Router
 
@@ -77,7 +87,7 @@ async def decode(
                 ids, next_sequence_length=length, is_first_iteration=first, **inputs
             )
             captured = stack.capture_pass({**given, "return_dict": True})
-        session.recapture = _recapture(stack, ready, ids, inputs)
+        session.recapture = _recapture(stack, ids, inputs)
         if cache is None:
             session.begin_again()
         state = await router.forward(session, captured)
@@ -106,7 +116,7 @@ def _chosen(ready: _Prepared, ids: Tensor, logits: Tensor, generator: torch.Gene
     return torch.multinomial(chances, num_samples=1, generator=generator).squeeze(1)
 
 
-def _recapture(stack: Stack, ready: _Prepared, ids: Tensor, inputs: dict[str, Any]) -> Any:
+def _recapture(stack: Stack, ids: Tensor, inputs: dict[str, Any]) -> Any:
     """How to make one pass of all tokens so far, with an empty cache."""
     model: Any = stack.model
 
@@ -124,3 +134,98 @@ def _recapture(stack: Stack, ready: _Prepared, ids: Tensor, inputs: dict[str, An
             return stack.capture_pass({**given, "return_dict": True})
 
     return recapture
+
+
+def find_cache(inputs: Any) -> Cache | None:
+    """The cache among the inputs of a model's forward, if there is one."""
+    return next((value for value in inputs.values() if isinstance(value, Cache)), None)
+
+
+def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) -> None:
+    """Let `cache` look as if every layer had read `tokens` more tokens of `batch` texts.
+
+    `kinds` are the layer types by the configuration, for a cache that was not built from it: layers of linear attention
+    leave no keys in it.
+    """
+    own: Any = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+    nothing = torch.zeros(batch, 1, tokens, 1)
+    if own.layer_class_to_replicate is not None:
+        for layer, kind in enumerate(kinds):
+            if kind is None or not kind.startswith("linear"):
+                own.update(nothing, nothing, layer)
+        return
+    for layer in own.layers:
+        if isinstance(layer, LinearAttentionCacheLayerMixin):
+            layer.has_previous_state = dict.fromkeys(layer.has_previous_state, True)
+        if isinstance(layer, CacheLayerMixin):
+            layer.update(nothing, nothing)
+        if hasattr(layer, "update_indexer"):
+            layer.update_indexer(torch.zeros(batch, tokens, 1))
+
+
+class TextStream:
+    """Turns the new tokens of one answer into text, piece by piece: never half a character, nothing of a stop text.
+
+    A character of UTF-8 takes up to four tokens, and a stop text may span several; so text is released as soon as it
+    can no longer change, and no sooner. The pieces of `add`, one after another, and of `finish` at the end are the text
+    of all new tokens, cut before the first stop text. `stopped` becomes true with the token that completes a stop text;
+    nothing is released from then on. The `prompt` tells whether the first token begins with a space.
+
+    Raises `SwarmError` for a tokenizer that is not made of `tokenizers`.
+    """
+
+    def __init__(self, tokenizer: Any, prompt: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
+        self._encoder: Any = getattr(tokenizer, "backend_tokenizer", None)
+        if self._encoder is None:
+            raise SwarmError(
+                f"{type(tokenizer).__name__} decodes no token by itself; answers are written by models whose tokenizer "
+                "is one of the library tokenizers (a tokenizer.json)"
+            )
+        self._decoder = DecodeStream(list(prompt), skip_special_tokens=True)
+        self._stop = tuple(stop)
+        self._pending: list[int] = []
+        self._held = ""
+        self.stopped = False
+
+    def add(self, token: int) -> str:
+        """The text that is certain now that `token` is known: often one token's, sometimes none."""
+        self._pending.append(token)
+        text = self._decoder.step(self._encoder, token)
+        if text is None:
+            return ""  # in the middle of a character, or a token without a text
+        self._pending.clear()
+        return self._released(text)
+
+    def finish(self) -> str:
+        """The rest, when no token follows. A character that the last token leaves incomplete is left out."""
+        released = self._released(
+            self._encoder.decode(self._pending, skip_special_tokens=True).rstrip("\N{REPLACEMENT CHARACTER}")
+        )
+        rest = "" if self.stopped else self._held
+        self._held = ""
+        return released + rest
+
+    def _released(self, new: str) -> str:
+        if self.stopped:
+            return ""
+        text = self._held + new
+        starts = [at for each in self._stop if (at := text.find(each)) >= 0]
+        if starts:
+            self.stopped, self._held = True, ""
+            return text[: min(starts)]
+        keep = possible_stop(text, self._stop)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+
+def possible_stop(text: str, stops: Sequence[str]) -> int:
+    """The number of characters at the end of `text` that may be the beginning of a stop text.
+
+    >>> possible_stop("one, tw", ("two", "wo")), possible_stop("one", ("two",))
+    (2, 0)
+    """
+    longest = max((len(stop) for stop in stops), default=1) - 1
+    for count in range(min(longest, len(text)), 0, -1):
+        if any(stop.startswith(text[-count:]) for stop in stops):
+            return count
+    return 0

@@ -14,7 +14,7 @@ from layerwise.data.text.babylm_cleaning import CLEANERS, cleaned, cleaned_text
 from layerwise.data.text.corpus import Corpus, babylm_domain, read_corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import encode
-from layerwise.data.text.wordpiece import TAB, train_wordpiece
+from layerwise.data.text.vocabulary import TAB, train_wordpiece
 from layerwise.errors import DataError
 
 STUB = "Ay is a village in the north."

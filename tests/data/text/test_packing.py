@@ -16,7 +16,7 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.data.text.packing import FILL, PackedWindows, packed
 from layerwise.data.text.tokens import Window
-from layerwise.stack.packed_texts import keeps_texts_apart
+from layerwise.stack.max_length import keeps_texts_apart
 from rounding import unit
 
 START = 1

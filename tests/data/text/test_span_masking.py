@@ -13,7 +13,7 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.segments import cut
 from layerwise.data.text.span_masking import LONGEST, Draw, FixedMasks, MaskedSegments, Padding, SpanMasking
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.errors import DataError
 
 TOKENIZER = train_wordpiece(["The cat saw the dog. It ran."] * 20, vocabulary=300)

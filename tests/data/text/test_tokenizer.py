@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.data.text.tokenizer import load_tokenizer, masking_id, padding_id, read_llama2c
+from layerwise.data.text.tokenizer import load_tokenizer, masking_id, read_llama2c
 from layerwise.errors import DataError
 from tier import by_tier
 from tiny_tokenizers import character_tokenizer, word_tokenizer
@@ -126,13 +126,7 @@ def test_no_tokenizer_names_the_option(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_padding_and_masking_ids() -> None:
-    words = word_tokenizer([])
-    assert (padding_id(words), masking_id(words)) == (0, 4)
-    characters = character_tokenizer()
-    characters.pad_token = None
-    assert padding_id(characters) == characters.eos_token_id
-    characters.eos_token = None
-    assert padding_id(characters) == 0
+def test_a_masked_loss_needs_a_mask() -> None:
+    assert masking_id(word_tokenizer([])) == 4
     with pytest.raises(DataError, match="no mask token"):
-        masking_id(characters)
+        masking_id(character_tokenizer())

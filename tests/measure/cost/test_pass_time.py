@@ -20,7 +20,7 @@ from layerwise.measure.cost.pass_time import (
 )
 from layerwise.plan import Plan
 from layerwise.stack import load
-from stack.test_single_pass import bert
+from stack.makers import bert
 
 LOOP = Plan.parse("0 (1|2) 5")
 PLANS = [TimedPlan(Plan.parse("0-5")), TimedPlan(LOOP), TimedPlan(LOOP, fused=True)]

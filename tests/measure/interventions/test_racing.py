@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.demo.corpus import demo_corpus
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys, skips
 from layerwise.measure.interventions.intervention import intervention_losses

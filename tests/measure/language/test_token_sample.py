@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conftest import tiny_llama
 from layerwise.data.batches import IGNORED, Batch, LabelledBatch, item
-from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.demo.corpus import demo_corpus
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData, tokenize

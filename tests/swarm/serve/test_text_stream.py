@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.serve.text_stream import REPLACEMENT, TextStream
+from layerwise.swarm.decoding import TextStream
 from swarm.serve.fake import byte_tokenizer
 
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 BYTES = byte_tokenizer()
 
 

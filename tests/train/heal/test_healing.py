@@ -12,7 +12,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor
 
-from layerwise.data.text.language_modelling import demo_text_splits
+from layerwise.data.demo.corpus import demo_text_splits
 from layerwise.errors import CheckpointError
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan

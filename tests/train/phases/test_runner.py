@@ -20,9 +20,9 @@ from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
 from layerwise.measure.cost.flops import model_cost
 from layerwise.plan.samplers import Drop
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.results.training_record import MODEL, TrainingRecord
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import load
 from layerwise.stack.weights import random_twin
 from layerwise.train import training

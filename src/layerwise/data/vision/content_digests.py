@@ -1,6 +1,6 @@
 """Which content an image has, known without reading it again: digests by the version of the file that holds it.
 
-A file is known by its stamp (`layerwise.data.file_stamps`). A digest is stored only where that was the same before and
+A file is known by its stamp (`layerwise.data.cache_folder`). A digest is stored only where that was the same before and
 after the file was read, and where the last change was so long ago that another one would have another time. Files that
 could not be read are never stored.
 """
@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from layerwise.data.file_stamps import SETTLED, stamp
+from layerwise.data.cache_folder import SETTLED, stamp
 
 _WAIT = 60.0
 """Seconds that a process waits for others that write."""

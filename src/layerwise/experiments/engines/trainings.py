@@ -29,9 +29,9 @@ from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.workers import Plain
 from layerwise.plan import Plan
+from layerwise.plan.schedule import GrowthSchedule, ModelCost
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
-from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.phases.metrics import best_rate

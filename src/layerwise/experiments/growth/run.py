@@ -32,12 +32,11 @@ from layerwise.experiments.growth.task import (
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings, training_rows
 from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points, equal_rows
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, chart, explain, preset
+from layerwise.plan.schedule.cost import flops_per_token, layer_epochs, phase_shares, share_of_uniform
 from layerwise.results import Score
 from layerwise.results.training_record import MODEL, TrainingRecord, trained_models
 from layerwise.results.vocabulary import BUDGET, HELD_OUT, NULL, TOKENS, of_budget
-from layerwise.schedule import GrowthSchedule, ModelCost, chart, explain, preset
-from layerwise.schedule.cost import flops_per_token, phase_shares, share_of_uniform
-from layerwise.schedule.exposure import layer_epochs
 from layerwise.train.phases.metrics import (
     accounting_rows,
     arm_rows,

@@ -47,7 +47,7 @@ from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, f
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.workers import Plain, Spread
 from layerwise.models import ElcForMaskedLM
-from layerwise.models.elc.rewire import rewired
+from layerwise.models.elc.wiring import rewired
 from layerwise.results import Score
 from layerwise.results.checked import read, value_of
 from layerwise.results.run import write_whole

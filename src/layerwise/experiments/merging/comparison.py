@@ -45,7 +45,7 @@ from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan, Visit
-from layerwise.plan.node_layouts import node_layout
+from layerwise.plan.samplers import node_layout
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
 from layerwise.stack import Stack

@@ -37,7 +37,7 @@ from layerwise.experiments.training_runs import (
 )
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.merged import CLAIMS
-from layerwise.plan.source import source_name
+from layerwise.plan.checks import source_name
 from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import TrainingRecord, refined_at, trained_models

@@ -47,7 +47,7 @@ from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores, weights_by_seed
 from layerwise.measure.weights.uniformity import uniformity_rows
 from layerwise.models import ElcForMaskedLM
-from layerwise.models.elc.variants import find_variant
+from layerwise.models.elc.configuration import find_variant
 from layerwise.plan import Edge
 from layerwise.results import Run, Score
 from layerwise.results.training_record import TrainingRecord

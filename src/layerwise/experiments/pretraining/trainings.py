@@ -17,9 +17,9 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import PretrainingText, cut
-from layerwise.data.text.token_cache.token_cache import TokenCache, Vocabulary
+from layerwise.data.text.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
+from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
 from layerwise.experiments.engines.trainings import FolderTraining, FolderTrainings
 from layerwise.experiments.opening import hardware, numerics, quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment

@@ -1,7 +1,7 @@
 """Whether running layers side by side is ever the best way to spend a millisecond: a rule, stated beforehand.
 
 Every plan with parallel layers is compared with the plans of all other arms (its *rivals*: the model as trained,
-skipped layers, loops, drafts, pruned and healed models) that take no more time than it, in one setting. A rival takes
+skipped layers, loops, pruned and healed models) that take no more time than it, in one setting. A rival takes
 no more time where its ratio to the plan, within a round, is at most 1 + `MARGIN`:
 
     surely      the interval of the median ratio lies below that

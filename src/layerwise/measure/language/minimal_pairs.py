@@ -29,7 +29,7 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import PARADIGM, PHENOMENON
-from layerwise.stack.memory import release_freed
+from layerwise.stack.placement import release_freed
 
 CHANCE = 0.5
 TIES, SKIPPED = "ties", "skipped"

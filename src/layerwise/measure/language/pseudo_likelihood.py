@@ -46,6 +46,9 @@ BATCH_TOKENS = 8192
 ENTRIES = 1 << 25
 """Logits that are held together: 128 MiB as float32."""
 
+COPIES = 1 << 22
+"""Tokens of masked copies that are held together: about 100 MiB while equal ones are searched for."""
+
 _UNLIMITED = 1_000_000
 """Tokenizers that know no limit report a number far above this one."""
 
@@ -175,12 +178,16 @@ def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
 
 
 def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage, ...]]:
-    """Lines with equally many tokens, the shortest first."""
+    """Lines with equally many tokens, the shortest first; at most so many together as `COPIES` allows.
+
+    Those of a pair stand side by side, so they are together but for a few, and share their copies.
+    """
     groups: dict[int, list[EncodedPassage]] = defaultdict(list)
     for line in lines:
         groups[len(line.ids)].append(line)
-    for length in sorted(groups):
-        yield tuple(groups[length])
+    for length, group in sorted(groups.items()):
+        most = max(1, COPIES // length**2)
+        yield from (tuple(group[start : start + most]) for start in range(0, len(group), most))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,7 +221,7 @@ def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
     """Pseudo-log-likelihoods of lines of one length, and how many copies that took."""
     length = len(lines[0].ids)
     owners = np.repeat(np.arange(len(lines)), [len(line.scored) for line in lines])
-    masked_at = np.concatenate([line.scored for line in lines])
+    masked_at = np.concatenate([np.array(line.scored, dtype=np.int32) for line in lines])
     copies = np.array([line.ids for line in lines], dtype=np.int32)[owners]
     each = np.arange(len(owners))
     targets = copies[each, masked_at].copy()

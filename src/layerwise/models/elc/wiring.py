@@ -1,4 +1,4 @@
-"""The layer weights of an ELC-BERT as one wiring: read as a value, replaced, and cut for good.
+"""The layer weights of an ELC-BERT as one wiring: read as a value, replaced, cut for good, and given to a backbone.
 
 A weight of a softmax is exactly 0 where its scalar is minus infinity, and stays 0 in further training, since its
 gradient is 0. An encoder whose weights can have no gradient (`torch.no_grad`, or frozen, and not in training) lets a
@@ -8,6 +8,7 @@ states.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,7 @@ from torch import nn
 
 from layerwise.errors import ModelError, PlanError
 from layerwise.models.elc.encoder import ElcPreTrainedModel
+from layerwise.models.elc.heads import ElcForMaskedLM
 from layerwise.models.elc.layers import MixingLayer, MixingWeights
 from layerwise.plan import Edge, LayerWeights
 
@@ -88,3 +90,20 @@ class ElcWiring(nn.Module):
 
     def _rows(self) -> list[MixingWeights]:
         return [reader for reader in self.readers if isinstance(reader, MixingWeights)]
+
+
+def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
+    """The model of variant `denseformer` that computes what `model`, of variant `ltg`, computes: what weights in
+    fine-tuning alone begin from.
+
+    Its layer weights are the identity: every layer reads the state before it alone. Raises `ModelError` for a model
+    that has layer weights already.
+    """
+    if model.config.variant != "ltg":
+        raise ModelError(f"the model is of variant {model.config.variant}, which has layer weights; give one of ltg")
+    config = copy.deepcopy(model.config)
+    config.variant, config.initialisation = "denseformer", "identity"
+    copied = ElcForMaskedLM(config)
+    weights = {name: tensor for name, tensor in copied.state_dict().items() if "_weights." in name}
+    copied.load_state_dict({**weights, **model.state_dict()})
+    return copied.eval()

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from layerwise.data.demo.corpus import demo_corpus
+from layerwise.data.demo.skills import TASKS
 from layerwise.data.text.corpus import Corpus, read_corpus
-from layerwise.data.text.demo_corpus import demo_corpus
-from layerwise.data.text.skills import TASKS
 from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.language.benchmark_requests import build_requests

@@ -46,6 +46,8 @@ from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.measure.language.bigram import BigramModel, Ids
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, layer_shares
+from layerwise.plan.schedule.cost import embedding_share, head_share, learned_steps, phase_shares
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import (
@@ -72,9 +74,6 @@ from layerwise.results.vocabulary import (
     TOKEN_PAIRS,
     TOKENS,
 )
-from layerwise.schedule import GrowthSchedule, ModelCost, layer_shares
-from layerwise.schedule.cost import embedding_share, head_share, phase_shares
-from layerwise.schedule.exposure import learned_steps
 from layerwise.stack import load
 
 TEST_WINDOWS = 512

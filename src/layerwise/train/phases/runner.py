@@ -34,8 +34,8 @@ from transformers import TrainerCallback
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
-from layerwise.schedule import Phase
-from layerwise.schedule.cost import ModelCost, flops_per_token
+from layerwise.plan.schedule import Phase
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.forward_trace import tensors

@@ -32,7 +32,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 
 from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, Padding, SpanMasking
-from layerwise.data.text.wordpiece import check_tokenizer
+from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.errors import RunError
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.checked import read

@@ -31,7 +31,7 @@ from layerwise.stack.precision import computing_as, in_float32
 from layerwise.stack.rounding import HALF, compare
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 
 @dataclass(frozen=True)
