@@ -28,8 +28,8 @@ from layerwise.experiments.finetuned_tasks import (
     rows_of,
     run_benchmarks,
 )
-from layerwise.measure.stats.classification_metrics import confusion_matrix, metric_of
 from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.task_metrics import confusion_matrix, metric_of
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score

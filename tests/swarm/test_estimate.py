@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, t
 
 from layerwise.errors import RunError, SwarmError
 from layerwise.plan import Plan
 from layerwise.plan.families import leave_one_out, random_subsets
-from layerwise.results import Manifest, PlanRecord, Run, Score
+from layerwise.results import Loss, Manifest, PlanRecord, Run, Score
 from layerwise.swarm.answer import COMPLETE, UNKNOWN
 from layerwise.swarm.estimate import LossEstimate, estimate_of_run, missing_layers
 from layerwise.swarm.set_regression import fit, kernel
@@ -130,14 +130,17 @@ def test_which_plans_are_surviving_sets(plan: str, missing: set[int] | None) -> 
     assert missing_layers(Plan.parse(plan), 6) == missing
 
 
+MANIFEST = Manifest("demo", None, "w", "float32", "cpu", "lib", "c", 2, 9, 8, ("random_subsets",), ("t",), 0)
+WHOLE = PlanRecord(f"0-{DEPTH - 1}", "identity", "identity", 0, None, 12, 12, 12, 12)
+
+
 def stored(folder: Path, *, scores: bool = True) -> Path:
     """The run of a sweep with two tasks, of which only the pooled one is on the scale of the truth."""
-    manifest = Manifest("demo", None, "w", "float32", "cpu", "lib", "c", 2, 9, 8, ("random_subsets",), ("t",), 0)
     members = [*leave_one_out(DEPTH), *random_subsets(DEPTH, 200)]
     truth = Truth(0)
     costs = {str(member.plan): truth.cost(frozenset(range(DEPTH)) - member.plan.layers()) for member in members}
-    with Run.create(folder, manifest) as run:
-        run.store.add_plans([PlanRecord(f"0-{DEPTH - 1}", "identity", "identity", 0, None, 12, 12, 12, 12)])
+    with Run.create(folder, MANIFEST) as run:
+        run.store.add_plans([WHOLE])
         if scores:
             rows = [
                 Score(
@@ -166,8 +169,29 @@ def test_a_run_of_a_sweep_is_read(tmp_path: Path) -> None:
     assert expected.basis == "measured"
     assert expected.nats is not None
     assert expected.high is not None
-    assert expected.high - expected.nats == pytest.approx(0.4 * 1.645 / 1.960, rel=1e-3)
+    # Student's quantiles at 29 degrees of freedom: 1.699 for 90 % and 2.045 for 95 %.
+    assert expected.high - expected.nats == pytest.approx(0.4 * 1.699 / 2.045, rel=1e-3)
     assert fitted.expected(frozenset({0, 3, 4, 9, 10})).basis in {"fitted", "measured"}
+
+
+@pytest.mark.parametrize(
+    ("documents", "windows", "freedom"), [(30, 120, 29), (8, 80, 7), (7, 35, 34), (2, 40, 39), (2, 0, 7)]
+)
+def test_ninety_percent_is_made_of_95_by_what_was_resampled(
+    tmp_path: Path, documents: int, windows: int, freedom: int
+) -> None:
+    """Fewer than 8 documents are resampled by windows; a run whose windows are gone had 8 at least."""
+    with Run.create(tmp_path / "run", MANIFEST) as run:
+        run.store.add_plans([WHOLE])
+        run.store.add_losses(
+            Loss(WHOLE.plan, "text", str(window % documents), window // documents, 1.0, 1, 0)
+            for window in range(windows)
+        )
+        row = Score("effect", "delta_nll", 1.0, 0.8, 1.4, task="text", plan="1-11", documents=documents)
+        run.store.replace_scores("effect", [row])
+    expected = estimate_of_run(tmp_path / "run").expected(frozenset({0}))
+    share = t.ppf(0.95, freedom) / t.ppf(0.975, freedom)
+    assert (expected.low, expected.high) == pytest.approx((1.0 - 0.2 * share, 1.0 + 0.4 * share))
 
 
 def _shared() -> int:

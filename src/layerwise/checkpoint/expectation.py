@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from layerwise.bounded import reason_of
 from layerwise.checkpoint.kinds import difference, kinds_of, on_meta, planned_config
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.proof import quiet_transformers
@@ -66,7 +67,7 @@ class Expectation:
         except LayerwiseError:
             raise
         except Exception as error:
-            raise UnresolvedNames(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
+            raise UnresolvedNames(reason_of(error)) from error
         unlike = difference(wanted, kinds) if len(wanted) == len(kinds) else f"it would have {len(kinds)} layers"
         if unlike is not None:
             raise UnsupportedModel(

@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
+from layerwise.bounded import reason_of
 from layerwise.checkpoint.compact import refuse_inexpressible, stored_layers
 from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
 from layerwise.checkpoint.kinds import planned_config
@@ -31,7 +32,6 @@ from layerwise.checkpoint.proof import (
     prove_compact,
     prove_logits,
     quiet_transformers,
-    reason_of,
 )
 from layerwise.checkpoint.remote_code import add_own_code, add_plan
 from layerwise.errors import UnsupportedModel
@@ -105,7 +105,7 @@ def assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
     except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModel(
             f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
-            f"({reason_of(error)}); run the plan in place with stack.under"
+            f"({reason_of(error, lines=2)}); run the plan in place with stack.under"
         ) from error
     made.tie_weights()
     if model.can_generate():

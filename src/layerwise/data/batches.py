@@ -73,9 +73,9 @@ Row = tuple[Tensor, Tensor]
 """The ids and the targets of one window, without padding."""
 
 
-def item(document: str, task: str = "label") -> Window:
+def item(document: str) -> Window:
     """The name of one labelled item: a window without tokens, scored once."""
-    return Window(document, task, 0, (), 0, 1)
+    return Window(document, "label", 0, (), 0, 1)
 
 
 def batches(

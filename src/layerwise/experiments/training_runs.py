@@ -22,8 +22,7 @@ from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.sources import HubText, is_hub_text
 from layerwise.data.text.token_cache import ReadText, TextSource
-from layerwise.data.vision.images import read_images
-from layerwise.data.vision.labels import check_labels
+from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.opening import described
@@ -188,9 +187,8 @@ def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None)
     }
     if options.text is None or corpus is not None:
         return TextSource(read, settings)
-    return TextSource(
-        read, settings, lambda: [file for path in paths if path is not None for file in source_files(path)]
-    )
+    given = [path for path in paths if path is not None]
+    return TextSource(read, settings, lambda: [file for path in given for file in source_files(path)])
 
 
 def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:

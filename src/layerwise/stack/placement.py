@@ -35,6 +35,11 @@ def dtype_of(module: nn.Module) -> torch.dtype:
     return next((tensor.dtype for tensor in _stored_tensors(module) if tensor.is_floating_point()), torch.float32)
 
 
+def named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The parameters and the buffers of a module, by name."""
+    return chain(module.named_parameters(), module.named_buffers())
+
+
 def _stored_tensors(module: nn.Module) -> Iterator[Tensor]:
     """Those that have content first: the layers of a model may be on the disk."""
     for on_disk in (False, True):

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tokenizers.decoders import DecodeStream
 from torch import Tensor
 from transformers.cache_utils import (
     Cache,
@@ -163,47 +162,53 @@ def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) 
             layer.update_indexer(torch.zeros(batch, tokens, 1))
 
 
+REPLACEMENT = "�"
+"""What a tokenizer writes for bytes that are no character, or not yet one."""
+
+CONTEXT = (6, 7, 8, 9, 12, 16)
+"""How many tokens of the prompt are decoded along with the first new one, since a tokenizer may drop the space before
+the first token of a text: the least number that does not begin within a character."""
+
+
 class TextStream:
     """Turns the new tokens of one answer into text, piece by piece: never half a character, nothing of a stop text.
 
     A character of UTF-8 takes up to four tokens, and a stop text may span several; so text is released as soon as it
     can no longer change, and no sooner. The pieces of `add`, one after another, and of `finish` at the end are the text
     of all new tokens, cut before the first stop text. `stopped` becomes true with the token that completes a stop text;
-    nothing is released from then on. The `prompt` tells whether the first token begins with a space.
-
-    Raises `SwarmError` for a tokenizer that is not made of `tokenizers`.
+    nothing is released from then on. (`DecodeStream` of tokenizers fails on bytes that are no character.)
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
-        self._encoder: Any = getattr(tokenizer, "backend_tokenizer", None)
-        if self._encoder is None:
-            raise SwarmError(
-                f"{type(tokenizer).__name__} decodes no token by itself; answers are written by models whose tokenizer "
-                "is one of the library tokenizers (a tokenizer.json)"
-            )
-        self._decoder = DecodeStream(list(prompt), skip_special_tokens=True)
+        self._tokenizer = tokenizer
         self._stop = tuple(stop)
-        self._pending: list[int] = []
+        self._tokens = self._context(prompt)
+        self._settled = len(self._tokens)
+        self._before = self._text().rstrip(REPLACEMENT)
         self._held = ""
         self.stopped = False
 
     def add(self, token: int) -> str:
         """The text that is certain now that `token` is known: often one token's, sometimes none."""
-        self._pending.append(token)
-        text = self._decoder.step(self._encoder, token)
-        if text is None:
+        self._tokens.append(token)
+        text = self._text()
+        if text.endswith(REPLACEMENT) or len(text) <= len(self._before):
             return ""  # in the middle of a character, or a token without a text
-        self._pending.clear()
-        return self._released(text)
+        return self._released(self._settle(text))
 
     def finish(self) -> str:
         """The rest, when no token follows. A character that the last token leaves incomplete is left out."""
-        released = self._released(
-            self._encoder.decode(self._pending, skip_special_tokens=True).rstrip("\N{REPLACEMENT CHARACTER}")
-        )
+        released = self._released(self._settle(self._text().rstrip(REPLACEMENT)))
         rest = "" if self.stopped else self._held
         self._held = ""
         return released + rest
+
+    def _settle(self, text: str) -> str:
+        new = text[len(self._before) :]
+        self._tokens = self._tokens[self._settled :]
+        self._settled = len(self._tokens)
+        self._before = self._text()
+        return new
 
     def _released(self, new: str) -> str:
         if self.stopped:
@@ -216,6 +221,19 @@ class TextStream:
         keep = possible_stop(text, self._stop)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
+
+    def _context(self, prompt: Sequence[int]) -> list[int]:
+        for count in CONTEXT:
+            tokens = list(prompt[-count:])
+            if not self._decode(tokens).startswith(REPLACEMENT):
+                return tokens
+        return []
+
+    def _text(self) -> str:
+        return self._decode(self._tokens)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
 def possible_stop(text: str, stops: Sequence[str]) -> int:

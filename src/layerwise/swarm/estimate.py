@@ -16,14 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import NormalDist
 from typing import Self
+
+from scipy.special import stdtrit
 
 from layerwise.errors import SwarmError
 from layerwise.plan.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.run import Run
-from layerwise.results.vocabulary import DELTA, EFFECT
+from layerwise.results.vocabulary import DELTA, EFFECT, FEWEST_UNITS, resampling_unit
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Expected
 from layerwise.swarm.set_regression import SetRegression, fit
 
@@ -35,10 +36,6 @@ SCATTERED = 5
 
 POOLED = "all"
 """The task of the effects over all texts, where there are several."""
-
-NARROWER = NormalDist().inv_cdf(0.95) / NormalDist().inv_cdf(0.975)
-"""How much narrower than at 95 % an interval at 90 % is: the largest ratio that Student's quantiles have, whatever was
-resampled, documents or, of few of them, windows."""
 
 Missing = frozenset[int]
 Measured = tuple[float, float | None, float | None]
@@ -105,6 +102,7 @@ def estimate_of_run(folder: Path | str) -> LossEstimate:
     with Run.open(folder) as run:
         rows = run.store.scores(EFFECT, metric=DELTA)
         identity = [each.plan for each in run.store.plans() if each.family == "identity"]
+        windows = [(row.task, row.document, row.window) for row in run.store.text_losses() if row.plan in identity[:1]]
     if not rows or not identity:
         raise SwarmError(
             f"{folder} holds no effects of plans beside the trained order: resume it until it is complete, or run "
@@ -113,9 +111,11 @@ def estimate_of_run(folder: Path | str) -> LossEstimate:
     tasks = {row.task for row in rows}
     chosen = POOLED if POOLED in tasks else min(tasks)
     depth = len(Plan.parse(identity[0]).order())
-    sets = {missing_layers(Plan.parse(row.plan or ""), depth): row for row in rows if row.task == chosen}
-    estimate = LossEstimate.of({each: _measured(row) for each, row in sets.items() if each is not None}, depth)
-    return replace(estimate, plans={row.plan or "": _measured(row) for row in rows if row.task == chosen})
+    read = sum(chosen in (POOLED, task) for task, _, _ in windows)
+    plans = {row.plan or "": _measured(row, read) for row in rows if row.task == chosen}
+    sets = {missing_layers(Plan.parse(plan), depth): measured for plan, measured in plans.items()}
+    estimate = LossEstimate.of({each: measured for each, measured in sets.items() if each is not None}, depth)
+    return replace(estimate, plans=plans)
 
 
 def missing_layers(plan: Plan, depth: int) -> Missing | None:
@@ -131,8 +131,13 @@ def missing_layers(plan: Plan, depth: int) -> Missing | None:
     return frozenset(range(depth)) - plan.layers()
 
 
-def _measured(row: Score) -> Measured:
-    """The value with an interval of 90 %, from the stored one of 95 %."""
-    if row.low is None or row.high is None:
+def _measured(row: Score, windows: int) -> Measured:
+    """The value with an interval of 90 %: the stored one is at 95 %, and Student's quantiles tell the difference.
+
+    Their freedom is that of the documents, or of the windows that were read where there are fewer than 8 documents.
+    """
+    if row.low is None or row.high is None or not row.documents:
         return row.value, None, None
-    return row.value, row.value - NARROWER * (row.value - row.low), row.value + NARROWER * (row.high - row.value)
+    units = row.documents if resampling_unit(row.documents) == "document" else max(FEWEST_UNITS, windows)
+    share = float(stdtrit(units - 1, 0.95) / stdtrit(units - 1, 0.975))
+    return row.value, row.value - share * (row.value - row.low), row.value + share * (row.high - row.value)

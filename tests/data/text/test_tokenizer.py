@@ -83,18 +83,10 @@ def test_offsets_point_into_the_text_as_given(llama2c: PreTrainedTokenizerFast) 
     assert encoding["offset_mapping"][-1][1] == len(text)
 
 
-def test_the_special_tokens_are_where_the_format_puts_them(llama2c: PreTrainedTokenizerFast) -> None:
-    assert (llama2c.unk_token_id, llama2c.bos_token_id, llama2c.eos_token_id) == (0, 1, 2)
-    assert len(llama2c) == len(PIECES)
-
-
-def test_a_folder_with_one_such_file_is_recognised(tmp_path: Path) -> None:
+def test_such_a_file_is_recognised_unless_a_saved_tokenizer_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "tok512.bin").write_bytes(packed(PIECES))
-    assert load_tokenizer(tmp_path)("the")["input_ids"] == slow_encode("the")
-    assert load_tokenizer(tmp_path / "tok512.bin")("the")["input_ids"] == slow_encode("the")
-
-
-def test_a_saved_tokenizer_goes_before_a_binary_beside_it(tmp_path: Path) -> None:
+    for source in (tmp_path, tmp_path / "tok512.bin"):
+        assert load_tokenizer(source)("the")["input_ids"] == slow_encode("the")
     character_tokenizer().save_pretrained(tmp_path)
     (tmp_path / "tok512.bin").write_bytes(b"")
     assert len(load_tokenizer(tmp_path)) == len(character_tokenizer())

@@ -11,7 +11,7 @@ import pytest
 
 from cli.command import layerwise, refused
 from layerwise.experiments.growth.schedule_file import read_schedule
-from layerwise.measure.stats.verdict_criterion import Decision
+from layerwise.measure.stats.verdicts import Decision
 from layerwise.plan.schedule.allocation import Importance, allocate
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import TrainingRecord

@@ -15,9 +15,9 @@ from layerwise.measure.cost.pass_time import (
     Setting,
     TimedPass,
     TimedPlan,
-    median_interval,
     time_rows,
 )
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.stack import load
 from stack.makers import bert

@@ -15,8 +15,7 @@ from layerwise.measure.interventions.intervention import intervention_losses
 from layerwise.measure.interventions.racing import race, racing, rare_documents, rows
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.grid import WHOLE, Piece
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.measure.stats.verdicts import verdicts
+from layerwise.measure.stats.verdicts import VerdictCriterion, verdicts
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.stack import load

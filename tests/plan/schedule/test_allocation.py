@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
-from layerwise.measure.stats.strata import Effect
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.plan.schedule.allocation import (
     MIN_EFFECT,
     Allocation,
@@ -132,7 +132,7 @@ def test_only_the_ratios_of_effects_decide(importance: list[Importance], unit: f
 
 @given(effects, st.floats(0.001, 1))
 def test_an_effect_is_detected_and_excluded_where_a_diagnosis_says_so(each: Importance, margin: float) -> None:
-    effect = Effect(value=each.value, low=each.low, high=each.high, error=1.0, freedom=10)
+    effect = Estimate(value=each.value, low=each.low, high=each.high, error=1.0, freedom=10)
     decision = VerdictCriterion(margin=margin).concludes(effect)
     assert each.detected(margin) == (decision == "matters")
     assert each.is_excluded(margin) == (decision == "no_effect" or each.high <= 0)

@@ -91,7 +91,7 @@ def splits_of(
             "texts are prepared for models that predict the next token, and this one fills in masked tokens: "
             "give a model of the ...ForCausalLM kind"
         )
-    return _cut(tokenizer, name, parts, lambda _, found: TokenWindows(found), length=length, positions=positions)
+    return _cut(tokenizer, name, parts, lambda _, cut: TokenWindows(cut), length=length, positions=positions)
 
 
 def masked_splits_of(
@@ -110,7 +110,7 @@ def masked_splits_of(
     """
     mask = masking_id(tokenizer)
     return _cut(
-        tokenizer, name, parts, lambda split, found: MaskedWindows(found, mask, redrawn=split == "train"),
+        tokenizer, name, parts, lambda split, cut: MaskedWindows(cut, mask, redrawn=split == "train"),
         length=length, positions=positions, seed=seed, objective="masked_token",
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ from layerwise.data.text.stored_text import open_stored, store
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError
 
-Found = TypeVar("Found")
+Kept = TypeVar("Kept")
 
 Learn = Callable[[Iterable[str]], PreTrainedTokenizerBase]
 """Learns a tokenizer from the texts of documents."""
@@ -128,24 +128,24 @@ class TokenCache:
 
         def read() -> TokenizedText:
             is_settled = settled(before)
-            found = source.read()
+            text = source.read()
             # Under the stamps of its files it is recorded if they tell of every later change.
             if is_settled and _stamps_of(source) == before:
                 with writable(self.folder), replaced(record) as draft:
-                    draft.write_text(json.dumps(asdict(_Record.of(found)), indent=1))
-            return self._prepared(found, wanted)
+                    draft.write_text(json.dumps(asdict(_Record.of(text)), indent=1))
+            return self._prepared(text, wanted)
 
         return self._once(key, lambda: self._opened(_Record.from_file(record), wanted), read)
 
-    def _once(self, key: str, look: Callable[[], Found | None], make: Callable[[], Found]) -> Found:
+    def _once(self, key: str, look: Callable[[], Kept | None], make: Callable[[], Kept]) -> Kept:
         """What `look` finds, else what one process makes under the lock of `key` while others wait for it."""
-        found = look()
-        if found is None:
+        kept = look()
+        if kept is None:
             path = self.folder / "locks" / f"{key}.lock"
             with locked(path, lambda: self.log("another process prepares this text; waiting for it")):
-                found = look()
-                found = make() if found is None else found
-        return found
+                kept = look()
+                kept = make() if kept is None else kept
+        return kept
 
     def _prepared(self, read: ReadText, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText:
         """The text that was read, with all that is missing of it learned and encoded."""

@@ -42,7 +42,7 @@ from layerwise.experiments.timing.run import timed_rounds, timed_settings, times
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import TimedPlan, rows_of_rounds
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.plan import Plan
 from layerwise.results import Loss, Run, Score
 from layerwise.results.run import is_run

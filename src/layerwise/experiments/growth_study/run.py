@@ -35,7 +35,7 @@ from layerwise.measure.cost.frontier import Points, difference_rows, frontier_ro
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.plan.schedule import GrowthSchedule
 from layerwise.plan.schedule.allocation import MIN_EFFECT, Importance, allocation
 from layerwise.results import Score

@@ -38,7 +38,7 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
-from layerwise.measure.contrasts.merged import merged as decisive
+from layerwise.measure.contrasts.shuffled import merged as decisive
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, scored
 from layerwise.measure.interventions.ensemble import mean_logits
 from layerwise.measure.interventions.layer_assignment import assignments

@@ -35,8 +35,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layerwise.measure.cost.pass_time import RoundTimes, Setting, median_interval
+from layerwise.measure.cost.pass_time import RoundTimes, Setting
 from layerwise.measure.stats import statistics
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, StratumLabels
 from layerwise.measure.stats.strata import Strata
@@ -143,7 +144,7 @@ def _rows(
         flips = statistics.sign_flips(differences, seed=seed, flips=max(10_000, 40 * family), strata=strata)
         estimate = statistics.paired_bootstrap(differences, tokens, seed=seed, strata=strata)
         mde = statistics.minimum_detectable_effect(
-            estimate.standard_error, estimate.freedom + 1, comparisons=family, alpha=2 * ALPHA
+            estimate.error, estimate.freedom + 1, comparisons=family, alpha=2 * ALPHA
         )
         for index, (at, rival) in enumerate(pairs):
             point, setting = contests[at].point, contests[at].setting

@@ -22,7 +22,7 @@ from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, RACING, SKIPP
 
 if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData
-    from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+    from layerwise.measure.stats.verdicts import VerdictCriterion
     from layerwise.stack import Stack
 
 SOURCES = {

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from layerwise.measure.contrasts.redundant_sets import chosen_size
+from layerwise.measure.contrasts.joint import chosen_size
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.interventions.joint_replacement import joint_losses
 from layerwise.measure.interventions.perturbation_curves import SIZES

@@ -36,7 +36,7 @@ from layerwise.measure.interventions.intervention import (
 from layerwise.measure.interventions.perturbations import STRATEGIES, Perturbations, Strategy
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.minibatches import minibatches
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer

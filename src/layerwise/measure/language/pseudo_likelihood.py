@@ -46,8 +46,7 @@ BATCH_TOKENS = 8192
 ENTRIES = 1 << 25
 """Logits that are held together: 128 MiB as float32."""
 
-COPIES = 1 << 22
-"""Tokens of masked copies that are held together: about 100 MiB while equal ones are searched for."""
+COPIES = 1 << 22  # tokens of masked copies that are held together: 100 MiB while equal ones are searched for
 
 _UNLIMITED = 1_000_000
 """Tokenizers that know no limit report a number far above this one."""
@@ -106,11 +105,8 @@ class SentenceScorer:
     @property
     def vocabulary(self) -> int:
         """How many tokens have a logit."""
-        return int(self._config().vocab_size)
-
-    def _config(self) -> Any:
         config: Any = self.model.config
-        return config.get_text_config()
+        return int(config.get_text_config().vocab_size)
 
 
 def log_likelihoods(
@@ -178,10 +174,7 @@ def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
 
 
 def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage, ...]]:
-    """Lines with equally many tokens, the shortest first; at most so many together as `COPIES` allows.
-
-    Those of a pair stand side by side, so they are together but for a few, and share their copies.
-    """
+    """Lines with equally many tokens, the shortest first, `COPIES` permitting; a pair stands side by side."""
     groups: dict[int, list[EncodedPassage]] = defaultdict(list)
     for line in lines:
         groups[len(line.ids)].append(line)

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from layerwise.data.suites.classification import Task
-from layerwise.measure.stats.classification_metrics import confusion_matrix, guessed, interval, metric_of
-from layerwise.measure.stats.correlation_metrics import correlation_interval, correlation_of
+from layerwise.measure.stats.task_metrics import (
+    confusion_matrix,
+    correlation_interval,
+    correlation_of,
+    guessed,
+    interval,
+    metric_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

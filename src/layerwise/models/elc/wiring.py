@@ -18,7 +18,7 @@ from torch import nn
 from layerwise.errors import ModelError, PlanError
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.heads import ElcForMaskedLM
-from layerwise.models.elc.layers import MixingLayer, MixingWeights
+from layerwise.models.elc.layers import MixingWeights
 from layerwise.plan import Edge, LayerWeights
 
 
@@ -30,15 +30,14 @@ class ElcWiring(nn.Module):
 
     def __init__(self, model: ElcPreTrainedModel) -> None:
         super().__init__()
-        encoder = model.base_model
-        readers = [layer.layer_weights for layer in encoder.layers if isinstance(layer, MixingLayer)]
+        readers = model.base_model.readers()
         if not readers:
             raise ModelError(
                 f"a model of the variant {model.config.variant} has no layer weights; give one of another variant, "
                 "such as elc, or train some into it: layerwise train robust wiring-identity"
             )
-        self.depth = len(readers)
-        self.readers = nn.ModuleList(readers if encoder.output_weights is None else [*readers, encoder.output_weights])
+        self.depth = len(model.base_model.layers)
+        self.readers = nn.ModuleList(readers)
 
     @property
     def renormalises(self) -> bool:

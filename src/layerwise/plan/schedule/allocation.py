@@ -38,7 +38,7 @@ from layerwise.errors import PlanError
 from layerwise.plan.checks import shown
 from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
 from layerwise.plan.schedule.phase import Phase
-from layerwise.plan.schedule.schedule import GrowthSchedule
+from layerwise.plan.schedule.schedule import GrowthSchedule, counted
 
 SHARPNESS = 0.5
 """The sharpness where no largest share asks for another: the best one if what a layer still costs falls as s / b."""
@@ -121,7 +121,7 @@ class Allocation:
         phases = []
         for first, end in pairwise([*begins, self.phases]):
             trains = tuple(layer for layer, parts in enumerate(self.parts) if parts >= self.phases - first)
-            phases.append(Phase(_counted(len(trains), "layer"), (end - first) / self.phases, trains))
+            phases.append(Phase(counted(len(trains), "layer"), (end - first) / self.phases, trains))
         return GrowthSchedule(name, self.depth, tuple(phases))
 
 
@@ -265,7 +265,7 @@ def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float)
         bound = math.ceil(1000 * least / whole) / 1000
         raise PlanError(
             f"a largest share of {max_share:g} was given, and the least that is possible is {bound:g}: "
-            f"{_counted(len(learning), 'layer')} of {len(strengths)} may have an effect, the most important learns "
+            f"{counted(len(learning), 'layer')} of {len(strengths)} may have an effect, the most important learns "
             f"throughout, and each of the others in 1/{phases} of the steps or more; give a larger --max-share, or "
             "more --phases"
         )
@@ -291,7 +291,3 @@ def _refuse_nothing(importance: Sequence[Importance], min_effect: float) -> NoRe
         f"layer {largest}, {importance[largest]}), so nothing says which of them should learn; measure on more text, "
         "or a model that has learned more"
     )
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"

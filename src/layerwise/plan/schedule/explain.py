@@ -7,8 +7,9 @@ from itertools import groupby
 
 from layerwise.errors import PlanError
 from layerwise.plan.checks import shown
+from layerwise.plan.explain import named_layers
 from layerwise.plan.schedule.phase import Phase
-from layerwise.plan.schedule.schedule import GrowthSchedule, apportion
+from layerwise.plan.schedule.schedule import GrowthSchedule, apportion, counted
 from layerwise.plan.schedule.serialization import copied_runs, scaled_groups, write_layers
 
 LEGEND = "█ learns   ▓ learns in some steps   ▒ frozen, passes gradients on   ░ frozen, runs   · absent or cached"
@@ -26,7 +27,7 @@ def explain(schedule: GrowthSchedule) -> str:
         First layer 3 is given new random weights.
     all, 75 % of the steps: everything learns, at 0.5 x the learning rate, in a cosine down to 0.
     """
-    lines = [f"{schedule.name}, for {_counted(schedule.depth, 'layer')}:"]
+    lines = [f"{schedule.name}, for {counted(schedule.depth, 'layer')}:"]
     for number, phase in enumerate(schedule.phases):
         clauses = "; ".join(_clauses(phase, schedule.depth))
         lines.append(f"{phase.name}, {100 * phase.share:.3g} % of the steps: {clauses}.")
@@ -53,7 +54,7 @@ def chart(schedule: GrowthSchedule, width: int = 60) -> str:
     """
     if type(width) is not int or width < len(schedule.phases):
         raise PlanError(
-            f"a chart of {_counted(len(schedule.phases), 'phase')} is as many columns wide or more, not {shown(width)}"
+            f"a chart of {counted(len(schedule.phases), 'phase')} is as many columns wide or more, not {shown(width)}"
         )
     columns = _columns(schedule, width)
     rows = [
@@ -126,10 +127,10 @@ def _clauses(phase: Phase, depth: int) -> Iterator[str]:
     if frozen:
         yield f"{_joined(frozen)} {'are' if _several(frozen) else 'is'} frozen"
     if phase.cached:
-        yield f"the states behind {_named(below)}, frozen, are kept on disk and read again"
+        yield f"the states behind {named_layers(below)}, frozen, are kept on disk and read again"
     absent = tuple(layer for layer in range(depth) if layer not in running)
     if absent:
-        yield f"{_named(absent)} {'do' if len(absent) > 1 else 'does'} not run"
+        yield f"{named_layers(absent)} {'do' if len(absent) > 1 else 'does'} not run"
     if phase.drop != (0.0, 0.0):
         first, last = phase.drop
         chance = f"{first:g}" if first == last else f"{first:g} at first and {last:g} at the end"
@@ -141,7 +142,7 @@ def _who_learns(phase: Phase, depth: int) -> str:
     if phase.sample not in (None, len(phase.trains)):
         when = "at every step" if phase.every == 1 else f"every {phase.every} steps"
         learn = "learns" if phase.sample == 1 else "learn"
-        drawn = f"{phase.sample} of {_named(phase.trains)}"
+        drawn = f"{phase.sample} of {named_layers(phase.trains)}"
         if not always:
             return f"{drawn} {learn} at a time, drawn anew {when}"
         throughout = f"{_joined(always)} {'learn' if _several(always) else 'learns'} throughout"
@@ -167,17 +168,17 @@ def _how(phase: Phase) -> Iterator[str]:
 def _first(phase: Phase, forgets: bool) -> Iterator[str]:
     """What is done when the phase begins, in the order in which it is done."""
     for layers, sources in copied_runs(phase.copies):
-        yield f"{_named(layers)} {'take' if len(layers) > 1 else 'takes'} the weights of {_named(sources)}"
+        yield f"{named_layers(layers)} {'take' if len(layers) > 1 else 'takes'} the weights of {named_layers(sources)}"
     if phase.redraw:
-        yield f"{_named(phase.redraw)} {'are' if len(phase.redraw) > 1 else 'is'} given new random weights"
+        yield f"{named_layers(phase.redraw)} {'are' if len(phase.redraw) > 1 else 'is'} given new random weights"
     for factor, layers in scaled_groups(phase.scale):
-        yield f"the matrices of {_named(layers)} are multiplied by {factor:g}"
+        yield f"the matrices of {named_layers(layers)} are multiplied by {factor:g}"
     if phase.optimizer == "drop" and forgets:
         yield "the optimiser forgets its moments"
 
 
 def _listed(layers: tuple[int, ...], embedding: bool, head: bool) -> list[str]:
-    parts = [_named(layers)] if layers else []
+    parts = [named_layers(layers)] if layers else []
     return parts + ["the embedding"] * embedding + ["the head"] * head
 
 
@@ -187,12 +188,3 @@ def _joined(parts: list[str]) -> str:
 
 def _several(parts: list[str]) -> bool:
     return len(parts) > 1 or parts[0].startswith("layers")
-
-
-def _named(layers: tuple[int, ...]) -> str:
-    """`layer 3`, `layers 0 to 3, 8`."""
-    return f"layer{'s' * (len(layers) > 1)} {write_layers(layers).replace(' ', ', ').replace('-', ' to ')}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' * (count != 1)}"

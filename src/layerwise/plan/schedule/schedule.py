@@ -103,7 +103,7 @@ class GrowthSchedule:
         check_depth(depth)
         if depth != self.depth:
             raise PlanError(
-                f"the schedule {self.name} is for a model of {self.depth} layer{'s' * (self.depth != 1)}, and this one "
+                f"the schedule {self.name} is for a model of {counted(self.depth, 'layer')}, and this one "
                 f"has {depth}; write depth: {depth} and its layers anew, or take a preset, which fits any depth"
             )
 
@@ -222,6 +222,11 @@ def _recast(phase: Phase, player: Mapping[int, int]) -> Phase:
         redraw=tuple(sorted(player[layer] for layer in phase.redraw)),
         scale=tuple(sorted((player[layer], factor) for layer, factor in phase.scale)),
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of a thing: `1 layer`, `2 layers`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def apportion(shares: Sequence[float], steps: int) -> tuple[int, ...]:

@@ -17,20 +17,34 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special, stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.measure.stats.statistics import Numbers, Seed
+
+FEWEST_LAYERS = 4
+"""Below this there is no middle to compare with the ends, and a ranking says nothing that chance would not."""
 
 FEWEST_FREEDOM = 2
 
 NEARLY_ONE = 0.99
 """A perfect order among few layers is no proof of a perfect order: its interval starts from here."""
 
-
 ROUNDING = 1e-9
 """Ranks that differ by less are equal."""
+
+
+def centred_ranks(values: ArrayLike) -> Numbers:
+    """Ranks along the last axis less their mean, ties sharing theirs."""
+    ranks = stats.rankdata(np.asarray(values, dtype=np.float64), axis=-1)
+    return np.asarray(ranks - ranks.mean(axis=-1, keepdims=True))
+
+
+def unit_ranks(values: ArrayLike) -> Numbers:
+    """`centred_ranks` over their norm: their products are rank correlations. Values that do not vary are all zeros."""
+    centred = centred_ranks(values)
+    norms = np.linalg.norm(centred, axis=-1, keepdims=True)
+    return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +75,12 @@ def rank_correlation(
         raise MeasureError(f"{len(pair[0])} and {len(pair[1])} layers cannot be paired: give both of the same layers")
     if len(pair[0]) < FEWEST_LAYERS:
         return None
-    ranks = [_ranks(values) for values in pair]
+    ranks = [centred_ranks(values) for values in pair]
     freedom = len(ranks[0]) - 3 - (given is not None)
     if any(np.ptp(each) == 0 for each in ranks):
         return None
     if given is not None:
-        held = _ranks(given)
+        held = centred_ranks(given)
         ranks = [_less_line(each, held) for each in ranks]
         if any(np.ptp(each) < ROUNDING for each in ranks):
             return RankCorrelation(0.0, *_fisher(0.0, freedom), p=1.0, null_low=0.0, null_high=0.0)
@@ -85,14 +99,8 @@ def _fisher(value: float, freedom: int) -> tuple[float, float]:
     if freedom < FEWEST_FREEDOM:
         return -1.0, 1.0
     middle = np.arctanh(np.clip(value, -NEARLY_ONE, NEARLY_ONE))
-    reach = stats.norm.ppf(0.975) * np.sqrt((1 + value**2 / 2) / freedom)
+    reach = special.ndtri(0.975) * np.sqrt((1 + value**2 / 2) / freedom)
     return float(min(value, np.tanh(middle - reach))), float(max(value, np.tanh(middle + reach)))
-
-
-def _ranks(values: ArrayLike) -> Numbers:
-    """Ranks around their mean, ties sharing theirs."""
-    ranks = stats.rankdata(np.asarray(values, dtype=np.float64))
-    return np.asarray(ranks - ranks.mean())
 
 
 def _less_line(ranks: Numbers, held: Numbers) -> Numbers:

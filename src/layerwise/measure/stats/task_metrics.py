@@ -1,8 +1,12 @@
-"""What a classification is worth, from how often each label was taken for each: accuracy, Matthews' correlation, F1.
+"""What answers are worth: labels by accuracy, Matthews' correlation and F1, scores by Pearson's and Spearman's.
 
-All three depend on the predictions through the confusion matrix C alone (C[t, p] counts the examples of label t that
-were called p), so an interval needs no resampling of examples: their counts are drawn instead, a thousand at a time.
-Every function takes one matrix or a stack of them, shape (..., labels, labels).
+Those of labels depend on the predictions through the confusion matrix C alone (C[t, p] counts the examples of label t
+that were called p), so an interval needs no resampling of examples: their counts are drawn instead, a thousand at a
+time. These functions take one matrix or a stack of them, shape (..., labels, labels).
+
+The intervals of correlations are Fisher's: atanh(r) is nearly normal with the variance 1 / (n - 3), for ranks
+(1 + r^2 / 2) / (n - 3) (Bonett and Wright 2000). Answers that never vary have no correlation, and count as 0: they say
+nothing of the scores.
 """
 
 from __future__ import annotations
@@ -11,14 +15,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from scipy import special, stats
 
 from layerwise.errors import MeasureError, near_matches
-from layerwise.measure.stats.statistics import wilson
-
-Numbers = NDArray[np.float64]
+from layerwise.measure.stats.statistics import Numbers, wilson
 
 DRAWS = 4000
+
+FEWEST = 4
+"""With fewer examples the interval of a correlation is all of -1..1."""
 
 
 def confusion_matrix(labels: ArrayLike, predictions: ArrayLike, classes: int) -> Numbers:
@@ -111,3 +117,56 @@ def guessed(name: str, counts: ArrayLike, guess: int) -> float:
     matrix = np.zeros_like(np.asarray(counts, dtype=np.float64))
     matrix[:, guess] = np.asarray(counts, dtype=np.float64).sum(-1)
     return float(metric_of(name)(matrix))
+
+
+def pearson(scores: ArrayLike, answers: ArrayLike) -> float:
+    """Pearson's correlation of two vectors; 0 where either never varies.
+
+    >>> round(pearson([0, 1, 2], [1, 3, 5]), 6), pearson([0, 1, 2], [4, 4, 4])
+    (1.0, 0.0)
+    """
+    left, right = (_centred(values) for values in (scores, answers))
+    below = float(np.sqrt((left**2).sum() * (right**2).sum()))
+    return float(np.clip((left * right).sum() / below, -1.0, 1.0)) if below > 0 else 0.0
+
+
+def spearman(scores: ArrayLike, answers: ArrayLike) -> float:
+    """Pearson's correlation of the ranks, those of equals shared.
+
+    >>> spearman([0, 1, 2], [1, 3, 100])
+    1.0
+    """
+    return pearson(stats.rankdata(np.asarray(scores)), stats.rankdata(np.asarray(answers)))
+
+
+CORRELATIONS: Mapping[str, Callable[[ArrayLike, ArrayLike], float]] = MappingProxyType(
+    {"pearson": pearson, "spearman": spearman}
+)
+
+
+def correlation_of(name: str) -> Callable[[ArrayLike, ArrayLike], float]:
+    """The function of that name. Raises `MeasureError` for an unknown one."""
+    if name not in CORRELATIONS:
+        raise MeasureError(f"metric {name!r} is not known; {near_matches(name, CORRELATIONS)}")
+    return CORRELATIONS[name]
+
+
+def correlation_interval(name: str, value: float, examples: int, *, level: float = 0.95) -> tuple[float, float]:
+    """Fisher's interval of a correlation `value` of so many examples.
+
+    >>> [round(bound, 3) for bound in correlation_interval("pearson", 0.8, 103)]
+    [0.718, 0.86]
+    """
+    if examples < FEWEST:
+        return -1.0, 1.0
+    spread = 1.0 + value**2 / 2 if name == "spearman" else 1.0
+    reach = float(special.ndtri((1 + level) / 2)) * float(np.sqrt(spread / (examples - 3)))
+    centre = float(np.arctanh(np.clip(value, -1 + 1e-15, 1 - 1e-15)))
+    low, high = np.tanh([centre - reach, centre + reach])
+    return min(value, float(low)), max(value, float(high))
+
+
+def _centred(values: ArrayLike) -> Numbers:
+    array = np.asarray(values, dtype=np.float64)
+    # Equal values may differ from their mean by its rounding, which is no variation.
+    return np.zeros_like(array) if np.ptp(array) == 0 else array - array.mean()

@@ -1,4 +1,4 @@
-"""Scores from the confusion matrix: equal to scikit-learn's, honest at the edges, and chance as computed by hand."""
+"""What answers are worth: scikit-learn's and scipy's numbers, intervals honest at the edges, and chance by hand."""
 
 from __future__ import annotations
 
@@ -8,11 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
-from layerwise.data.suites.classification import METRICS as NAMED
+from layerwise.data.suites import classification
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.classification_metrics import METRICS, confusion_matrix, guessed, interval, metric_of
+from layerwise.measure.stats.task_metrics import (
+    CORRELATIONS,
+    METRICS,
+    confusion_matrix,
+    correlation_interval,
+    correlation_of,
+    guessed,
+    interval,
+    metric_of,
+    pearson,
+    spearman,
+)
 
 answers = st.integers(2, 4).flatmap(
     lambda classes: st.tuples(
@@ -42,20 +54,6 @@ def test_every_metric_is_scikit_learns(given_answers: tuple[int, list[tuple[int,
         assert found == pytest.approx(_known(name, labels, predictions), abs=1e-12)
 
 
-def test_by_hand() -> None:
-    counts = confusion_matrix([1] * 10 + [0] * 10, [1] * 8 + [0] * 2 + [1] * 4 + [0] * 6, 2)
-    assert counts.tolist() == [[6, 4], [2, 8]]
-    assert float(METRICS["accuracy"](counts)) == 14 / 20
-    assert float(METRICS["f1"](counts)) == 16 / 22
-    assert float(METRICS["mcc"](counts)) == pytest.approx((8 * 6 - 4 * 2) / np.sqrt(12 * 10 * 10 * 8))
-
-
-def test_the_names_are_those_a_task_may_have() -> None:
-    assert set(METRICS) == set(NAMED)
-    with pytest.raises(MeasureError, match="did you mean mcc"):
-        metric_of("mmc")
-
-
 @given(tables, st.sampled_from(sorted(METRICS)))
 def test_an_interval_holds_the_value_and_has_a_width_everywhere(cells: list[int], name: str) -> None:
     counts = np.reshape(cells, (2, 2))
@@ -70,15 +68,6 @@ def test_twenty_right_answers_do_not_prove_that_all_are(name: str) -> None:
     low, high = interval(name, [[10, 0], [0, 10]])
     assert 0.6 < low < 0.95
     assert high == 1.0
-
-
-@pytest.mark.parametrize("name", ["mcc", "f1"])
-def test_an_interval_covers_the_truth_as_often_as_it_says(name: str) -> None:
-    chances = np.array([0.35, 0.15, 0.2, 0.3])
-    truth = float(metric_of(name)(chances.reshape(2, 2)))
-    draws = np.random.default_rng(0).multinomial(150, chances, size=300).reshape(-1, 2, 2)
-    covered = sum(low <= truth <= high for low, high in (interval(name, counts) for counts in draws))
-    assert 0.91 < covered / len(draws) < 0.985
 
 
 def test_chance_is_what_always_saying_one_label_scores() -> None:
@@ -98,3 +87,43 @@ def test_an_interval_has_95_percent_and_the_first_seed_unless_told_otherwise() -
     assert lower < low < 0.5 < high < higher
     assert low + high == pytest.approx(1.0, abs=0.05)
     assert lower + higher == pytest.approx(1.0, abs=0.15)
+
+
+@given(st.integers(0, 10_000), st.integers(5, 40))
+def test_the_correlations_are_scipy_s(seed: int, count: int) -> None:
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, 6, count)
+    answers = scores + random.normal(0, 2, count)
+    if np.ptp(scores) > 0:
+        assert pearson(scores, answers) == pytest.approx(stats.pearsonr(scores, answers).statistic)
+        assert spearman(scores, answers) == pytest.approx(stats.spearmanr(scores, answers).statistic)
+        low, high = stats.pearsonr(scores, answers).confidence_interval()
+        assert correlation_interval("pearson", pearson(scores, answers), count) == pytest.approx((low, high))
+
+
+def test_what_never_varies_has_no_correlation() -> None:
+    assert pearson([0.1] * 3, [1, 2, 3]) == spearman([1, 2, 3], [0.7] * 3) == 0.0
+
+
+def test_the_interval_holds_its_value_and_is_wider_for_ranks_and_few_examples() -> None:
+    widths = {}
+    for name in CORRELATIONS:
+        for value in (-1.0, 0.0, 0.9, 1.0):
+            low, high = correlation_interval(name, value, 50)
+            assert -1 <= low <= value <= high <= 1
+            widths[name, value] = high - low
+    assert widths["spearman", 0.9] > widths["pearson", 0.9]
+    assert correlation_interval("pearson", 0.5, 3) == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("known", "named", "of", "wrong", "near"),
+    [
+        (METRICS, classification.METRICS, metric_of, "mmc", "mcc"),
+        (CORRELATIONS, classification.CORRELATIONS, correlation_of, "pearsn", "pearson"),
+    ],
+)
+def test_the_names_are_those_a_task_may_have(known, named, of, wrong, near) -> None:  # type: ignore[no-untyped-def]
+    assert set(known) == set(named)
+    with pytest.raises(MeasureError, match=f"did you mean {near}"):
+        of(wrong)

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from layerwise.data.splits import Splits
-from layerwise.data.vision import content_digests, decode_images, images
+from layerwise.data.vision import image_reading, image_sources, images
 from layerwise.data.vision.images import read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 
@@ -29,7 +29,7 @@ def draw(file: Path, value: int) -> None:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, in which files count as settled at once."""
     monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(content_digests, "SETTLED", 0)
+    monkeypatch.setattr(image_sources, "SETTLED", 0)
     return tmp_path / "cache" / "images"
 
 
@@ -46,13 +46,13 @@ def folder(tmp_path: Path) -> Path:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The contents that were decoded."""
     seen: list[bytes] = []
-    real = decode_images.decoded
+    real = image_reading.decoded
 
     def decoded(content: bytes) -> Image.Image:
         seen.append(content)
         return real(content)
 
-    monkeypatch.setattr(decode_images, "decoded", decoded)
+    monkeypatch.setattr(image_reading, "decoded", decoded)
     return seen
 
 
@@ -128,7 +128,7 @@ def test_beside_a_damaged_image_the_others_are_not_decoded_again(folder: Path, l
 def test_a_file_of_this_moment_is_not_trusted(
     folder: Path, looked: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(content_digests, "SETTLED", 10**12)
+    monkeypatch.setattr(image_sources, "SETTLED", 10**12)
     for start in (1, 2):
         read_images(folder, preprocessing=SMALL)
         assert len(looked) == start * 20
@@ -159,7 +159,7 @@ def test_a_start_that_is_stopped_leaves_no_pixels(folder: Path, cache: Path, mon
     def stopped(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decode_images, "decoded", stopped)
+    monkeypatch.setattr(image_reading, "decoded", stopped)
     with pytest.raises(KeyboardInterrupt):
         read_images(folder, preprocessing=SMALL)
     assert not list(cache.glob("*.npy"))
