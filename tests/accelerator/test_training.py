@@ -29,7 +29,7 @@ from layerwise.train.pretrain.trainer import PretrainingTrainer, pretrain
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
-from train.pretrain.test_pretraining import documents
+from train.pretraining_text import documents
 from train.tiny_models import saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 4

@@ -63,7 +63,7 @@ PLANTED: Mapping[str, Any] = {
     "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
     "experiments.search.routing:router_time": lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9),
     "search.timing:measured": _layer_times,
-    "train.training_log:Pace.notes": lambda self, args, state: {"step_seconds": 1.0, "peak_bytes": 1.0},
+    "train.training_log:Pace.notes": lambda *_: {"seconds": 1.0, "step_seconds": 1.0, "peak_bytes": 1.0},
     "experiments.growth_study.run:measured_importance": lambda *_, **__: [
         Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2)
     ],

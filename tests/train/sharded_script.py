@@ -6,6 +6,7 @@ copy, and where LAMB moves the weights. One start of two processes runs all part
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from collections.abc import Callable
@@ -13,13 +14,14 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import distributed, nn
+from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict, set_optimizer_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from layerwise.plan.samplers import Drop, SeededSampler, Shuffle
 from layerwise.stack import Stack, load
-from train.sharded_lamb import compare_lamb
+from layerwise.train.pretrain.lamb import Lamb, lamb
 from train.tiny_models import tiny_digits, tiny_vit
 
 DEPTH = 4
@@ -67,6 +69,38 @@ def _compare(whole: Any, sharded: Any, plan: str) -> None:
         else:
             label = f"{name} under {plan}"
             torch.testing.assert_close(other.full_tensor(), weight.grad, rtol=1e-3, atol=1e-6, msg=label)
+
+
+def optimiser(model: nn.Module) -> Lamb:
+    return lamb(model.named_parameters(), learning_rate=0.1, betas=(0.9, 0.98), epsilon=1e-6, weight_decay=0.4)
+
+
+def stepped(model: Any, own: Lamb, step: int) -> None:
+    """One step on the inputs of that number, the same in every process."""
+    inputs = torch.randn(6, 7, generator=torch.Generator().manual_seed(step))
+    model(inputs).pow(2).sum().backward()
+    own.step()
+    own.zero_grad()
+
+
+def compare_lamb() -> None:
+    """LAMB moves the shards as the whole: some steps of either, then more of the shards with a restored optimiser."""
+    torch.manual_seed(0)
+    whole = nn.Sequential(nn.Linear(7, 5), nn.LayerNorm(5), nn.Linear(5, 3))
+    sharded: Any = copy.deepcopy(whole)
+    fully_shard(sharded, mesh=init_device_mesh("cpu", (2,)))
+    of_whole, of_shards = optimiser(whole), optimiser(sharded)
+    for step in range(PASSES):
+        stepped(whole, of_whole, step)
+        stepped(sharded, of_shards, step)
+    restored = optimiser(sharded)
+    set_optimizer_state_dict(sharded, restored, get_optimizer_state_dict(sharded, of_shards))
+    for step in range(PASSES, 2 * PASSES):
+        stepped(whole, of_whole, step)
+        stepped(sharded, restored, step)
+    shards: dict[str, Any] = dict(sharded.named_parameters())
+    for name, weight in whole.named_parameters():
+        torch.testing.assert_close(shards[name].full_tensor(), weight.detach(), rtol=1e-4, atol=1e-6, msg=name)
 
 
 PARTS: dict[str, Callable[[], None]] = {

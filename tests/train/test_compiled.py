@@ -19,7 +19,8 @@ from layerwise.train.methods import Options, recipe
 from layerwise.train.pretrain import trainer
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.training import Base, train
-from train.pretrain.test_pretraining import RECIPE, run
+from train.pretrain.test_pretraining import run
+from train.pretraining_text import RECIPE
 from train.tiny_models import saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 pytestmark = COMPILES

@@ -1,24 +1,33 @@
-"""What layers are told about their position: the formula of the paper, in every order, and nothing else changed."""
+"""What layers know and say about their position: the formulas of the paper in every order, and nothing else changed."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import gelu, layer_norm
-from transformers import PreTrainedModel, set_seed
 
 from layerwise.errors import TrainError, UnsupportedModel
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Fixed, SeededSampler, Shuffle
+from layerwise.plan.samplers import Fixed
 from layerwise.stack import Stack, load
 from layerwise.train import position
-from layerwise.train.methods.layershuffle import PositionOptions
-from layerwise.train.position import PositionEncoding
-from layerwise.train.trainer import PlanTrainer
-from train.tiny_models import WIDTH, arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
+from layerwise.train.position import PositionEncoding, PositionPrediction
+from train.tiny_models import (
+    WIDTH,
+    FirstStep,
+    forward_by_hand,
+    plan_trainer,
+    tiny_digits,
+    tiny_llama,
+    tiny_text,
+    tiny_vit,
+)
 
 FEATURES = 5
 
@@ -107,36 +116,6 @@ def test_dropout_is_on_what_is_added_and_only_in_training() -> None:
     torch.testing.assert_close(trained[~dropped], 2 * evaluated[~dropped], rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("reentrant", [True, False], ids=["reentrant", "not reentrant"])
-@pytest.mark.parametrize("make", [tiny_vit, tiny_llama], ids=["vit", "llama"])
-def test_recomputed_passes_are_told_the_same(make: type[PreTrainedModel], reentrant: bool, tmp_path: Path) -> None:
-    whole = _losses(make(), tmp_path)
-    options = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
-    assert _losses(make(), tmp_path, **options) == pytest.approx(whole, rel=1e-5)
-    assert len(set(whole)) == 3
-
-
-def _losses(model: PreTrainedModel, folder: Path, **options: object) -> list[float]:
-    found: list[float] = []
-
-    class Noted(PlanTrainer):
-        def training_step(self, *args: object, **kwargs: object) -> Tensor:
-            loss = super().training_step(*args, **kwargs)
-            found.append(loss.item())
-            return loss
-
-    stack = load(model)
-    _told(stack, PositionOptions(features=FEATURES))
-    splits = tiny_text() if hasattr(model, "lm_head") else tiny_digits()
-    set_seed(3)
-    Noted(
-        stack=stack, draws=SeededSampler(Shuffle(), 3, 0), validation=SeededSampler(Fixed(), 3, 0),
-        data_collator=splits.collate, args=arguments(folder, max_steps=3, **options), train_dataset=splits.train,
-    ).train()  # fmt: skip
-    return found
-
-
 def test_a_model_that_does_not_say_its_width_is_refused() -> None:
     class Bare(nn.Module):
         def __init__(self) -> None:
@@ -166,3 +145,143 @@ def test_a_checkpoint_is_not_run_without_the_encoding_it_was_trained_with(tmp_pa
     with pytest.raises(UnsupportedModel, match=r"trained with an encoding of their positions \(layer_positions\)"):
         load(tmp_path)
     assert load(tmp_path, adding=("layer_positions",)).depth == stack.depth
+
+
+PIXELS = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+def _asked(model: Any, options: PredictionOptions) -> tuple[Any, PositionPrediction]:
+    stack = load(model)
+    torch.manual_seed(8)
+    found = position.attach_prediction(stack, options)
+    with torch.no_grad():
+        for tensor in found.parameters():
+            tensor.normal_()
+    return stack, found
+
+
+def _outputs(model: Any, order: tuple[int, ...]) -> list[Tensor]:
+    """The state after every visit, (batch, seq, width), on `PIXELS`."""
+    state, found = model.vit.embeddings(PIXELS), []
+    for layer in order:
+        state = model.vit.layers[layer](state)
+        found.append(state)
+    return found
+
+
+def _logits(asked: PositionPrediction, state: Tensor, layer: int, reads: str) -> Tensor:
+    tensors = dict(asked.named_parameters())
+    read = state[:, 0] if reads == "first" else state.sum(1) / state.shape[1]
+    normed = layer_norm(read, read.shape[-1:], tensors[f"norms.{layer}.weight"], tensors[f"norms.{layer}.bias"])
+    return normed @ tensors[f"classifiers.{layer}.weight"].T + tensors[f"classifiers.{layer}.bias"]
+
+
+def _nats(logits: Tensor, position: int) -> Tensor:
+    """-log softmax(logits)[position], averaged over the batch."""
+    return (logits.exp().sum(1).log() - logits[:, position]).mean()
+
+
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+@pytest.mark.parametrize("text", ["0-2", "2 0 1", "2 0 2", "1 2"])
+@pytest.mark.parametrize("total", ["sum", "mean"])
+@pytest.mark.parametrize("reads", ["first", "mean"])
+@torch.no_grad()
+def test_loss_and_hits_are_the_formulas(reads: Any, total: Any, text: str, single_pass: bool) -> None:
+    plain = tiny_vit()
+    order = Plan.parse(text).order()
+    outputs = _outputs(plain, order)
+    stack, asked = _asked(tiny_vit(), PredictionOptions(total=total, reads=reads))
+    with stack.under(Plan.parse(text), single_pass=single_pass):
+        logits = stack.model(pixel_values=PIXELS).logits
+    torch.testing.assert_close(logits, plain.classifier(plain.vit.layernorm(outputs[-1])[:, 0]))
+    said = [_logits(asked, state, layer, reads) for state, layer in zip(outputs, order, strict=True)]
+    losses = [_nats(found, position) for position, found in enumerate(said)]
+    expected = sum(losses) if total == "sum" else sum(losses) / len(losses)
+    assert float(asked.loss()) == pytest.approx(float(expected), rel=1e-4)
+    assert {position: hit.tolist() for position, hit in asked.hits().items()} == {
+        position: [max(range(3), key=row.__getitem__) == position for row in found.tolist()]
+        for position, found in enumerate(said)
+    }
+
+
+@torch.no_grad()
+def test_a_new_pass_forgets_the_last() -> None:
+    stack, asked = _asked(tiny_vit(), PredictionOptions())
+    for text in ("2 0 1", "1 2"):
+        with stack.under(Plan.parse(text), single_pass=True):
+            stack.model(pixel_values=PIXELS)
+        assert [position for position, _ in asked.predicted] == list(range(len(Plan.parse(text).order())))
+
+
+@torch.no_grad()
+def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
+    stack, asked = _asked(tiny_llama(), PredictionOptions(reads="mean"))
+    texts = [torch.tensor([[3, 4, 5]]), torch.tensor([[6, 7, 8, 9, 10, 11]])]
+    ids, mask = torch.zeros(2, 6, dtype=torch.int64), torch.zeros(2, 6, dtype=torch.int64)
+    for row, text in enumerate(texts):
+        ids[row, : text.shape[1]], mask[row, : text.shape[1]] = text, 1
+    stack.model(input_ids=ids, attention_mask=mask)
+    together = [logits for _, logits in asked.predicted]
+    for row, text in enumerate(texts):
+        stack.model(input_ids=text)
+        for at, logits in asked.predicted:
+            torch.testing.assert_close(together[at][row], logits[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_prediction_that_knows_nothing_costs_the_log_of_the_depth_for_every_layer() -> None:
+    stack, asked = _asked(tiny_vit(), PredictionOptions())
+    with torch.no_grad():
+        for tensor in asked.classifiers.parameters():
+            tensor.zero_()
+        stack.model(pixel_values=PIXELS)
+    assert float(asked.loss()) == pytest.approx(3 * math.log(3), rel=1e-6)
+
+
+@pytest.mark.parametrize("passes", [1, 2], ids=["whole", "accumulated"])
+@pytest.mark.parametrize("kind", ["vit", "llama"])
+def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_path: Path) -> None:
+    splits, make = (tiny_digits(), tiny_vit) if kind == "vit" else (tiny_text(), tiny_llama)
+    stack, asked = _asked(make(), PredictionOptions())
+    sizes = {"per_device_train_batch_size": 8 // passes, "gradient_accumulation_steps": passes}
+    drawn = Fixed(Plan.parse("2 0 1"))
+    found = FirstStep().of(plan_trainer(stack, splits, tmp_path, drawn, added=asked, max_steps=1, **sizes))
+    stack, asked = _asked(make(), PredictionOptions())
+    total = torch.zeros(())
+    by_hand = []
+    for batch in found.batches:
+        with stack.under(Plan.parse("2 0 1"), single_pass=True):
+            stack.model(**{name: tensor for name, tensor in batch.items() if name != "labels"})
+        extra = asked.loss()
+        by_hand.append((forward_by_hand(make(), batch, (2, 0, 1)).item() + extra.item()) / passes)
+        total = total + (extra + forward_by_hand(stack.model, batch, (2, 0, 1))) / passes
+    total.backward()
+    assert found.losses == pytest.approx(by_hand, rel=1e-5)
+    for name, weight in stack.model.named_parameters():
+        torch.testing.assert_close(found.gradients[name], weight.grad, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
+    splits = tiny_digits()
+    stack, asked = _asked(tiny_vit(), PredictionOptions())
+    trainer = plan_trainer(stack, splits, tmp_path, Fixed(), added=asked, per_device_eval_batch_size=20)
+    batch = splits.collate([splits.validation[index] for index in range(20)])
+    with torch.no_grad():
+        task = forward_by_hand(tiny_vit(), batch, (0, 1, 2)).item()
+    found = trainer.evaluate()["eval_loss"]
+    assert [position for position, _ in asked.predicted] == [0, 1, 2]
+    assert found == pytest.approx(task + asked.loss().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
+def test_layers_of_another_model_say_nothing(single_pass: bool) -> None:
+    """Models that predict can be merged: what a layer says has no part in the output, and its host does not ask."""
+    stacks = {}
+    for seed, name in enumerate("ab"):
+        torch.manual_seed(seed)
+        stacks[name], _ = _asked(tiny_vit(), PredictionOptions())
+    merged = stacks["a"].with_sources(stacks)
+    plan = Plan.parse("b:1 a:0 b:2")
+    with torch.inference_mode():
+        expected = merged.logits(plan, pixel_values=PIXELS)
+        with merged.under(plan, single_pass=single_pass):
+            assert torch.equal(merged.model(PIXELS).logits, expected)

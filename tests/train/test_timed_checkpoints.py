@@ -14,14 +14,11 @@ from layerwise.train.measured import TimedCheckpoints
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
+from train.kinds import Noted, Stopped, watched
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_vit
 
 SETTINGS = Settings(epochs=6, batch_size=8, evals=2, learning_rate=1e-2, gradient_accumulation_steps=2)
 """18 steps, validated after 9 and 18; losses are noted every second."""
-
-
-class Stopped(Exception):
-    """The machine was switched off."""
 
 
 @pytest.fixture
@@ -46,20 +43,11 @@ def trained(folder: Path, minutes: float | None = None) -> TrainingRecord:
 
 
 def test_a_training_that_resumes_between_two_notes_ends_as_if_it_had_never_been_stopped(
-    clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clock: Any, tmp_path: Path
 ) -> None:
     straight = trained(tmp_path / "straight")
-    own = PlanTrainer.training_step
-
-    def stopping(self: PlanTrainer, *args: Any, **kwargs: Any) -> Any:
-        if self.state.global_step == 8:
-            raise Stopped
-        return own(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PlanTrainer, "training_step", stopping)
-        with pytest.raises(Stopped):
-            trained(tmp_path / "stopped", minutes=7)
+    with watched(Noted(), 8), pytest.raises(Stopped):
+        trained(tmp_path / "stopped", minutes=7)
     assert [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-7"]
     resumed = trained(tmp_path / "stopped", minutes=7)
     assert resumed.history == straight.history

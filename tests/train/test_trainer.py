@@ -17,7 +17,16 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
-from train.tiny_models import arguments, forward_by_hand, rooted, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import (
+    FirstStep,
+    arguments,
+    forward_by_hand,
+    rooted,
+    tiny_digits,
+    tiny_llama,
+    tiny_text,
+    tiny_vit,
+)
 
 Make = Callable[[], PreTrainedModel]
 MODELS = pytest.mark.parametrize(
@@ -30,17 +39,15 @@ def vit_with_dropout() -> PreTrainedModel:
 
 
 class Watched(PlanTrainer):
-    """Notes the plan, the loss and the examples of every training pass, and the plan of every validation batch."""
+    """Notes the plan and the loss of every training pass, and the plan of every validation batch."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.losses: list[float] = []
-        self.batches: list[dict[str, Tensor]] = []
         self.plans: list[Plan] = []
         self.validated: list[list[Plan]] = []
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        self.batches.append(inputs)
         loss = super().training_step(model, inputs, num_items_in_batch)
         self.losses.append(loss.item())
         return loss
@@ -52,19 +59,6 @@ class Watched(PlanTrainer):
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         self.validated.append([])
         return super().evaluate(*args, **kwargs)
-
-
-class Gradients(TrainerCallback):
-    """Keeps the gradients that the first optimiser step is made of."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, Tensor | None] = {}
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        if not self.found:
-            self.found = {
-                name: None if weight.grad is None else weight.grad.clone() for name, weight in model.named_parameters()
-            }
 
 
 def trainer_of(
@@ -88,23 +82,22 @@ def trainer_of(
 @pytest.mark.parametrize("plan", ["2 0 1", "2 0 2", "1"], ids=["exchanged", "repeated", "alone"])
 @MODELS
 def test_gradients_are_those_of_a_loop_by_hand(make: Make, read: Any, plan: str, passes: int, tmp_path: Path) -> None:
-    noted = Gradients()
     trainer = trainer_of(
-        make(), read(), Fixed(Plan.parse(plan)), tmp_path, callbacks=[noted], max_steps=1,
+        make(), read(), Fixed(Plan.parse(plan)), tmp_path, max_steps=1,
         per_device_train_batch_size=8 // passes, gradient_accumulation_steps=passes,
     )  # fmt: skip
-    trainer.train()
+    noted = FirstStep().of(trainer)
     model, order = make(), Plan.parse(plan).order()
-    assert len(trainer.batches) == passes
-    losses = [forward_by_hand(model, batch, order) / passes for batch in trainer.batches]
+    assert len(noted.batches) == passes
+    losses = [forward_by_hand(model, batch, order) / passes for batch in noted.batches]
     sum(losses).backward()
-    assert trainer.losses == pytest.approx([loss.item() for loss in losses], rel=1e-6)
-    assert set(noted.found) == {name for name, _ in model.named_parameters()}
+    assert noted.losses == pytest.approx([loss.item() for loss in losses], rel=1e-6)
+    assert set(noted.gradients) == {name for name, _ in model.named_parameters()}
     for name, weight in model.named_parameters():
         if weight.grad is None:
-            assert noted.found[name] is None, name
+            assert noted.gradients[name] is None, name
         else:
-            torch.testing.assert_close(noted.found[name], weight.grad, rtol=1e-4, atol=1e-7, msg=name)
+            torch.testing.assert_close(noted.gradients[name], weight.grad, rtol=1e-4, atol=1e-7, msg=name)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -19,7 +15,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, ViTForImageClassification
 
-from apart import apart
 from layerwise.data.splits import Splits
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.plan import Plan
@@ -36,7 +31,8 @@ from layerwise.train.training import Base, train
 from layerwise.train.variant import Variant
 from rounding import realigned
 from tier import first_fast
-from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.kinds import Noted, Stopped, watched
+from train.tiny_models import same_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 QUIET: dict[str, Any] = {"use_cpu": True}
@@ -53,102 +49,31 @@ MODELS = pytest.mark.parametrize(
 PLANS = [Plan.parse(text) for text in ("0-2", "2 0 1", "1 2")]
 
 
-class Stopped(Exception):
-    """The machine was switched off."""
-
-
-@pytest.fixture
-def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The loss of every training pass, in order; raises `Stopped` before the pass that `stop_at` names."""
-    found: list[float] = []
-
-    class Noted(training.PlanTrainer):
-        def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
-            if self.state.global_step == _stop_at:
-                raise Stopped
-            loss = super().training_step(*args, **kwargs)
-            found.append(loss.item())
-            return loss
-
-    monkeypatch.setattr(training, "PlanTrainer", Noted)
-    return found
-
-
-_stop_at: int | None = None
-
-
-def _stopped_at(step: int, run: Callable[[], TrainingRecord], monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "_stop_at", step)
-        with pytest.raises(Stopped):
-            run()
-
-
 def _base(make: Callable[[], PreTrainedModel] = tiny_vit) -> Base:
     return Base(lambda: load(make()), make.__name__)
 
 
-def _vit_with_dropout() -> PreTrainedModel:
-    return tiny_vit(dropout=0.1)
-
-
-@pytest.mark.parametrize(
-    ("method", "make", "splits"),
-    [
-        *(
-            pytest.param(method, _vit_with_dropout, tiny_digits("crop"), marks=pytest.mark.slow, id=f"vit {method}")
-            for method in METHODS
-        ),
-        pytest.param("layershuffle", tiny_llama, tiny_text(), id="llama layershuffle"),
-    ],
-)
-def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
-    method: str,
-    make: Callable[[], PreTrainedModel],
-    splits: Splits,
-    losses: list[float],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Checkpoints at steps 4 and 8, in the middle of epochs of 3 steps; stopped two passes after the first.
-    chosen = recipe(method, Options(replace(SETTINGS, epochs=4, gradient_accumulation_steps=2)), DEPTH)
-
-    def run(folder: Path) -> TrainingRecord:
-        return train(_base(make), splits, chosen, 1, folder, arguments=QUIET)
-
-    straight = run(tmp_path / "straight")
-    whole, losses[:] = losses[:], []
-    assert len(whole) == 2 * straight.steps == 24
-    _stopped_at(6, lambda: run(tmp_path / "stopped"), monkeypatch)
-    assert losses == whole[:12]
-    losses.clear()
-    resumed = run(tmp_path / "stopped")
-    assert losses == whole[8:]
-    assert resumed.figures.keys() == straight.figures.keys()
-    assert replace(resumed, seconds=0, figures={}) == replace(straight, seconds=0, figures={})
-    assert same_weights(saved_weights(tmp_path / "stopped"), saved_weights(tmp_path / "straight"))
-
-
-def test_a_training_that_was_killed_before_its_model_was_written_takes_no_further_step(
-    losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_that_was_killed_before_its_model_was_written_takes_no_further_step(tmp_path: Path) -> None:
     """The last step, and its checkpoint, lie within an epoch of three."""
-    chosen = recipe("layershuffle", Options(replace(SETTINGS, epochs=4 / 3, evals=1)), DEPTH)
+    chosen, noted = recipe("layershuffle", Options(replace(SETTINGS, epochs=4 / 3, evals=1)), DEPTH), Noted()
 
     def run() -> TrainingRecord:
-        return train(_base(), tiny_digits("crop"), chosen, 1, tmp_path, arguments=QUIET)
+        with watched(noted):
+            return train(_base(), tiny_digits("crop"), chosen, 1, tmp_path, arguments=QUIET)
 
-    def killed(*_: object) -> None:
-        raise Stopped
-
-    with monkeypatch.context() as patch:
-        patch.setattr(training.PlanTrainer, "write", killed)
-        with pytest.raises(Stopped):
-            run()
-    steps = len(losses)
+    with patch.object(training.PlanTrainer, "write", side_effect=Stopped), pytest.raises(Stopped):
+        run()
+    steps = len(noted.losses)
     assert (tmp_path / f"checkpoint-{steps}").is_dir()
     assert steps % 3 != 0
-    assert run().steps == steps == len(losses)
+    assert run().steps == steps == len(noted.losses)
+
+
+def test_what_a_training_is_names_its_base_its_data_its_recipe_and_its_seed() -> None:
+    chosen, splits = recipe("layershuffle", Options(SETTINGS), DEPTH), tiny_digits()
+    assert training.training_config(_base(), splits, chosen, 3) == {
+        "base": "tiny_vit", "data": splits.digest, "recipe": chosen.to_json(), "seed": 3,
+    }  # fmt: skip
 
 
 @MODELS
@@ -239,99 +164,30 @@ def test_a_variant_without_its_weights_is_refused(tmp_path: Path) -> None:
         open_trained(tmp_path / MODEL, device="cpu")
 
 
-def test_a_finished_training_is_not_repeated(losses: list[float], tmp_path: Path) -> None:
-    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
-    first = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
-    assert len(losses) == 9
-    assert len([moment for moment in first.history if moment.kind == "validation"]) == 3
-    losses.clear()
-    again = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
-    assert again == first
-    assert losses == []
-
-
-@pytest.mark.parametrize("name", ["recipe", "seed", "base", "data"])
-@pytest.mark.parametrize("finished", [True, False], ids=["finished", "begun"])
-def test_a_folder_of_another_training_is_refused(
-    finished: bool, name: str, losses: list[float], tmp_path: Path
-) -> None:
-    chosen, splits = recipe("layershuffle", Options(SETTINGS), DEPTH), tiny_digits()
-    asked: dict[str, Any] = {"recipe": chosen, "seed": 1, "base": _base(), "splits": splits}
-    _begun(tmp_path, asked, finished)
-    others = {
-        "recipe": replace(chosen, settings=replace(SETTINGS, learning_rate=2e-2)),
-        "seed": 2,
-        "base": replace(_base(), weights="another"),
-        "data": replace(splits, digest="another"),
-    }
-    changed = {**asked, "splits" if name == "data" else name: others[name]}
-    said = {
-        "recipe": "its learning_rate is 0.01, and 0.02 was asked for",
-        "seed": "its seed is 1, and 2 was asked for",
-        "base": "it begins from another model",
-        "data": "it learns from other examples",
-    }
-    with pytest.raises(TrainError, match=f"holds another training: {said[name]}; choose another run folder"):
-        train(folder=tmp_path, arguments=QUIET, **changed)
-    assert losses == []
-
-
-def _begun(folder: Path, asked: dict[str, Any], finished: bool) -> None:
-    """A folder as a training leaves it, without the training."""
-    record = {
-        "base": asked["base"].weights, "data": asked["splits"].digest, "recipe": asked["recipe"].to_json(),
-        "seed": asked["seed"],
-    }  # fmt: skip
-    if finished:
-        (folder / MODEL).mkdir(parents=True)
-        TrainingRecord(
-            **record, arm="layershuffle", data_name="digits", steps=1, epochs=1, examples=1, seconds=1, best_step=1
-        ).write(folder / MODEL)
-    else:
-        (folder / CONFIG).write_text(json.dumps(record))
-
-
-def test_a_torn_checkpoint_is_passed_over(losses: list[float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
-    run = lambda: train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)  # noqa: E731
-    _stopped_at(7, run, monkeypatch)
-    before = losses[3:]
-    assert {path.name for path in tmp_path.glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-6"}
-    (tmp_path / "checkpoint-6" / "trainer_state.json").unlink()
-    losses.clear()
-    assert run().steps == 9
-    assert losses[:4] == before
-    assert len(losses) == 6
-
-
-def test_a_model_that_was_being_published_is_published_again(tmp_path: Path, losses: list[float]) -> None:
-    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
-    (tmp_path / MODEL).mkdir()
-    (tmp_path / MODEL / "model.safetensors").write_bytes(b"half")
-    record = train(_base(), tiny_digits(), chosen, 1, tmp_path, arguments=QUIET)
-    assert TrainingRecord.read(tmp_path / MODEL) == record
-    published = ViTForImageClassification.from_pretrained(tmp_path / MODEL)
-    assert published.state_dict().keys() == tiny_vit().state_dict().keys()
+def _losses(chosen: Recipe, folder: Path) -> list[float]:
+    noted = Noted()
+    with watched(noted):
+        train(_base(), tiny_digits(), chosen, 1, folder, arguments=QUIET)
+    return noted.losses
 
 
 @pytest.mark.slow
-def test_layers_from_scratch_begin_from_other_weights(losses: list[float], tmp_path: Path) -> None:
+def test_layers_from_scratch_begin_from_other_weights(tmp_path: Path) -> None:
     settings = replace(SETTINGS, epochs=1, from_scratch_factor=1)
-    for number, from_scratch in enumerate((False, True, True)):
-        chosen = Recipe("any", settings, from_scratch=from_scratch)
-        train(_base(), tiny_digits(), chosen, 1, tmp_path / str(number), arguments=QUIET)
-    refined, scratch, again = losses[:3], losses[3:6], losses[6:]
+    refined, scratch, again = (
+        _losses(Recipe("any", settings, from_scratch=from_scratch), tmp_path / str(number))
+        for number, from_scratch in enumerate((False, True, True))
+    )
     assert scratch == again
     assert refined[0] != scratch[0]
 
 
 @pytest.mark.slow
-def test_options_of_the_prediction_reach_the_training(losses: list[float], tmp_path: Path) -> None:
+def test_options_of_the_prediction_reach_the_training(tmp_path: Path) -> None:
     base = recipe("layershuffle-predict", Options(replace(SETTINGS, epochs=1)), DEPTH)
     mean = replace(base, variant=PredictionOptions(total="mean"))
-    for name, chosen in (("sum", base), ("mean", mean), ("plain", replace(base, variant=Variant()))):
-        train(_base(), tiny_digits(), chosen, 1, tmp_path / name, arguments=QUIET)
-    total, averaged, task = losses[0], losses[3], losses[6]
+    every = {"sum": base, "mean": mean, "plain": replace(base, variant=Variant())}
+    total, averaged, task = (_losses(chosen, tmp_path / name)[0] for name, chosen in every.items())
     assert averaged - task == pytest.approx((total - task) / DEPTH, rel=1e-4)
 
 
@@ -363,8 +219,8 @@ def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
 def test_a_batch_that_does_not_fall_into_pieces_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     settings = replace(SETTINGS, batch_size=9, gradient_accumulation_steps=3)
-    with monkeypatch.context() as patch:
-        patch.setattr("accelerate.PartialState", lambda **_: type("Two", (), {"num_processes": 2})())
+    with monkeypatch.context() as replaced:
+        replaced.setattr(training, "PartialState", lambda **_: type("Two", (), {"num_processes": 2})())
         with pytest.raises(TrainError, match="a batch of 9 does not fall into equal pieces for 2 processes x 3 passes"):
             train(_base(), tiny_digits(), recipe("sequential", Options(settings), DEPTH), 1, tmp_path, arguments=QUIET)
 
@@ -376,32 +232,6 @@ def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
     (tmp_path / "c" / "seed-0" / MODEL).mkdir(parents=True)
     found = [path.relative_to(tmp_path).parts[:2] for path in trained_models(tmp_path)]
     assert found == [("a", "seed-0"), ("b", "seed-2"), ("b", "seed-10")]
-
-
-def train_and_be_killed(folder: Path) -> None:
-    """The process kills itself behind the eighth step."""
-
-    def told(step: int, *_: object) -> None:
-        if step == 8:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
-    train(_base(), tiny_digits("crop"), chosen, 1, folder, arguments=QUIET, progress=told)
-
-
-@pytest.mark.slow
-def test_killed_without_warning_it_ends_with_the_same_weights(tmp_path: Path) -> None:
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    chosen = recipe("layershuffle", Options(SETTINGS), DEPTH)
-    whole = train(_base(), tiny_digits("crop"), chosen, 1, straight, arguments=QUIET)
-    assert apart(train_and_be_killed, killed).code == -signal.SIGKILL
-    assert not (killed / MODEL).exists()
-    assert (killed / "checkpoint-6").is_dir()
-    resumed = train(_base(), tiny_digits("crop"), chosen, 1, killed, arguments=QUIET)
-    assert resumed.figures.keys() == whole.figures.keys()
-    assert replace(resumed, seconds=0, figures={}) == replace(whole, seconds=0, figures={})
-    assert same_weights(saved_weights(killed), saved_weights(straight))
-    shutil.rmtree(killed)
 
 
 def test_sharding_without_an_accelerator_is_refused_and_not_passed_over() -> None:

@@ -17,12 +17,24 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Subset
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainingArguments, ViTConfig
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    TrainerCallback,
+    TrainingArguments,
+    ViTConfig,
+    set_seed,
+)
 from transformers import ViTForImageClassification as ViT
 
 from layerwise.data.splits import Example, Examples, Splits
 from layerwise.data.vision.digits import digits
+from layerwise.plan.samplers import Fixed, Sampler, SeededSampler
 from layerwise.results.training_record import MODEL
+from layerwise.stack import Stack
+from layerwise.train.measured import MeasuredTrainer
+from layerwise.train.trainer import PlanTrainer
 
 WIDTH = 16
 VOCABULARY = 19
@@ -136,3 +148,44 @@ class _Words(Examples):
     def __getitem__(self, index: int) -> Example:
         words = self.ids[index, : self.lengths[index % len(self.lengths)]]
         return {"input_ids": words, "labels": words}
+
+
+class FirstStep(TrainerCallback):
+    """What the first step of a Trainer is made of: its batches, the losses of its passes, and its gradients."""
+
+    def __init__(self) -> None:
+        self.batches: list[dict[str, Tensor]] = []
+        self.losses: list[float] = []
+        self.gradients: dict[str, Tensor | None] = {}
+
+    def of(self, trainer: MeasuredTrainer) -> FirstStep:
+        """Train, and keep it."""
+        own = trainer.training_step
+
+        def training_step(model: Any, inputs: Any, *rest: Any) -> Tensor:
+            self.batches.append(inputs)
+            loss = own(model, inputs, *rest)
+            self.losses.append(loss.item())
+            return loss
+
+        trainer.training_step = training_step  # type: ignore[method-assign]
+        trainer.add_callback(self)
+        trainer.train()
+        return self
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Before the weights move."""
+        named = {name: each.grad for name, each in model.named_parameters()}
+        self.gradients = self.gradients or {name: None if it is None else it.clone() for name, it in named.items()}
+
+
+def plan_trainer(
+    stack: Stack, splits: Splits, folder: Path, draws: Sampler, *, added: object = None, **options: Any
+) -> PlanTrainer:
+    """A `PlanTrainer` of a stack whose passes are drawn, and which is validated in order."""
+    set_seed(3)
+    return PlanTrainer(
+        stack=stack, draws=SeededSampler(draws, stack.depth, 5, "training"),
+        validation=SeededSampler(Fixed(), stack.depth, 0), added=added, args=arguments(folder, **options),
+        data_collator=splits.collate, train_dataset=splits.train, eval_dataset=splits.validation,
+    )  # fmt: skip

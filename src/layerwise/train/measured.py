@@ -35,7 +35,7 @@ from layerwise.errors import TrainError
 from layerwise.results.run import write_whole
 from layerwise.stack.compilation import compiled_blocks
 from layerwise.train.sharding import check_sharding, only_with_moments
-from layerwise.train.training_log import Clock, Pace, Progress, figures_of
+from layerwise.train.training_log import Pace, Progress, figures_of
 
 RUNNING_LOSS = "running_loss.json"
 """The file of a checkpoint with the losses since the last note: the sum of each process, and the step of the note."""
@@ -77,10 +77,10 @@ class MeasuredTrainer(Trainer):
         self.tokenizer = tokenizer
         self.compiled = compiled
         self.dynamic = dynamic
-        self.pace = Pace()
+        self.pace = Pace(progress)
         self.remove_callback(PrinterCallback)
-        for callback in (Clock(progress), self.pace, _EndOfTracking(), _Restored(self)):
-            self.add_callback(callback)
+        self.add_callback(self.pace)
+        self.add_callback(_Restored(self))
         minutes = getattr(self.args, "checkpoint_minutes", None)  # a plain TrainingArguments has none
         if minutes is not None:
             self.add_callback(TimedCheckpoints(minutes))
@@ -111,9 +111,16 @@ class MeasuredTrainer(Trainer):
     # -- steps ----------------------------------------------------------------------------------------------------
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """The parent's training, with what is to be compiled compiled."""
+        """The parent's training, with what is to be compiled compiled.
+
+        A run of wandb ends with it: the next training of the same process is a run of its own.
+        """
         with compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext():
-            return super().train(*args, **kwargs)
+            result = super().train(*args, **kwargs)
+        wandb: Any = sys.modules.get("wandb")
+        if "wandb" in (self.args.report_to or ()) and wandb is not None and wandb.run is not None:
+            wandb.finish()
+        return result
 
     def _run_epoch(self, *args: Any, **options: Any) -> None:
         """The parent's epoch; none where a checkpoint of the last step is resumed.
@@ -216,16 +223,6 @@ class _Restored(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.trainer.restore_running_loss()
-
-
-class _EndOfTracking(TrainerCallback):
-    """Ends a run of wandb with its training: the next training of the same process is a run of its own."""
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """End it, if the training reported to it."""
-        wandb: Any = sys.modules.get("wandb")
-        if "wandb" in (args.report_to or ()) and wandb is not None and wandb.run is not None:
-            wandb.finish()
 
 
 class TimedCheckpoints(TrainerCallback):

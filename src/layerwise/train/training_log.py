@@ -1,5 +1,6 @@
 """What the log of a training notes beside its losses: the clock over all its sessions, and its pace.
 
+    seconds                of all sessions so far
     step_seconds           the median time of a step
     data_wait              the share of that time in which steps waited for their batch
     examples_per_second    of all processes together
@@ -37,32 +38,6 @@ Progress = Callable[[int, int, float | None], None]
 _KINDS = {"loss": "train", "eval_loss": "validation"}
 
 
-class Clock(TrainerCallback):
-    """Adds the seconds of all sessions to the log, and passes them to the callback."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress
-        self.loss: float | None = None
-        self.begun = 0.0
-        self.before = 0.0
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Read the seconds of earlier sessions."""
-        self.begun = time.perf_counter()
-        self.before = seconds_of(state.log_history)
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note the seconds beside what was logged."""
-        entry = state.log_history[-1]
-        entry["seconds"] = self.before + time.perf_counter() - self.begun
-        self.loss = entry.get("loss", self.loss)
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tell who watches."""
-        if self.progress is not None:
-            self.progress(state.global_step, state.max_steps, self.loss)
-
-
 def seconds_of(history: Sequence[dict[str, Any]]) -> float:
     """The seconds of all sessions in a log."""
     return max((float(entry["seconds"]) for entry in history if "seconds" in entry), default=0.0)
@@ -95,9 +70,12 @@ MEDIANS = ("step_seconds", "data_wait", "examples_per_second", "tokens_per_secon
 
 
 class Pace(TrainerCallback):
-    """Measures the steps since the last note."""
+    """Measures the seconds of all sessions and the steps since the last note, and tells `progress` of every step."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
+        self.progress = progress
+        self.begun = time.perf_counter()
+        self.earlier = 0.0
         self.before: float | None = None
         self.taken: list[float] = []
         self.waited = 0.0
@@ -106,7 +84,8 @@ class Pace(TrainerCallback):
         self._step = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to measure."""
+        """Begin to measure, behind the seconds of earlier sessions."""
+        self.begun, self.earlier = time.perf_counter(), seconds_of(state.log_history)
         self._flops, self._step = float(state.total_flos), state.global_step
         forget_peak()
 
@@ -122,11 +101,14 @@ class Pace(TrainerCallback):
             self.waited += time.perf_counter() - self.before
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the time."""
+        """Take the time, and tell who watches."""
         now = time.perf_counter()
         if self.before is not None:
             self.taken.append(now - self.before)
         self.before = now
+        if self.progress is not None:
+            losses = (entry["loss"] for entry in reversed(state.log_history) if "loss" in entry)
+            self.progress(state.global_step, state.max_steps, next(losses, None))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """A validation is no part of the step that follows it."""
@@ -137,8 +119,8 @@ class Pace(TrainerCallback):
         self.before = time.perf_counter()
 
     def notes(self, args: Any, state: Any) -> dict[str, float]:
-        """What was measured since the last note; memory alone where no step was."""
-        noted = {"peak_bytes": float(peak_bytes())}
+        """What was measured since the last note; seconds and memory alone where no step was."""
+        noted = {"seconds": self.earlier + time.perf_counter() - self.begun, "peak_bytes": float(peak_bytes())}
         steps = state.global_step - self._step
         if not self.taken or not steps:
             return noted

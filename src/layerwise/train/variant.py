@@ -77,8 +77,8 @@ class HasOwnRate(Protocol):
 def _named(text: str) -> Callable[..., Any]:
     """What is called MODULE:NAME in `layerwise.train`."""
     module, _, name = text.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"layerwise.train.{module}"), name)
-    return found
+    result: Callable[..., Any] = getattr(import_module(f"layerwise.train.{module}"), name)
+    return result
 
 
 def added_by(variant: object) -> str | None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import shutil
-import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +12,6 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor
 
-from apart import Watch, apart
 from layerwise.data.demo.corpus import demo_text_splits
 from layerwise.errors import CheckpointError
 from layerwise.measure.interventions.accuracy import evaluate
@@ -26,12 +21,10 @@ from layerwise.stack import load
 from layerwise.stack.rounding import compare
 from layerwise.train.heal.learning import load_healed
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
-from layerwise.train.heal.trainer import HealingTrainer
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base, train
 from tier import first_fast
 from train.heal.healing_models import PLAN, batch_of, logits_of, moved, opened, splits_for, trainer_of
-from train.tiny_models import same_weights
 
 pytestmark = pytest.mark.numbers
 QUIET: dict[str, Any] = {"use_cpu": True}
@@ -48,33 +41,6 @@ def healed(folder: Path, method: Method, kind: str = "llama", settings: Settings
 def learned(folder: Path) -> dict[str, Tensor]:
     (path,) = (folder / MODEL).glob("*.safetensors")
     return load_file(path)
-
-
-class Stopped(Exception):
-    """The machine was switched off."""
-
-
-@pytest.mark.parametrize("method", first_fast(["lora", "full", "tail"]))
-def test_a_resumed_healing_ends_with_the_same_weights(
-    method: Method, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Checkpoints at steps 4, 8 and 12; stopped after the first.
-    straight = healed(tmp_path / "straight", method)
-    own: Callable[..., Tensor] = HealingTrainer.training_step
-
-    def stopping(self: HealingTrainer, *args: Any, **kwargs: Any) -> Tensor:
-        if self.state.global_step == 6:
-            raise Stopped
-        return own(self, *args, **kwargs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(HealingTrainer, "training_step", stopping)
-        with pytest.raises(Stopped):
-            healed(tmp_path / "stopped", method)
-    assert (tmp_path / "stopped" / "checkpoint-4" / "model.safetensors").stat().st_size < 40_000
-    resumed = healed(tmp_path / "stopped", method)
-    assert resumed.history == straight.history
-    assert same_weights(learned(tmp_path / "stopped"), learned(tmp_path / "straight"))
 
 
 @pytest.mark.parametrize("kind", ["llama", "vit"])
@@ -151,35 +117,3 @@ def test_a_block_that_does_nothing_is_healed_in_no_step_and_one_that_is_needed_i
     whole = loss("0-11")
     assert abs(loss("0-4 6-11") - whole) <= 0.001
     assert loss("0-9 11") - whole > 0.001
-
-
-def heal_apart(folder: Path, method: Method) -> None:
-    healed(folder, method)
-
-
-def kill(folder: Path, method: Method, kills: int) -> None:
-    """Kill a healing at drawn writes of its whole life, until it was hit so often; it ends with the same weights."""
-    whole, killed, hits = folder / "whole", folder / "killed", 0
-    writes = apart(heal_apart, whole, method, watch=Watch(whole)).writes
-    assert len(writes) > 20
-    chance = random.Random(0)
-    while hits < kills:
-        ended = apart(heal_apart, killed, method, watch=Watch(killed, chance.randrange(len(writes))))
-        assert ended.code in (0, -signal.SIGKILL), ended.err
-        hits += ended.code != 0
-        if (killed / "model" / "training.json").is_file():
-            assert same_weights(learned(killed), learned(whole))
-            shutil.rmtree(killed)
-    healed(killed, method)
-    assert same_weights(learned(killed), learned(whole))
-
-
-@pytest.mark.slow
-def test_a_healing_that_is_killed_ends_with_the_same_weights(tmp_path: Path) -> None:
-    kill(tmp_path, "lora", 2)
-
-
-@pytest.mark.nightly
-@METHODS
-def test_twenty_kills(method: Method, tmp_path: Path) -> None:
-    kill(tmp_path, method, 20)

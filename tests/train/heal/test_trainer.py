@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import kl_div
 
@@ -103,6 +104,13 @@ def test_the_model_before_healing_is_there_and_gone_again(kind: str, method: Met
     assert after.keys() == learned.keys()
     assert all(torch.equal(after[name], learned[name]) for name in learned)
     assert not torch.allclose(logits_of(stack, Plan.identity(DEPTH), batch), own, atol=1e-3)
+
+
+@METHODS
+def test_a_checkpoint_holds_what_learns_and_no_more(method: Method, tmp_path: Path) -> None:
+    trainer = trainer_of(opened("llama"), "llama", tmp_path, options_of(method))
+    trainer._save(str(tmp_path))
+    assert load_file(tmp_path / "model.safetensors").keys() == trainer.learning.weights().keys()
 
 
 def test_what_learns_is_what_the_method_says(tmp_path: Path) -> None:

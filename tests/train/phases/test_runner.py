@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +16,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainerCallback
 
-from apart import apart
 from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
 from layerwise.measure.cost.flops import model_cost
@@ -38,8 +35,8 @@ from layerwise.train.phases.trainer import GrowthTrainer
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
-from tier import first_fast
-from train.tiny_models import rooted, same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.kinds import Stopped
+from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 STEPS = 12
@@ -60,10 +57,6 @@ EVENTFUL = GrowthSchedule(
     ),
 )  # fmt: skip
 """Every field of a phase, in four phases of three steps."""
-
-
-class Stopped(Exception):
-    """The machine was switched off."""
 
 
 class Seen(TrainerCallback):
@@ -241,42 +234,6 @@ def test_what_rests_is_unchanged_to_the_bit_and_what_learns_is_not(
         assert changed == learning_names(make(), table.phase(step), table.learning(step)), step
 
 
-@pytest.mark.parametrize("stop", first_fast([4, 7, 10, 1, 3, 6, 9, 11], slow=2))
-def test_a_training_that_is_stopped_and_resumed_is_the_one_without_a_stop(
-    stop: int, tmp_path: Path, straight: tuple[Path, Seen, TrainingRecord]
-) -> None:
-    """Stopped behind every kind of step: inside each phase, and at the very border, before the new one has begun."""
-    folder, whole, record = straight
-    first, second = Seen(stop), Seen()
-    with pytest.raises(Stopped):
-        run(EVENTFUL, tmp_path, first, settings=EVERY_STEP)
-    assert (tmp_path / f"checkpoint-{stop}").is_dir()
-    resumed = run(EVENTFUL, tmp_path, second, settings=EVERY_STEP)
-    assert first.losses == whole.losses[: 2 * stop]
-    assert second.losses == whole.losses[2 * stop :]
-    assert {step: second.ran[step] for step in range(stop + 1, STEPS)} == {
-        step: whole.ran[step] for step in range(stop + 1, STEPS)
-    }
-    assert untimed(resumed) == untimed(record)
-    assert same_weights(saved_weights(tmp_path), saved_weights(folder))
-
-
-@pytest.mark.slow
-def test_a_training_stopped_behind_its_last_checkpoint_does_what_begins_a_phase_again(
-    tmp_path: Path, straight: tuple[Path, Seen, TrainingRecord]
-) -> None:
-    """The checkpoint is of step 2, the phase began at 3, and at 5 the machine went off."""
-    folder, whole, _ = straight
-    with pytest.raises(Stopped):
-        run(EVENTFUL, tmp_path, Seen(5), settings=EVERY_STEP, save_steps=2, save_total_limit=None)
-    for path in tmp_path.glob("checkpoint-4"):
-        path.rename(tmp_path / "torn")
-    second = Seen()
-    run(EVENTFUL, tmp_path, second, settings=EVERY_STEP, save_steps=2)
-    assert second.losses == whole.losses[4:]
-    assert same_weights(saved_weights(tmp_path), saved_weights(folder))
-
-
 EVERY_STEP = replace(SETTINGS, gradient_accumulation_steps=2, evals=STEPS)
 """A checkpoint behind every step."""
 
@@ -286,33 +243,6 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen, Trai
     """The eventful schedule without a stop: its folder, what was seen of it, and its record."""
     folder, seen = tmp_path_factory.mktemp("straight"), Seen()
     return folder, seen, run(EVENTFUL, folder, seen, settings=EVERY_STEP)
-
-
-CACHED = replace(SETTINGS, gradient_accumulation_steps=2, evals=6)
-
-
-def train_and_be_killed(folder: Path) -> None:
-    """The process kills itself behind the eleventh step."""
-
-    def told(step: int, *_: object) -> None:
-        if step == 11:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    train(base(), tiny_text(), recipe_of(EVENTFUL, CACHED), 1, folder, arguments=QUIET, progress=told)
-
-
-@pytest.mark.slow
-def test_killed_without_warning_inside_a_cached_phase_it_ends_with_the_same_weights(tmp_path: Path) -> None:
-    whole = run(EVENTFUL, tmp_path / "straight", settings=CACHED)
-    killed = tmp_path / "killed"
-    assert apart(train_and_be_killed, killed).code == -signal.SIGKILL
-    assert not (killed / MODEL).exists()
-    assert (killed / "checkpoint-10").is_dir()
-    assert (killed / "states" / "states").is_file()
-    resumed = run(EVENTFUL, killed, settings=CACHED)
-    assert untimed(resumed) == untimed(whole)
-    assert same_weights(saved_weights(killed), saved_weights(tmp_path / "straight"))
-    assert not (killed / "states").exists()
 
 
 # -- what begins a phase ----------------------------------------------------------------------------------------------
@@ -377,7 +307,7 @@ def test_layers_that_are_not_present_do_not_run(straight: tuple[Path, Seen, Trai
     assert [seen.ran[step] for step in range(3)] == [[0, 1, 0, 1]] * 3
     table = StepSchedule(EVENTFUL, STEPS, 1)
     for step in range(3, 9):
-        assert seen.ran[step] == [layer for number in (0, 1) for layer in table.at(step, number).order()]
+        assert seen.ran[step] == [layer for number in (0, 1) for layer in table.resolve(step, number).running(DEPTH)]
     assert any(len(seen.ran[step]) < 6 for step in range(3, 6)), "some were left out by chance"
 
 
@@ -495,18 +425,6 @@ def test_padding_is_computed_and_is_no_token(tmp_path: Path) -> None:
     assert record.figures["flops"] > record.figures["tokens"] * flops_per_token(EVERYTHING.phases[0], COST)
 
 
-def test_a_gradient_that_is_not_finite_stops_it(tmp_path: Path) -> None:
-    opened: list[PreTrainedModel] = []
-
-    def opener() -> Any:
-        opened.append(rooted(tiny_llama()))
-        return load(opened[0])
-
-    with pytest.raises(TrainError, match="the loss of step 4 is finite and its gradient is nan under the plan 0-2;"):
-        train(Base(opener, "x"), tiny_text(), recipe_of(EVENTFUL), 1, tmp_path, arguments=QUIET)
-    assert all(weight.isfinite().all() for weight in opened[0].parameters())
-
-
 # -- what is kept -----------------------------------------------------------------------------------------------------
 
 
@@ -541,17 +459,6 @@ def test_the_model_comes_out_as_it_went_in(tmp_path: Path) -> None:
     assert resting == {"model.norm.weight"}, "what could not learn before was never let learn"
     assert torch.equal(opened[0].model.norm.weight, tiny_llama().model.norm.weight)
     assert not any(block._forward_pre_hooks for block in opened[0].model.layers)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
-def test_checkpointed_activations_change_nothing(precision: Any, tmp_path: Path) -> None:
-    plain, thrifty = Seen(), Seen()
-    settings = replace(SETTINGS, precision=precision)
-    run(EVENTFUL, tmp_path / "plain", plain, settings=settings)
-    run(EVENTFUL, tmp_path / "thrifty", thrifty, settings=replace(settings, gradient_checkpointing=True))
-    assert thrifty.losses == plain.losses
-    assert same_weights(saved_weights(tmp_path / "thrifty"), saved_weights(tmp_path / "plain"))
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

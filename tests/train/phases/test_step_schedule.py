@@ -43,7 +43,6 @@ def test_what_a_pass_runs_is_settled_by_its_index(schedule: GrowthSchedule, seed
     assert settled.trains or settled.embedding or settled.head
     assert settled.sample is None
     assert settled.drop == (0.0, 0.0)
-    assert found.at(step, number).order() == running
     if phase.sample is None and phase.drop == (0.0, 0.0):
         assert (running, settled.trains) == (phase.running(schedule.depth), phase.trains)
 
@@ -70,12 +69,12 @@ def test_sampled_layers_are_drawn_anew_every_so_many_steps() -> None:
 
 def test_passes_of_a_step_drop_layers_each_by_its_own_draw() -> None:
     found = table(last(drop=(0.5, 0.5)))
-    assert len({found.at(7, number) for number in range(20)}) > 5
+    assert len({found.resolve(7, number) for number in range(20)}) > 5
 
 
 def test_what_is_dropped_goes_in_a_line_from_the_first_step_to_the_last() -> None:
     found = table(last(drop=(0.0, 0.9)), steps=4000)
-    counts = [len(found.at(step).order()) for step in range(4000)]
+    counts = [len(found.resolve(step).running(DEPTH)) for step in range(4000)]
     assert counts[0] == DEPTH
     mean_share = fmean((index + 1) / DEPTH for index in range(DEPTH))
     for first in range(0, 4000, 1000):

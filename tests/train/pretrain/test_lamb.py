@@ -42,14 +42,6 @@ def test_matrices_decay_and_nothing_else_does(variant: str) -> None:
     assert len(decaying["params"]) + len(plain["params"]) == len(names)
 
 
-def test_layer_weights_and_embeddings_are_plain() -> None:
-    names = [name for name, _ in small("elc").named_parameters() if is_plain(name)]
-    assert "encoder.layers.1.layer_weights.scalars" in names
-    assert "encoder.embedding.words.weight" in names
-    assert "encoder.embedding.positions" in names
-    assert "encoder.layers.0.attention.post_norm.weight" in names
-
-
 def test_what_does_not_learn_is_in_no_group() -> None:
     model = small("elc")
     model.encoder.layers[0].requires_grad_(False)
@@ -136,15 +128,6 @@ def test_every_update_is_the_published_one(dtype: torch.dtype) -> None:
             allowed = rounding * (40 * np.linalg.norm(wanted) + (step + 1) * np.linalg.norm(before))
             assert np.linalg.norm(missed) <= allowed, (name, step)
             assert np.linalg.norm(missed) < 0.01 * np.linalg.norm(wanted), (name, step)
-
-
-def test_a_matrix_moves_by_the_rate_times_its_norm() -> None:
-    """However large the matrix, and from the first step on, where uncorrected moments would be too small."""
-    learned = nn.Parameter(torch.full((4, 4), 25.0, dtype=torch.float64))  # norm 100
-    own = optimiser({"weight": learned}, weight_decay=0.0)
-    learned.grad = torch.randn(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    own.step()
-    assert (25.0 - learned.detach()).norm().item() == pytest.approx(RATE * 100, rel=1e-12)
 
 
 def test_tensors_without_a_gradient_wait() -> None:

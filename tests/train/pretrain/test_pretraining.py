@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-import signal
-import sys
+from ast import literal_eval
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,77 +13,25 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
-from apart import Watch, apart
-from layerwise.data.text.documents import Document
-from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
-from layerwise.data.text.vocabulary import train_wordpiece
+from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.errors import ModelError, TrainError
 from layerwise.experiments.pretraining.evaluation import arm_means, pretrained_rows
 from layerwise.experiments.training_runs import training_rows
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
-from layerwise.train import measured
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.pretrain import trainer
-from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, new_model, pretraining_recipe
+from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, pretraining_recipe
 from layerwise.train.pretrain.trainer import pretrain, steps_that_fit
 from rounding import unit
 from tier import first_fast
-from train.tiny_models import rooted
+from train.kinds import Noted, Stopped, watched
+from train.pretraining_text import RECIPE, STEPS, TEXT, TOKENIZER
 
 QUIET: dict[str, Any] = {"use_cpu": True}
-WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
-TOKENIZER = train_wordpiece(WORDS * 10, vocabulary=280)
-STEPS = 6
-
-
-def documents(first: int, count: int) -> list[Document]:
-    return [
-        Document(str(n), " ".join(WORDS[(n + k) % 4] for k in range(6 + n % 3))) for n in range(first, first + count)
-    ]
-
-
-TEXT = pretraining_text(
-    TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
-)
-RECIPE = pretraining_recipe(
-    "tiny",
-    steps=STEPS,
-    batch_size=8,
-    lengths=(16, 48),
-    short=0.67,
-    evals=3,
-    learning_rate=5e-3,
-    dropout=0.1,
-    vocabulary=None,
-)
-
-
-class Stopped(Exception):
-    """The machine was switched off."""
-
-
-_stop_at: int | None = None
-
-
-@pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, tuple[int, ...]]]:
-    """The loss and the shape of every training pass; raises `Stopped` before the step that `_stop_at` names."""
-    found: list[tuple[float, tuple[int, ...]]] = []
-
-    class Noted(trainer.PretrainingTrainer):
-        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Tensor:
-            if self.state.global_step == _stop_at:
-                raise Stopped
-            loss = super().training_step(model, inputs, *args, **kwargs)
-            found.append((loss.item(), tuple(inputs["input_ids"].shape)))
-            return loss
-
-    monkeypatch.setattr(trainer, "PretrainingTrainer", Noted)
-    return found
 
 
 def run(
@@ -136,12 +83,16 @@ def test_settings_that_mean_nothing_are_refused(changes: dict[str, Any], said: s
 # One training
 
 
-def test_both_phases_are_one_training(passes: list[Any], tmp_path: Path) -> None:
-    done = run(tmp_path)
-    assert [shape[0] for _, shape in passes] == [8, 8, 8, 8, 2, 2]
-    assert all(shape[1] <= 16 for _, shape in passes[:4])
-    assert all(16 < shape[1] <= 48 for _, shape in passes[4:])
+def test_both_phases_are_one_training(tmp_path: Path) -> None:
+    noted = Noted()
+    with watched(noted):
+        done = run(tmp_path)
+    shapes = [literal_eval(shape) for shape in noted.plans]
+    assert [shape[0] for shape in shapes] == [8, 8, 8, 8, 2, 2]
+    assert all(shape[1] <= 16 for shape in shapes[:4])
+    assert all(16 < shape[1] <= 48 for shape in shapes[4:])
     assert (done.steps, done.best_step, done.examples) == (STEPS, STEPS, 4 * 8 + 2 * 2)
+    assert done.epochs == done.figures["tokens"] / len(TEXT.train.ids)
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 
@@ -234,49 +185,11 @@ def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
 # Stops
 
 
-@pytest.mark.parametrize("stop", [3, pytest.param(5, marks=pytest.mark.slow)])
-def test_a_resumed_training_has_the_losses_of_one_without_a_stop(
-    stop: int, passes: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Checkpoints at steps 2 and 4: one in each phase.
-    recipe = replace(RECIPE, gradient_accumulation_steps=2)
-    straight = run(tmp_path / "straight", recipe)
-    whole, passes[:] = passes[:], []
-    assert len(whole) == 2 * STEPS
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "_stop_at", stop)
-        with pytest.raises(Stopped):
-            run(tmp_path / "stopped", recipe)
-    passes.clear()
-    resumed = run(tmp_path / "stopped", recipe)
-    assert passes == whole[2 * (stop - 1) :]
-    one, other = (load_file(tmp_path / name / MODEL / "model.safetensors") for name in ("straight", "stopped"))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert [moment.loss for moment in resumed.history] == [moment.loss for moment in straight.history]
-    assert resumed.figures["tokens"] == straight.figures["tokens"]
-
-
-def test_a_finished_training_is_left_alone(finished: tuple[Path, TrainingRecord], passes: list[Any]) -> None:
-    folder, done = finished
-    assert run(folder) == done
-    assert passes == []
-
-
-@pytest.mark.parametrize("what", ["seed", "recipe", "data"])
-def test_a_folder_of_another_training_is_refused(what: str, passes: list[Any], tmp_path: Path) -> None:
-    asked = {"base": "", "data": TEXT.digest, "recipe": RECIPE.to_json(), "seed": 0}
-    (tmp_path / CONFIG).write_text(json.dumps({**asked, "base": trainer._origin(RECIPE, TOKENIZER)}))
-    others: dict[str, Any] = {
-        "seed": {"seed": 1}, "recipe": {"recipe": replace(RECIPE, learning_rate=1.0)},
-        "data": {"text": replace(TEXT, digest="another")},
-    }  # fmt: skip
-    said = {
-        "seed": "its seed is 0, and 1 was asked for", "data": "it learns from other examples",
-        "recipe": f"its learning_rate is {RECIPE.learning_rate}, and 1.0 was asked for",
-    }  # fmt: skip
-    with pytest.raises(TrainError, match=f"holds another training: {said[what]}; "):
-        run(tmp_path, **others[what])
-    assert passes == []
+def test_what_a_pretraining_is_names_its_base_its_text_its_recipe_and_its_seed() -> None:
+    found = trainer.training_config(TOKENIZER, TEXT, RECIPE, 3)
+    assert {**found, "base": ""} == {"base": "", "data": TEXT.digest, "recipe": RECIPE.to_json(), "seed": 3}
+    for other in (replace(RECIPE, size="small"), replace(RECIPE, variant="ltg")):
+        assert trainer.training_config(TOKENIZER, TEXT, other, 3)["base"] != found["base"]
 
 
 @pytest.mark.parametrize("algorithm", first_fast(["optimizer", "masking"]))
@@ -291,30 +204,6 @@ def test_a_training_by_another_algorithm_is_refused(
     file.write_text(json.dumps(pedigree))
     with pytest.raises(TrainError, match=f"holds another training: its {algorithm}"):
         run(tmp_path)
-
-
-def test_a_loss_that_is_not_finite_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
-        return torch.tensor(float("nan"))
-
-    monkeypatch.setattr(measured.Trainer, "training_step", broken)
-    with pytest.raises(TrainError, match="the loss of step 1 is nan"):
-        run(tmp_path)
-
-
-def test_a_gradient_that_is_not_finite_stops_it_before_the_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[nn.Module] = []
-
-    def planted(*args: Any) -> nn.Module:
-        made.append(rooted(new_model(*args)))
-        return made[0]
-
-    monkeypatch.setattr(trainer, "new_model", planted)
-    with pytest.raises(TrainError, match="the loss of step 1 is finite and its gradient is nan; nothing of it reached"):
-        run(tmp_path)
-    assert all(weight.isfinite().all() for weight in made[0].parameters())
 
 
 def test_a_text_smaller_than_a_batch_is_refused_before_the_folder_is_claimed(tmp_path: Path) -> None:
@@ -333,15 +222,11 @@ def test_steps_that_fit() -> None:
 
 
 @pytest.mark.slow
-def test_a_training_of_seconds_keeps_its_number_of_steps(
-    passes: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_of_seconds_keeps_its_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed = replace(RECIPE, seconds=6.0)
     monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 1.0)
-    with monkeypatch.context() as patch:
-        patch.setattr(sys.modules[__name__], "_stop_at", 5)
-        with pytest.raises(Stopped):
-            run(tmp_path, timed)
+    with watched(Noted(), 5), pytest.raises(Stopped):
+        run(tmp_path, timed)
     monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 0.1)
     assert run(tmp_path, timed).steps == 6
 
@@ -349,26 +234,3 @@ def test_a_training_of_seconds_keeps_its_number_of_steps(
 def test_a_step_is_really_timed(tmp_path: Path) -> None:
     done = run(tmp_path, replace(RECIPE, seconds=0.01))
     assert done.steps == 1
-
-
-# Kills
-
-LONGER = replace(RECIPE, steps=24, evals=8)
-
-
-def train_longer(folder: Path) -> None:
-    run(folder, LONGER)
-
-
-@pytest.mark.slow
-def test_a_killed_training_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    """Killed in place of the first file of its second checkpoint."""
-    run(tmp_path / "straight", LONGER)
-    folder = tmp_path / "killed"
-    ended = apart(train_longer, folder, watch=Watch(folder, 0, of="checkpoint-6"))
-    assert ended.code == -signal.SIGKILL, ended.err
-    assert (folder / "checkpoint-3").is_dir()
-    assert not (folder / MODEL / FILE).exists()
-    run(folder, LONGER)
-    one, other = (load_file(path / MODEL / "model.safetensors") for path in (tmp_path / "straight", folder))
-    assert all(torch.equal(one[name], other[name]) for name in one)

@@ -29,7 +29,7 @@ class DraftOptions(Variant):
     """
 
     NAME: ClassVar[str] = "draft"
-    TRAINED_BY: ClassVar[str | None] = "draft:DraftTrainer"
+    TRAINED_BY: ClassVar[str | None] = "distillation:DraftTrainer"
     # A step's second pass uses some of the layers alone, which DDP must be told.
     TRAINING_ARGUMENTS: ClassVar[dict[str, Any]] = {"ddp_find_unused_parameters": True}
 

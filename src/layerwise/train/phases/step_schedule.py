@@ -83,10 +83,6 @@ class StepSchedule:
             sample=None, every=1, drop=(0.0, 0.0), redraw=(), scale=(), copies=(), cached=False,
         )  # fmt: skip
 
-    def at(self, step: int, number_of_pass: int = 0) -> Plan:
-        """The plan of a pass."""
-        return Plan.of(self.resolve(step, number_of_pass).running(self.schedule.depth))
-
     def whole(self, step: int) -> Plan:
         """The plan that the model is validated under at `step`: all layers that its phase has, none left out."""
         return Plan.of(self.phase(step).running(self.schedule.depth))

@@ -19,11 +19,11 @@ from layerwise.errors import CheckpointError, PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.train import fine_tuning
-from layerwise.train.fine_tuning import FineTuningConfig, fine_tune
+from layerwise.train.fine_tuning import FineTuningConfig, curve_steps, fine_tune
 from layerwise.train.new_head import head_parameters
 from tier import first_fast
 from tiny_tokenizers import word_tokenizer
-from train.learners import WORDS, planted
+from train.learners import WORDS, planted, tiny_bert
 
 DEPTH = 4
 SETTINGS = FineTuningConfig(learning_rates=(2e-3,), batch_size=16, epochs=2, patience=2)
@@ -284,3 +284,32 @@ def test_a_regression_is_learned_by_its_squared_error(plan: Plan | None, bert: P
     assert outcome.labels == tuple(row.label for row in _scored().test)
     error = sum((answer - score) ** 2 for answer, score in zip(outcome.predictions, outcome.labels, strict=True)) / 30
     assert error < 1.5  # the scores' own variance is 2.9
+
+
+# -- the learning curve -----------------------------------------------------------------------------------------------
+
+CURVED = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=2)
+
+
+@pytest.mark.slow
+def test_training_is_the_same_with_and_without_a_curve(tmp_path: Path) -> None:
+    model, task = tiny_bert(tmp_path / "bert"), planted(64)
+    plain, followed = (
+        fine_tune(model, task, replace(CURVED, evals=evals), 0, device="cpu") for evals in (0, 3)
+    )  # fmt: skip
+    assert (plain.curve, plain.step_seconds) == ((), None)
+    assert replace(followed, seconds=plain.seconds, curve=(), step_seconds=None) == plain
+    assert [point.step for point in followed.curve] == [1, 2, 4], "two steps an epoch, and the points of the curve"
+    assert max(point.score for point in followed.curve if point.step != 1) == followed.selection
+    assert followed.step_seconds is not None
+    assert followed.step_seconds > 0
+
+
+def test_points_stand_evenly_in_the_logarithm() -> None:
+    assert sorted(curve_steps(100, 3)) == [1, 10, 100]
+    assert curve_steps(2, 10) == {1, 2}
+
+
+def test_fewer_points_than_none_are_refused() -> None:
+    with pytest.raises(TrainError, match="learning curve of -1"):
+        replace(CURVED, evals=-1)

@@ -1,14 +1,23 @@
-"""The pace of a training, on a clock that the test holds: steps are timed, validations and checkpoints are not."""
+"""What the log notes: steps timed on a clock that the test holds, neither validations nor checkpoints; trackers."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
+from layerwise.plan import Plan
+from layerwise.stack import load
+from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.trainer import PlanTrainer, positions
+from layerwise.train.training import Base, train
 from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step
+from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 
 @pytest.fixture
@@ -33,11 +42,14 @@ def test_a_step_is_timed_without_the_validation_and_the_saving_before_it(clock: 
     assert pace.taken == [2, 3], "the first step has no step before it"
     assert pace.notes(ARGUMENTS, state)["step_seconds"] == 2.5
     assert pace.taken == []
-    assert pace.notes(ARGUMENTS, state).keys() == {"peak_bytes"}
+    assert pace.notes(ARGUMENTS, state).keys() == {"seconds", "peak_bytes"}
 
 
 def test_what_steps_read_waited_for_and_used_is_that_of_the_steps_since_the_last_note(clock: Any) -> None:
-    pace, state = Pace(), SimpleNamespace(global_step=10, total_flos=500.0)
+    pace, state = (
+        Pace(),
+        SimpleNamespace(global_step=10, total_flos=500.0, log_history=[{"seconds": 100.0}, {"loss": 2.0}]),
+    )
     pace.on_train_begin(None, state, None)
     for _ in range(3):
         for seconds, event in ((1, "step_begin"), (3, "step_end")):
@@ -49,6 +61,7 @@ def test_what_steps_read_waited_for_and_used_is_that_of_the_steps_since_the_last
     state.total_flos += 3 * 8_000
     notes = pace.notes(SimpleNamespace(**{**vars(ARGUMENTS), "peak_flops": 10_000.0}), state)
     assert notes["data_wait"] == 0.25
+    assert notes["seconds"] == 100 + 3 * 4, "with those of the session before"
     assert notes["examples_per_second"] == 4 * 2 * 2 / 4
     assert notes["tokens_per_second"] == 12 * 2 * 2 / 4
     assert notes["mfu"] == pytest.approx(8_000 / (4 * 10_000 * 2))
@@ -76,3 +89,57 @@ def test_the_pace_of_a_phase_is_that_of_the_notes_within_it() -> None:
     assert seconds_a_step(history, 0, 2) == 2
     assert seconds_a_step(history, 8, 12) is None
     assert figures_of(history) == {"step_seconds": 5}
+
+
+INTEGRATIONS = "transformers.integrations.integration_utils"
+
+
+class Tracker(TrainerCallback):
+    """Keeps what it is told."""
+
+    told: list[dict[str, float]]
+
+    def __init__(self) -> None:
+        Tracker.told = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        Tracker.told.append(dict(logs))
+
+
+def test_a_tracker_is_told_the_pace_and_its_run_ends_with_the_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+    wandb = SimpleNamespace(run=object(), finish=lambda: ended.append(1))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules[INTEGRATIONS].INTEGRATION_TO_CALLBACK, "wandb", Tracker)
+    settings = Settings(epochs=2, batch_size=8, evals=1)
+    record = train(
+        Base(lambda: load(tiny_llama()), "tiny"), tiny_text(longest=8), Recipe("plain", settings), 1, tmp_path,
+        arguments={"use_cpu": True, "report_to": ["wandb"], "peak_flops": 1e9},
+    )  # fmt: skip
+    told: dict[str, float] = {}
+    for logs in Tracker.told:
+        told |= logs
+    pace = {"step_seconds", "data_wait", "examples_per_second", "tokens_per_second", "mfu", "peak_bytes"}
+    assert pace <= told.keys()
+    assert pace <= record.figures.keys()
+    assert 0 < told["mfu"] < 1
+    assert 0 <= told["data_wait"] < 1
+    assert ended == [1]
+
+
+def test_the_operations_of_a_pass_are_those_of_the_layers_that_ran() -> None:
+    stack = load(tiny_vit())
+    batch = tiny_digits().collate([tiny_digits().train[0]])
+    assert positions(stack.model.config, batch) == 5, "four patches and a token"
+    assert positions(load(tiny_llama()).model.config, {"input_ids": batch["pixel_values"]}) == 64
+    assert positions(stack.model.config, {}) == 0
+    trainer = SimpleNamespace(stack=stack)
+    counts = []
+    for plan in ("0-2", "0 2", "0 1*4 2"):
+        trainer._plans = [Plan.parse(plan)]
+        counts.append(PlanTrainer.floating_point_ops(trainer, batch))  # type: ignore[arg-type]
+    layer = 6 * 5 * sum(weight.numel() for weight in stack.block(1).parameters())
+    assert counts[0] - counts[1] == layer
+    assert counts[2] - counts[0] == 3 * layer

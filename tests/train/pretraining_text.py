@@ -1,0 +1,27 @@
+"""What the tests of pretraining read: a few sentences, their tokenizer, and a recipe of six steps in two phases."""
+
+from __future__ import annotations
+
+from layerwise.data.text.documents import Document
+from layerwise.data.text.segments import pretraining_text
+from layerwise.data.text.vocabulary import train_wordpiece
+from layerwise.train.pretrain.recipe import pretraining_recipe
+
+WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+TOKENIZER = train_wordpiece(WORDS * 10, vocabulary=280)
+STEPS = 6
+
+
+def documents(first: int, count: int) -> list[Document]:
+    return [
+        Document(str(n), " ".join(WORDS[(n + k) % 4] for k in range(6 + n % 3))) for n in range(first, first + count)
+    ]
+
+
+TEXT = pretraining_text(
+    TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
+)
+RECIPE = pretraining_recipe(
+    "tiny", steps=STEPS, batch_size=8, lengths=(16, 48), short=0.67, evals=3, learning_rate=5e-3, dropout=0.1,
+    vocabulary=None,
+)  # fmt: skip

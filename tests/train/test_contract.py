@@ -1,0 +1,433 @@
+"""What every training into a folder keeps: stopped, killed, torn, finished, another's; by one process, or by two."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from apart import Watch, apart, ranks
+from layerwise.errors import TrainError
+from layerwise.plan.samplers import SeededSampler
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.train.checkpoint_dir import CONFIG, last_checkpoint, run_training, steps_of
+from layerwise.train.measured import MeasuredTrainer
+from once import made_once
+from tier import first_fast
+from train.kinds import (
+    BY_METHOD,
+    CPU,
+    DEPTH,
+    HEALED,
+    KINDS,
+    REPRESENTATIVE,
+    Noted,
+    Stopped,
+    carry_out,
+    carry_out_all,
+    interval,
+    learned,
+    method,
+    noted_in,
+    watched,
+)
+from train.sharded_script import compare_all
+from train.tiny_models import rooted, same_weights
+
+ONE = (
+    "growth", "with dropout", "heal full", "pretraining with dropout", "heal lora", "heal tail", "draft",
+    "layershuffle-position", "layershuffle-predict", "wiring-softmax", "layerdrop",
+)  # fmt: skip
+"""What one process trains; the first three also in the fast tests."""
+
+Straight = Callable[[str], tuple[Path, Noted, TrainingRecord]]
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Straight:
+    """A training of each kind without a stop: its folder, what it did, and its record."""
+
+    @cache
+    def made(kind: str) -> tuple[Path, Noted, TrainingRecord]:
+        folder, noted = tmp_path_factory.mktemp("straight"), Noted()
+        with watched(noted):
+            return folder, noted, KINDS[kind](folder, arguments=CPU)
+
+    return made
+
+
+def untimed(record: TrainingRecord) -> tuple[TrainingRecord, set[str]]:
+    """The record without what a clock or the machine says, and the names of its figures."""
+    exact = {"flops", "parameters", "tokens", "learning_weights", "gradient_norm", "gradient_norm_most"}
+    kept = {name: value for name, value in record.figures.items() if name in exact}
+    return replace(record, seconds=0, figures=kept), set(record.figures)
+
+
+def behind(noted: Noted, step: int, steps: int) -> tuple[list[float], list[str], dict[str, list[str]]]:
+    """What a training of so many `steps` did from `step` on."""
+    passes = len(noted.losses) * step // steps
+    plans = noted.plans[len(noted.plans) * step // steps :]
+    return noted.losses[passes:], plans, {name: each for name, each in noted.rests.items() if int(name) >= step}
+
+
+# -- one process ------------------------------------------------------------------------------------------------------
+
+STOPS = [
+    *(
+        pytest.param(kind, 4 if interval(kind) == 3 else 10, marks=[] if kind in ONE[:3] else pytest.mark.slow)
+        for kind in ONE
+    ),
+    *(pytest.param("growth", stop, marks=pytest.mark.slow) for stop in (3, 5, 6, 7)),
+    pytest.param("with dropout", 5, marks=pytest.mark.slow),
+]
+"""In growth inside each phase and at the very border, before the new one has begun."""
+
+
+@pytest.mark.parametrize(("kind", "stop"), STOPS)
+def test_stopped_and_resumed_it_is_the_one_without_a_stop(
+    kind: str, stop: int, straight: Straight, tmp_path: Path
+) -> None:
+    folder, whole, record = straight(kind)
+    first, second = Noted(), Noted()
+    with watched(first, stop), pytest.raises(Stopped):
+        KINDS[kind](tmp_path, arguments=CPU)
+    begun = steps_of(str(last_checkpoint(tmp_path)))
+    assert begun == stop - stop % interval(kind)
+    (weights,) = (folder / MODEL).glob("*.safetensors")
+    (tmp_path / MODEL).mkdir()
+    (tmp_path / MODEL / weights.name).write_bytes(b"half of a model")
+    with watched(second):
+        resumed = KINDS[kind](tmp_path, arguments=CPU)
+    assert first.losses == whole.losses[: len(whole.losses) * stop // record.steps]
+    assert behind(second, 0, record.steps - begun) == behind(whole, begun, record.steps)
+    assert second.read == whole.read[len(whole.read) - len(second.read) :]
+    assert untimed(resumed) == untimed(record)
+    assert same_weights(learned(tmp_path), learned(folder))
+    assert TrainingRecord.read(tmp_path / MODEL) == resumed
+    assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
+
+
+@pytest.mark.parametrize("kind", first_fast(["growth", "pretraining"]))
+def test_a_torn_checkpoint_is_passed_over(kind: str, straight: Straight, tmp_path: Path) -> None:
+    """In growth the phase began behind the checkpoint that is left, and begins again."""
+    folder, whole, record = straight(kind)
+    noted = Noted()
+    with watched(Noted(), 9), pytest.raises(Stopped):
+        KINDS[kind](tmp_path, arguments=CPU)
+    (tmp_path / "checkpoint-8" / "trainer_state.json").unlink()
+    begun = steps_of(str(last_checkpoint(tmp_path)))
+    assert begun == (6 if kind == "growth" else 4)
+    with watched(noted):
+        KINDS[kind](tmp_path, arguments=CPU)
+    assert behind(noted, 0, record.steps - begun) == behind(whole, begun, record.steps)
+    assert same_weights(learned(tmp_path), learned(folder))
+
+
+@pytest.mark.parametrize("kind", first_fast(ONE, slow=3))
+def test_what_is_finished_is_not_repeated_and_is_no_other_training(kind: str, straight: Straight) -> None:
+    folder, _, record = straight(kind)
+    noted = Noted()
+    with watched(noted):
+        assert KINDS[kind](folder, arguments=CPU) == record
+        with pytest.raises(TrainError, match="holds another training"):
+            KINDS["sequential"](folder, arguments=CPU)
+    assert noted.losses == []
+
+
+ASKED: dict[str, Any] = {
+    "base": "b",
+    "data": "d",
+    "recipe": {"settings": {"learning_rate": 0.01, "epochs": 2}},
+    "seed": 1,
+}
+ANOTHER: dict[str, tuple[Any, str]] = {
+    "base": ("another", "it begins from another model"),
+    "data": ("another", "it learns from other examples"),
+    "recipe": (
+        {"settings": {"learning_rate": 0.02, "epochs": 2}}, "its learning_rate is 0.01, and 0.02 was asked for",
+    ),
+    "seed": (2, "its seed is 1, and 2 was asked for"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ANOTHER)
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "begun"])
+def test_a_folder_of_another_training_is_refused_with_what_differs(finished: bool, name: str, tmp_path: Path) -> None:
+    if finished:
+        (tmp_path / MODEL).mkdir()
+        TrainingRecord(
+            **ASKED, arm="a", data_name="n", steps=1, epochs=1, examples=1, seconds=1, best_step=1
+        ).write(tmp_path / MODEL)  # fmt: skip
+    else:
+        (tmp_path / CONFIG).write_text(json.dumps(ASKED))
+
+    def never() -> Any:
+        raise AssertionError("nothing is opened for a training that is refused")
+
+    value, words = ANOTHER[name]
+    with pytest.raises(TrainError, match=f"holds another training: {words}; choose another run folder"):
+        run_training(never, {**ASKED, name: value}, tmp_path, arm="a", data_name="n")
+
+
+def train_apart(folder: Path, kind: str) -> None:
+    KINDS[kind](folder, arguments=CPU)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "write"), [("layershuffle", "checkpoint-12"), ("growth", "checkpoint-12"), ("pretraining", "checkpoint-8")]
+)
+def test_killed_without_warning_it_ends_with_the_same_weights(
+    kind: str, write: str, straight: Straight, tmp_path: Path
+) -> None:
+    """In place of the first file of a checkpoint; in growth inside a phase whose states are kept."""
+    folder, _, record = straight(kind)
+    killed = tmp_path / "killed"
+    ended = apart(train_apart, killed, kind, watch=Watch(killed, 0, of=write))
+    assert ended.code == -signal.SIGKILL, ended.err
+    assert not (killed / MODEL / FILE).exists()
+    assert (killed / "states" / "states").is_file() == (kind == "growth")
+    assert untimed(KINDS[kind](killed, arguments=CPU)) == untimed(record)
+    assert same_weights(learned(killed), learned(folder))
+    assert not (killed / "states").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [
+        pytest.param("heal lora", 2, marks=pytest.mark.slow),
+        *(pytest.param(kind, 20, marks=pytest.mark.nightly) for kind in ("heal full", "heal tail", "growth", "draft")),
+    ],
+)
+def test_killed_at_drawn_writes_of_its_whole_life_it_ends_with_the_same_weights(
+    kind: str, kills: int, tmp_path: Path
+) -> None:
+    whole, killed, hits = tmp_path / "whole", tmp_path / "killed", 0
+    writes = apart(train_apart, whole, kind, watch=Watch(whole)).writes
+    assert len(writes) > 20
+    chance = random.Random(0)
+    while hits < kills:
+        ended = apart(train_apart, killed, kind, watch=Watch(killed, chance.randrange(len(writes))))
+        assert ended.code in (0, -signal.SIGKILL), ended.err
+        hits += ended.code != 0
+        if (killed / MODEL / FILE).is_file():
+            assert same_weights(learned(killed), learned(whole))
+            shutil.rmtree(killed)
+    KINDS[kind](killed, arguments=CPU)
+    assert same_weights(learned(killed), learned(whole))
+
+
+# -- whatever the kind ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reentrant", first_fast([False, True]), ids=["not reentrant", "reentrant"])
+@pytest.mark.parametrize(
+    "kind", first_fast(["wiring-identity", "layershuffle-position", "layershuffle-predict", "growth", "draft"])
+)
+def test_recomputed_passes_learn_the_same(kind: str, reentrant: bool, straight: Straight, tmp_path: Path) -> None:
+    folder, whole, _ = straight(kind)
+    noted, recomputed = Noted(), {"gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
+    with watched(noted):
+        KINDS[kind](tmp_path, arguments={**CPU, "gradient_checkpointing": True, **recomputed})
+    assert noted.losses == pytest.approx(whole.losses, rel=1e-5)
+    ours = learned(tmp_path)
+    for name, weight in learned(folder).items():
+        torch.testing.assert_close(ours[name], weight, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("kind", first_fast(["growth", "sequential", "pretraining"]))
+def test_a_gradient_that_is_not_finite_stops_it_before_the_step(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models: list[nn.Module] = []
+    own = MeasuredTrainer.train
+
+    def poisoned(self: Any, *args: Any, **kwargs: Any) -> Any:
+        models.append(rooted(self.model))
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(MeasuredTrainer, "train", poisoned)
+    step = 4 if kind == "growth" else 1  # whose first phase leaves the poisoned weight alone
+    with pytest.raises(TrainError, match=f"the loss of step {step} is finite and its gradient is nan"):
+        KINDS[kind](tmp_path, arguments=CPU)
+    assert all(weight.isfinite().all() for weight in models[0].parameters())
+    assert not (tmp_path / MODEL).exists()
+
+
+# -- two processes ----------------------------------------------------------------------------------------------------
+
+HEALS = tuple(f"heal {how}" for how in HEALED)
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "methods": (*REPRESENTATIVE, "apart"),
+    "nightly": tuple(name for name in BY_METHOD if name not in REPRESENTATIVE),
+    "growth": ("growth", "uncached"),
+    "heals": HEALS,
+    "pretraining": ("pretraining",),
+}
+SHARDED = ("layershuffle", "wiring-softmax", "two layers", "uncached", "pretraining")
+STOPPED = {
+    "layershuffle": (10,), "two layers": (4,), "growth": (5, 6, 11), "uncached": (5, 6), "pretraining": (10,),
+}  # fmt: skip
+"""Of two layers that never learn there are no moments that could be loaded."""
+SHARED_OUT = {"layershuffle": 10, "growth": 11, "pretraining": 10, **dict.fromkeys(HEALS, 6)}
+"""What is begun by one process and ended by two, and the other way round."""
+
+
+def trainings(family: str) -> dict[str, dict[str, Any]]:
+    """All that two processes train of a family, by the folder. accelerate shards whatever follows what is sharded."""
+    found: dict[str, dict[str, Any]] = {}
+    for kind in FAMILIES[family]:
+        found[kind] = {"kind": kind}
+        if kind in SHARED_OUT:
+            found[f"{kind}, left"] = {"kind": kind, "stop": SHARED_OUT[kind], "ends": True}
+            found[f"{kind}, joined"] = {"kind": kind}
+        for stop in STOPPED.get(kind, ()):
+            found[f"{kind}, stopped at {stop}"] = {"kind": kind, "stop": stop}
+            if kind in SHARDED:
+                found[f"{kind}, in shards, stopped at {stop}"] = {"kind": kind, "stop": stop, "sharded": True}
+        if kind in SHARDED:
+            found[f"{kind}, in shards"] = {"kind": kind, "sharded": True}
+    return dict(sorted(found.items(), key=lambda each: "sharded" in each[1]))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a training as two processes held it; one start of both trains a family."""
+
+    def begin(root: Path, family: str) -> None:
+        every = trainings(family)
+        for name in every:
+            if name.endswith(", joined"):
+                carry_out(root / name, **every[name.replace("joined", "left")])
+        ranks(carry_out_all, {root / name: options for name, options in every.items()})
+
+    @cache
+    def root_of(family: str) -> Path:
+        return made_once(tmp_path_factory, f"two-{family}", lambda root: begin(root, family))
+
+    return lambda name: root_of(next(each for each in FAMILIES if name.partition(",")[0] in FAMILIES[each])) / name
+
+
+def means(folder: Path) -> list[float]:
+    """Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole."""
+    return [sum(pair) / 2 for pair in zip(*(noted_in(folder, rank).losses for rank in (0, 1)), strict=True)]
+
+
+def compare(folder: Path, other: Path) -> None:
+    """The same steps, counts and losses, and weights that are near, by their records and their models."""
+    one, two = TrainingRecord.read(other / MODEL), TrainingRecord.read(folder / MODEL)
+    assert one is not None
+    assert two is not None
+    exact = [(each.steps, each.best_step, each.examples, each.figures.get("tokens")) for each in (one, two)]
+    assert exact[0] == exact[1]
+    assert two.figures.get("flops") == one.figures.get("flops")
+    assert [(entry.step, entry.kind) for entry in two.history] == [(entry.step, entry.kind) for entry in one.history]
+    assert [entry.loss for entry in two.history] == pytest.approx([entry.loss for entry in one.history], rel=1e-3)
+    ours = learned(folder)
+    for key, weight in learned(other).items():
+        torch.testing.assert_close(ours[key], weight, rtol=1e-2, atol=1e-3, msg=key)
+
+
+def steps_in(folder: Path) -> int:
+    record = TrainingRecord.read(folder / MODEL)
+    assert record is not None
+    return record.steps
+
+
+ALIKE = [
+    *(pytest.param(kind, marks=pytest.mark.slow) for kind in (*REPRESENTATIVE, "growth", *HEALS, "pretraining")),
+    *(pytest.param(kind, marks=pytest.mark.nightly) for kind in FAMILIES["nightly"]),
+]
+
+
+@pytest.mark.parametrize("kind", ALIKE)
+def test_two_processes_train_as_one_does(kind: str, two: Callable[[str], Path], tmp_path: Path) -> None:
+    """The same plans without a word between them, the same losses, one model; what rests rests on both."""
+    alone, both = carry_out(tmp_path, kind), [noted_in(two(kind), rank) for rank in (0, 1)]
+    assert means(two(kind)) == pytest.approx(alone.losses, rel=1e-3)
+    assert sorted(chain(*(each.read for each in both))) == sorted(alone.read)
+    if kind != "pretraining":  # whose noted shapes are those of half a batch
+        assert [each.plans for each in both] == [alone.plans, alone.plans]
+    assert [each.rests for each in both] == [noted_in(tmp_path).rests] * 2
+    compare(two(kind), tmp_path)
+
+
+@pytest.mark.slow
+def test_processes_that_draw_for_themselves_draw_differently(two: Callable[[str], Path]) -> None:
+    sampler = method("layerdrop", "per-rank").sampler
+    own = [SeededSampler(sampler, DEPTH, 1, f"training/{rank}") for rank in (0, 1)]
+    plans = [noted_in(two("apart"), rank).plans for rank in (0, 1)]
+    assert plans == [[str(draws.at(step, 0)) for step in range(6)] for draws in own]
+    assert plans[0] != plans[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SHARDED)
+def test_a_model_in_shards_learns_what_the_whole_does(kind: str, two: Callable[[str], Path]) -> None:
+    whole, parts = two(kind), two(f"{kind}, in shards")
+    assert means(parts) == pytest.approx(means(whole), rel=1e-3)
+    for rank in (0, 1):
+        one, part = noted_in(whole, rank), noted_in(parts, rank)
+        assert part.plans == one.plans
+        assert all(set(names) <= set(part.rests[step]) for step, names in one.rests.items())
+    compare(parts, whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [
+        *((kind, stop) for kind, stops in STOPPED.items() if kind != "two layers" for stop in stops),
+        *((f"{kind}, in shards", stop) for kind, stops in STOPPED.items() if kind in SHARDED for stop in stops),
+    ],
+)
+def test_resumed_both_go_on_as_they_would_have(name: str, stop: int, two: Callable[[str], Path]) -> None:
+    whole, stopped = two(name), two(f"{name}, stopped at {stop}")
+    begun, steps = stop - stop % interval(name.partition(",")[0]), steps_in(whole)
+    for rank in (0, 1):
+        assert behind(noted_in(stopped, rank), 0, steps - begun) == behind(noted_in(whole, rank), begun, steps)
+    records = [TrainingRecord.read(folder / MODEL) for folder in (whole, stopped)]
+    assert records[0] is not None
+    assert records[1] is not None
+    assert records[1].history == records[0].history
+    assert same_weights(learned(stopped), learned(whole))
+    assert not (stopped / "states").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SHARED_OUT)
+def test_what_two_processes_began_one_ends_and_the_other_way_round(
+    kind: str, two: Callable[[str], Path], tmp_path: Path
+) -> None:
+    whole, steps = two(kind), steps_in(two(kind))
+    begun = SHARED_OUT[kind] - SHARED_OUT[kind] % interval(kind)
+    expected = means(whole)[len(means(whole)) * begun // steps :]
+    assert means(two(f"{kind}, joined")) == pytest.approx(expected, rel=1e-3)
+    compare(two(f"{kind}, joined"), whole)
+    shutil.copytree(two(f"{kind}, left"), tmp_path / "left")
+    assert not (tmp_path / "left" / MODEL).exists()
+    alone = carry_out(tmp_path / "left", kind)
+    assert alone.losses == pytest.approx(expected, rel=1e-3)
+    if kind != "pretraining":
+        assert alone.plans == behind(noted_in(whole), begun, steps)[1]
+    compare(tmp_path / "left", whole)
+
+
+@pytest.mark.slow
+def test_a_model_in_shards_is_trained_as_the_whole() -> None:
+    """Its losses and gradients under drawn plans are those of the whole model, and LAMB moves it alike.
+
+    A trust ratio of LAMB is that of the whole tensor, not of the part that a process holds.
+    """
+    ranks(compare_all)
