@@ -48,7 +48,7 @@ _ABANDONED = 24 * 3600.0
 _TABLE = "CREATE TABLE IF NOT EXISTS digests (name TEXT PRIMARY KEY, stamp TEXT NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID"  # noqa: E501
 
 Progress = Callable[[int, int], None]
-Keep = Callable[[int, Image.Image], None]
+Keep = Callable[[int, Image.Image], object]
 """What is done with an image, by its row."""
 
 
@@ -75,7 +75,11 @@ def read_all(
     """
     # In the order of their names: another seed divides the same images otherwise, and their pixels are the same.
     reading = _Reading(sorted(pictures, key=lambda each: each.name), cache_folder() / "images", progress)
-    pixels = reading.pixels(preprocessing) if preprocessing is not None else reading.unknown()
+    pixels = None
+    if preprocessing is None:
+        reading.unknown()
+    else:
+        pixels = reading.pixels(preprocessing)
     names = [picture.name for picture in reading.pictures]
     faults = {name: reason for name, reason in zip(names, reading.faults, strict=True) if reason is not None}
     digests = {name: digest or b"" for name, digest in zip(names, reading.digests, strict=True)}

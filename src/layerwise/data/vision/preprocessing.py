@@ -158,7 +158,8 @@ def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:
                 f"the image processor of {where}, {type(processor).__name__}, does more to an image than make bytes of "
                 "it and scale them: its values are not those of layerwise; use a model with a plainer processor"
             )
-    return Preprocessing(*found[0].shape[1:], channels, mean, std, processor)
+    height, width = found[0].shape[1:]
+    return Preprocessing(height, width, channels, mean, std, processor)
 
 
 def _per_channel(value: Any, channels: int) -> tuple[float, ...]:
