@@ -3,7 +3,7 @@
 The decoders run in threads (they leave Python's lock alone while they work), and what they find is kept by position,
 so the result does not depend on which thread was first.
 
-What was found lies in the cache (`layerwise.data.cache_folder`): in a database the digest of each image that can be
+What was read lies in the cache (`layerwise.data.cache_folder`): in a database the digest of each image that can be
 read, by the version of its file, and in a file that every process maps into its memory the pixels of a set that is
 small enough. So a later start reads nothing but what has changed. A digest is stored only where the version was the
 same before and after the image was read, and is settled; pixels are named by the digests of the images and by how they
@@ -98,8 +98,8 @@ class _Reading:
         with suppress(sqlite3.Error, OSError), self._database() as database:
             for row, picture in enumerate(pictures):
                 if (version := picture.version()) is not None:
-                    found = database.execute("SELECT digest FROM digests WHERE (name, stamp) = (?, ?)", version[:2])
-                    self.digests[row] = next((digest for (digest,) in found), None)
+                    kept = database.execute("SELECT digest FROM digests WHERE (name, stamp) = (?, ?)", version[:2])
+                    self.digests[row] = next((digest for (digest,) in kept), None)
 
     def unknown(self) -> None:
         """Read the pictures of which nothing is known."""
