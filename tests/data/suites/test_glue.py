@@ -42,7 +42,7 @@ def test_every_task_is_read_as_babylm_distributes_it(year: str, tmp_path: Path) 
         assert task.source == f"taught on {first}, selected on a tenth of {first} (seed 0), reported on {second}"
     for name, columns in SENTENCES.items():
         row = example(name, 200 if name == "mnli-mm" else 100)
-        assert tasks[name].test[0] == Labelled(*(row[column] for column in columns), row["label"])
+        assert tasks[name].test[0] == Labelled(row[columns[0]], row[columns[1]], row["label"])
     row = example("multirc", 100)
     assert tasks["multirc"].test[0].content == (
         f"Question: {row['question']} Answer: {row['answer']}",

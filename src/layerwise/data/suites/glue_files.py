@@ -188,6 +188,7 @@ def _flat(row: FileRecord, name: str) -> Iterator[FileRecord]:
 def _nested(columns: Mapping[str, Any], name: str, kind: type, row: FileRecord) -> Any:
     """The mapping, or the list of mappings, in a column."""
     value = columns.get(name)
-    if not isinstance(value, kind) or (kind is list and not all(isinstance(each, dict) for each in value)):
+    are_mappings = not isinstance(value, list) or all(isinstance(each, dict) for each in value)
+    if not isinstance(value, kind) or not are_mappings:
         raise DataError(f"{row.location}: {name!r} holds {shown(value)}; take the file as SuperGLUE publishes it")
     return value

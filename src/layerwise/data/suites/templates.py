@@ -71,7 +71,7 @@ def _form(word: str, values: Drawn) -> str:
     name, forms, kind, number = _parts(word)
     if not number:
         return forms[0] if name is None else values[name]
-    value = int(number) if number.isdigit() else values[number]
+    value: Any = int(number) if number.isdigit() else values[number]
     if kind == "^":
         value = int(value[0] in "aeiou")
     chosen = 1 - value if kind == "~" else value

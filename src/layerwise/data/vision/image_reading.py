@@ -3,7 +3,7 @@
 The decoders run in threads (they leave Python's lock alone while they work), and what they find is kept by position,
 so the result does not depend on which thread was first.
 
-What was found lies in the cache (`layerwise.data.cache_folder`): in a database the digest of each image that can be
+What was read lies in the cache (`layerwise.data.cache_folder`): in a database the digest of each image that can be
 read, by the version of its file, and in a file that every process maps into its memory the pixels of a set that is
 small enough. So a later start reads nothing but what has changed. A digest is stored only where the version was the
 same before and after the image was read, and is settled; pixels are named by the digests of the images and by how they
@@ -48,7 +48,7 @@ _ABANDONED = 24 * 3600.0
 _TABLE = "CREATE TABLE IF NOT EXISTS digests (name TEXT PRIMARY KEY, stamp TEXT NOT NULL, digest BLOB NOT NULL) WITHOUT ROWID"  # noqa: E501
 
 Progress = Callable[[int, int], None]
-Keep = Callable[[int, Image.Image], None]
+Keep = Callable[[int, Image.Image], object]
 """What is done with an image, by its row."""
 
 
@@ -75,7 +75,11 @@ def read_all(
     """
     # In the order of their names: another seed divides the same images otherwise, and their pixels are the same.
     reading = _Reading(sorted(pictures, key=lambda each: each.name), cache_folder() / "images", progress)
-    pixels = reading.pixels(preprocessing) if preprocessing is not None else reading.unknown()
+    pixels = None
+    if preprocessing is None:
+        reading.unknown()
+    else:
+        pixels = reading.pixels(preprocessing)
     names = [picture.name for picture in reading.pictures]
     faults = {name: reason for name, reason in zip(names, reading.faults, strict=True) if reason is not None}
     digests = {name: digest or b"" for name, digest in zip(names, reading.digests, strict=True)}
@@ -94,8 +98,8 @@ class _Reading:
         with suppress(sqlite3.Error, OSError), self._database() as database:
             for row, picture in enumerate(pictures):
                 if (version := picture.version()) is not None:
-                    found = database.execute("SELECT digest FROM digests WHERE (name, stamp) = (?, ?)", version[:2])
-                    self.digests[row] = next((digest for (digest,) in found), None)
+                    kept = database.execute("SELECT digest FROM digests WHERE (name, stamp) = (?, ?)", version[:2])
+                    self.digests[row] = next((digest for (digest,) in kept), None)
 
     def unknown(self) -> None:
         """Read the pictures of which nothing is known."""

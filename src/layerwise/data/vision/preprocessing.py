@@ -145,20 +145,21 @@ def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:
     mean, std = (tuple(value / factor for value in values) for values in (mean, std))
     preprocessing = Preprocessing(0, 0, channels, mean, std, processor)
     expected = [_processed(processor, image).float() for image in images]
-    found = [preprocessing.pixels(image) for image in images]
+    made = [preprocessing.pixels(image) for image in images]
     if expected[0].shape != expected[1].shape:
         raise ModelError(
             "images would be resized to sizes that depend on the image: layerwise makes batches of one size, so write "
             f'{{"height": ..., "width": ...}} as the size in the model\'s {_SETTINGS[0]}'
         )
-    for values, own in zip(expected, found, strict=True):
+    for values, own in zip(expected, made, strict=True):
         is_plain = own.dtype == torch.uint8 and own.dim() == 3 and own.shape == values.shape and len(own) == channels
         if not is_plain or not torch.allclose(preprocessing.scaling(own), values, rtol=1e-4, atol=1e-4):
             raise ModelError(
                 f"the image processor of {where}, {type(processor).__name__}, does more to an image than make bytes of "
                 "it and scale them: its values are not those of layerwise; use a model with a plainer processor"
             )
-    return Preprocessing(*found[0].shape[1:], channels, mean, std, processor)
+    height, width = made[0].shape[1:]
+    return Preprocessing(height, width, channels, mean, std, processor)
 
 
 def _per_channel(value: Any, channels: int) -> tuple[float, ...]:
