@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from layerwise.data.text.demo_corpus import demo_corpus
-from layerwise.measure.interventions.document_starts import beginnings
 from layerwise.measure.interventions.intervention import intervention_losses
+from layerwise.measure.interventions.racing import beginnings
 from layerwise.measure.language.evaluation_data import EvalData, pieces, tokenize
 from layerwise.stack import Stack, load
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from layerwise.errors import ModelError
-from layerwise.measure.interventions.ensemble import mean_logits
+from layerwise.experiments.merging.comparison import mean_logits
 
 
 def test_the_mean_is_taken_in_float32() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
-from layerwise.measure.interventions.layer_assignment import assignments
+from layerwise.experiments.merging.comparison import assignments
 
 
 @given(st.integers(2, 9), st.integers(2, 12), st.integers(0, 99), st.booleans())

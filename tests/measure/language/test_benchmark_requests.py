@@ -21,8 +21,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import CostMeter, cost_estimate, sweep_into
 from layerwise.measure.language import benchmark_requests as room
 from layerwise.measure.language.benchmark_requests import BenchmarkRequests, RequestLikelihoods, build_requests, judged
-from layerwise.measure.language.benchmark_scale import chance_of
-from layerwise.measure.language.benchmarks import find_benchmarks, tasks
+from layerwise.measure.language.benchmarks import chance_of, find_benchmarks, tasks
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss
 from layerwise.stack import Stack, load

@@ -17,8 +17,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmark_scale import CHANCE, normalised
-from layerwise.measure.language.benchmarks import Benchmarks, find_benchmarks, tasks
+from layerwise.measure.language.benchmarks import CHANCE, Benchmarks, find_benchmarks, normalised, tasks
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load

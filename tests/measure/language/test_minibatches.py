@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from layerwise.data.batches import LabelledBatch, batches, item
 from layerwise.data.text.tokens import Window
-from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.language.minibatches import minibatches
+from layerwise.measure.language.evaluation_data import EvalData, minibatches
 
 
 def reading(lengths: list[int]) -> EvalData:

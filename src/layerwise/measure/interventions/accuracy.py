@@ -4,11 +4,14 @@ An example is an image with one label or a window of text with a label at every 
 same for both, so robustness is measured in one way: `evaluate` runs the model in place under a plan for
 each batch, and `Predictions` keeps one row an example, so that two outcomes on the same examples can be compared in
 pairs. Of text no more than `CHUNK` logits are held at once, and there are none of tokens that have no target.
+
+Measurements that change a model and ask again, edge by edge, need the same batches dozens of times: `HeldOut` keeps
+some, collated once, and sums over the documents that windows of text are from, which err together and are one unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +25,9 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
+from layerwise.data.splits import Example
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions.edge_pruning import Losses
 from layerwise.measure.language.lm_head import LanguageModelHead, find_head
 from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.measure.stats.float64 import exact_on_cpu
@@ -205,3 +210,56 @@ def joined(parts: Sequence[Predictions]) -> Predictions:
 
 def _numbers(values: Tensor) -> Numbers:
     return exact_on_cpu(values).numpy()
+
+
+EXAMPLES = 500
+"""Images or windows that are kept of those held out, at most."""
+
+_HELD_OUT = 64
+"""Of them, as many run together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,).
+
+    Labels of `filled_in` examples are of the very positions they stand at, as masked language models have them; else
+    those of a text are the next tokens.
+    """
+
+    batches: tuple[Example, ...]
+    units: NDArray[np.int64]
+    filled_in: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        examples: Any,
+        collate: Callable[[Sequence[Any]], Example],
+        *,
+        owners: Sequence[Hashable] | None = None,
+        filled_in: bool = False,
+        limit: int = EXAMPLES,
+    ) -> HeldOut:
+        """Keep at most `limit` of `examples`; `owners` name the unit of each, by default each is its own."""
+        indices = np.unique(np.linspace(0, len(examples) - 1, min(limit, len(examples))).round().astype(int))
+        names = [owners[index] if owners is not None else index for index in indices]
+        order = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        parts = (indices[start : start + _HELD_OUT] for start in range(0, len(indices), _HELD_OUT))
+        batches = tuple(collate([examples[int(index)] for index in part]) for part in parts)
+        return cls(batches, np.array([order[name] for name in names]), filled_in)
+
+    def evaluate(self, stack: Stack) -> Losses:
+        """What the model of `stack` loses now. Raises `MeasureError` where that is not finite."""
+        parts = []
+        head = find_head(stack)
+        with evaluating(stack.model), torch.inference_mode():
+            for batch in self.batches:
+                labels = batch["labels"].to(stack.device)
+                inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+                parts.append(predictions_of(stack.model, head, inputs, labels, filled_in=self.filled_in))
+        predictions = joined(parts)
+        if not np.isfinite(predictions.nll).all():
+            raise MeasureError(f"the loss of {stack.source.name} is not finite: its edges cannot be distinguished")
+        nll, counted = (np.bincount(self.units, weights=values) for values in (predictions.nll, predictions.scored))
+        return Losses(nll.astype(np.float64), counted.astype(np.float64))

@@ -16,9 +16,9 @@ and Ramdas 2024, hold at every document; at looks as close as these they cost as
 
 Five things keep the decisions honest and the race cheap:
 
-    many short documents  a look reads the beginning of each document
-                          (`layerwise.measure.interventions.document_starts`), because documents are the units, and
-                          never fewer than 32 of them
+    many short documents  a look reads the beginning of each document (`beginnings`), because documents are the units,
+                          and never fewer than 32 of them; the loss of a token of a causal model does not depend on
+                          what follows, so it is the very loss that the whole window would give there
     two-phase sampling    an effect keeps the mix of the whole text (`layerwise.measure.stats.strata`). The first look
                           reads as many documents of each stratum, the others those that take most from the variance of
                           the layers still in (`layerwise.measure.stats.stratified_sample`)
@@ -36,6 +36,7 @@ The verdicts and their words are those of `layerwise.measure.stats.verdicts`.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -43,10 +44,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from layerwise.data.batches import regrouped
+from layerwise.data.text.tokens import Window
 from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
-from layerwise.measure.interventions.document_starts import beginnings
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
-from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, EvalData, pieces, portion, shuffled
+from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, EvalData, pieces, portion, shortened, shuffled
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
 from layerwise.measure.stats.strata import Effect, Strata, StratumPart, combined, stratum_parts
 from layerwise.measure.stats.stratified_sample import StratifiedSample
@@ -381,3 +383,26 @@ class _Race:
 def _evaluations(layers: Collection[int], depth: int) -> int:
     """Layer evaluations of the clean model and of skipping each of `layers`, with the shared beginnings shared."""
     return depth + sum(depth - layer - 1 for layer in layers)
+
+
+BEGINNING = 16
+"""Scored tokens of a beginning: enough to have some context, few enough to read many documents."""
+
+
+def beginnings(data: EvalData, tokens: int = BEGINNING, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
+    """Of every document one window, drawn from `seed`, and of that no more than the first `tokens` scored tokens.
+
+    With it comes how many scored tokens the whole document has that each stands for. Answers stay whole.
+    """
+    cut = shortened(data, tokens)
+    documents: dict[tuple[str, str], list[Window]] = {}
+    for window in data.windows:
+        documents.setdefault((window.task, window.document), []).append(window)
+    chosen = []
+    whole: dict[Piece, int] = {}
+    for task, document in sorted(documents):
+        windows = sorted(documents[task, document], key=lambda window: window.index)
+        drawn = random.Random(f"{seed}/{task}/{document}").choice(windows)
+        chosen.append(drawn)
+        whole[task, cut.get(drawn, drawn).document, WHOLE] = sum(window.scored for window in windows)
+    return replace(data, batches=regrouped(data.batches, chosen, cut)), whole

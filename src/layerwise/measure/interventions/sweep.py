@@ -261,18 +261,20 @@ class _Work:
 
     @classmethod
     def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished) -> _Work:
-        graphs: dict[tuple[Plan, ...], Graph] = {tuple(plans): build(plans)}
+        texts = {str(plan): plan for plan in plans}  # a plan is long to write, and there are many windows
+        names, whole = frozenset(texts), build(plans)
+        graphs: dict[frozenset[str], Graph] = {frozenset(): whole}
         pieces = []
         for batch in data.batches:
             done = tuple(finished(window.task, window.document, window.index) for window in batch.windows)
-            everywhere = frozenset.intersection(*done)
-            missing = tuple(plan for plan in plans if str(plan) not in everywhere) if everywhere else tuple(plans)
-            if missing not in graphs:
-                graphs[missing] = build(missing)
-            pieces.append(_Piece(batch, graphs[missing], done))
-        whole = graphs[tuple(plans)]
-        layer_tokens = sum(piece.graph.evaluations * piece.batch.size for piece in pieces)
-        head_tokens = sum(piece.graph.heads * piece.batch.size for piece in pieces)
+            everywhere = names.intersection(*done)
+            if everywhere not in graphs:
+                graphs[everywhere] = build(plan for text, plan in texts.items() if text not in everywhere)
+            pieces.append(_Piece(batch, graphs[everywhere], done))
+        spent = {id(graph): (graph.evaluations, graph.heads) for graph in graphs.values()}
+        layer_tokens, head_tokens = (
+            sum(spent[id(piece.graph)][of] * piece.batch.size for piece in pieces) for of in (0, 1)
+        )
         return cls(
             data, tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens)
         )

@@ -4,6 +4,9 @@ Batches share nothing, so they are handed out whole; only those of the last, inc
 idle, are cut into parts of their plans (`layerwise.stack.executors.partition`), and those of the round before it, where
 batches are so unequal that this is faster. Each batch is the same tensors as in one process, so the numbers have the
 same bits on the same kind of processor with as many threads.
+
+Interventions fall into runs of layers that cost about the same: one at a layer runs the layers behind it, so those at
+the first layers cost most. Each worker walks the clean states itself.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import torch
@@ -19,10 +22,12 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.workers import Emit, PieceFunction, Plain
 from layerwise.plan import Plan
+from layerwise.results.rows import Loss
 from layerwise.stack import Capture, Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
@@ -230,3 +235,46 @@ def read_final_state(partial: Plain) -> FinalState:
     """The final state that a worker emitted."""
     plans, losses, *rest = partial
     return FinalState(tuple(plans), tuple(WindowLoss(*loss) for loss in losses), *rest)
+
+
+def runs_of_layers(interventions: Sequence[Intervention], depth: int, count: int) -> list[list[Intervention]]:
+    """At most `count` parts of the interventions, in the order of their layers, of about equal cost; none is empty.
+
+    >>> skips = [Intervention(layer, "skip", lambda context: lambda one: one.state) for layer in range(6)]
+    >>> [[each.layer for each in part] for part in runs_of_layers(skips, 6, 2)]
+    [[0, 1], [2, 3, 4, 5]]
+    """
+    ordered = sorted(interventions, key=lambda each: each.layer)
+    total = sum(depth - each.layer for each in ordered)
+    parts: list[list[Intervention]] = [[] for _ in range(count)]
+    before = 0
+    for each in ordered:
+        cost = depth - each.layer
+        parts[int((before + cost / 2) * count / total)].append(each)
+        before += cost
+    return [part for part in parts if part]
+
+
+def lacking(interventions: Sequence[Intervention], data: EvalData, known: Collection[Loss]) -> list[Intervention]:
+    """The interventions that do not have a loss on every window of `data` among the `known`."""
+    cells = data.cells
+    counted: dict[str, int] = {}
+    for row in known:
+        if (row.task, row.document, row.window) in cells:
+            counted[row.plan] = counted.get(row.plan, 0) + 1
+    return [each for each in interventions if counted.get(each.key, 0) < len(cells)]
+
+
+def emit_losses(
+    stack: Stack, interventions: Sequence[Intervention], data: EvalData, keys: Collection[str], emit: Emit
+) -> None:
+    """In a worker: carry out the interventions that have these keys, and say their rows as they are computed."""
+    untouched = str(Plan.identity(stack.depth))
+
+    def sink(rows: Sequence[Loss]) -> None:
+        own = [astuple(row) for row in rows if row.plan != untouched]
+        if own:
+            emit(own)
+
+    chosen = [each for each in interventions if each.key in keys]
+    intervention_losses(stack, chosen, data, ResultCache(sink=sink))

@@ -28,21 +28,20 @@ from numpy.typing import NDArray
 from layerwise.data.batches import IGNORED, Batch, of_like_length
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmark_scale import chance_of
-from layerwise.measure.language.benchmarks import Benchmarks
+from layerwise.measure.language.benchmarks import Benchmarks, chance_of
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.language.global_seeds import seeded
 from layerwise.measure.language.harness import (
     BOOTSTRAPS,
     evaluate,
     harness_model,
+    harness_results,
     named,
     quietly,
     refusing_broken_logits,
     result_rows,
+    seeded,
     with_seed,
 )
-from layerwise.measure.language.harness_results import harness_results
 from layerwise.plan import Plan
 from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, main_metric
 from layerwise.stack import Stack

@@ -41,7 +41,7 @@ from layerwise.data.auto_classes import from_pretrained
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, TrainError
-from layerwise.measure.language.task_scores import task_value
+from layerwise.measure.language.task_summary import task_value
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.checks.completeness import check_complete
