@@ -11,7 +11,7 @@ some, collated once, and sums over the documents that windows of text are from, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Example
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.edge_pruning import Losses
-from layerwise.measure.language.lm_head import LanguageModelHead, find_head
+from layerwise.measure.language.lm_head import LanguageModelHead, ScoredTokens, find_head
 from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.plan import Plan
@@ -124,12 +124,11 @@ def predictions_of(
         with under():
             return scored(main_tensor(model(**inputs)), labels)
     targets = labels if filled_in else _of_the_next(labels)
-    tokens = max(1, CHUNK // _vocabulary(model))
     if head is not None:
         with under():
             states, output = head.states(inputs)
-        return _summed(targets, _by_token(head, states, output, inputs["input_ids"], targets, tokens))
-    rows = max(1, tokens // labels.shape[1])
+        return _summed(targets, head.losses(states, output, inputs["input_ids"], targets))
+    rows = max(1, max(1, CHUNK // _vocabulary(model)) // labels.shape[1])
     parts = []
     with under():
         for start in range(0, len(labels), rows):
@@ -156,10 +155,6 @@ def scored(logits: Tensor, labels: Tensor) -> Predictions:
     return Predictions(_numbers(hit), top5, _numbers(nll * counted), _numbers(counted))
 
 
-Part = tuple[Tensor, Tensor, Tensor]
-"""Some tokens: the row of each, its loss in nats, and whether it was the first choice."""
-
-
 def _of_the_next(labels: Tensor) -> Tensor:
     """The target at each position, (batch, seq), where the label of the next one is."""
     return functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
@@ -171,18 +166,7 @@ def _of_tokens(logits: Tensor, targets: Tensor) -> Predictions:
     return _summed(targets, [(rows, *token_losses(logits[rows, columns], targets[rows, columns]))])
 
 
-def _by_token(
-    head: LanguageModelHead, states: Tensor, output: Any, ids: Tensor, targets: Tensor, tokens: int
-) -> Iterator[Part]:
-    """What came of the tokens that have a target, so many together."""
-    rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
-    for start in range(0, len(rows), tokens):
-        row, column = rows[start : start + tokens], columns[start : start + tokens]
-        logits = head.logits(states[row, column], output, ids[row, column])
-        yield row, *token_losses(logits, targets[row, column])
-
-
-def _summed(targets: Tensor, parts: Iterable[Part]) -> Predictions:
+def _summed(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
     """The predictions of each row of `targets` from what came of its tokens."""
     hits, nats = np.zeros(len(targets)), np.zeros(len(targets))
     for rows, nll, hit in parts:
