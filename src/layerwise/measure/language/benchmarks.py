@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -30,9 +30,9 @@ from layerwise.measure.language.harness import (
     result_rows,
     seeded,
 )
+from layerwise.measure.language.task_summary import ChanceScale
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import NORMALISED
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
@@ -202,14 +202,5 @@ def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] =
         top, floor = best.get((score.task, score.metric)), chance[score.task]
         if top is None or (top.value if top.low is None else top.low) <= floor:
             continue
-        scale = top.value - floor
-        scaled.append(
-            replace(
-                score,
-                condition=NORMALISED,
-                value=(score.value - floor) / scale,
-                low=None if score.low is None else (score.low - floor) / scale,
-                high=None if score.high is None else (score.high - floor) / scale,
-            )
-        )
+        scaled.append(ChanceScale(floor, top.value).of(score))
     return scaled
