@@ -9,12 +9,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from conftest import tiny_llama
 from layerwise.errors import MeasureError
@@ -178,24 +176,6 @@ def test_it_costs_the_least_layer_evaluations(
     assert graph.evaluations < graph.naive
     estimate = cost_estimate(stack, PLANS, requests.likelihoods)
     assert (estimate.evaluations, estimate.layer_tokens) == (graph.evaluations, graph.evaluations * tokens)
-
-
-def test_layers_are_run_as_often_as_was_counted(
-    stack: Stack, requests: BenchmarkRequests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = 0
-    apply = stack.apply
-
-    def counting(*arguments: Any) -> torch.Tensor:
-        nonlocal calls
-        calls += 1
-        return apply(*arguments)
-
-    monkeypatch.setattr(stack, "apply", counting)
-    assert requests.likelihoods is not None
-    data = replace(requests.likelihoods, batches=requests.likelihoods.batches[:2])
-    sweep_into(lambda rows: None, stack, PLANS, data)
-    assert calls == 2 * build(PLANS).evaluations
 
 
 def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods) -> None:

@@ -28,7 +28,6 @@ from layerwise.measure.interventions.sweep_pieces import (
     plain_part,
     read_final_state,
     state_bytes,
-    streamed_final_states,
 )
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.language.loss import WindowLoss
@@ -316,12 +315,8 @@ class _Sweep:
         with evaluating(self.stack.model), torch.inference_mode():
             for pieces in self.work.rounds(self.stack):
                 work = [(piece.batch, piece.graph) for piece in pieces]
-                if self.stack.resident is not None:
-                    for number, each in streamed_final_states(self.stack, work, first):
-                        self._take(pieces[number], each)
-                else:
-                    for each in final_states(self.stack, *work[0], first):
-                        self._take(pieces[0], each)
+                for number, each in final_states(self.stack, work, first):
+                    self._take(pieces[number], each)
                 first = None
 
     def _spread(self) -> None:
