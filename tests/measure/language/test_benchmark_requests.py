@@ -19,7 +19,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import CostMeter, cost_estimate, sweep_into
 from layerwise.measure.language import benchmark_requests as room
 from layerwise.measure.language.benchmark_requests import BenchmarkRequests, RequestLikelihoods, build_requests, judged
-from layerwise.measure.language.benchmarks import chance_of, find_benchmarks, tasks
+from layerwise.measure.language.benchmarks import chance_of, find_benchmarks
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss
 from layerwise.stack import Stack, load
@@ -189,14 +189,6 @@ def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests,
         assert sum(row.hits for row in mine) / 10 == pytest.approx(values[name, metric])
     assert len(rows) == 10 * len(TASKS)  # whole texts are not answered right or wrong
     assert judged(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
-
-
-def test_asking_one_at_a_time_afterwards_builds_the_requests_again(
-    stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods
-) -> None:
-    (single,) = [s for s in tasks(stack, PLANS[1:2], requests.benchmarks) if (s.task, s.metric) == ("arc_tiny", "acc")]
-    scores, _, _ = judged(stack, PLANS[1], requests, answers)
-    assert [s for s in scores if (s.task, s.metric) == ("arc_tiny", "acc")] == [single]
 
 
 def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None:

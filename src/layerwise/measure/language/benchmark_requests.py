@@ -158,7 +158,10 @@ def judged(
 ) -> JudgedPlan:
     """lm-eval's metrics of one plan, from its `answers` and from what it writes in place.
 
-    The scores are those of `tasks` of `layerwise.measure.language.benchmarks`.
+    The scores are raw, one row a benchmark and metric: lm-eval's name, followed by `/filter` where it has several.
+    `low` and `high` are value - 1.96 and + 1.96 standard errors as lm-eval estimates them over questions, not clipped.
+    Raises `MeasureError` when the plan gives logits that are not finite where it writes: lm-eval would count them as
+    wrong answers.
     """
     loaded = requests.benchmarks.loaded
     with evaluating(stack.model), quietly(), _as_built(loaded["tasks"].values()):

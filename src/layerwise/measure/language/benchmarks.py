@@ -1,10 +1,5 @@
-"""Benchmarks: EleutherAI's lm-eval run on a re-planned model, in place.
-
-The harness asks its questions of the very model object that the plan runs in, by log-likelihood or by `generate`, so
-its numbers are those of a model whose layers really stand in that order (tested). Needs the extra `layerwise[eval]`.
-
-`tasks` runs one plan after the other, with every request, and is what other ways of asking are held against; of many
-plans together the log-likelihoods are had for less (`layerwise.measure.language.benchmark_requests`).
+"""Benchmarks of EleutherAI's lm-eval, found and loaded; `layerwise.measure.language.benchmark_requests` asks them of
+many plans at once. Needs the extra `layerwise[eval]`.
 
 On the Painters' scale 0 is what guessing scores and 1 what the model as trained scores (Sun et al. 2024, arXiv
 2407.09298, section 2; `normalised`). Guessing is known for the five benchmarks of the paper; of any other that offers
@@ -22,19 +17,9 @@ from types import MappingProxyType
 from typing import Any
 
 from layerwise.errors import MeasureError, near_matches
-from layerwise.measure.language.harness import (
-    evaluate,
-    harness_model,
-    quietly,
-    refusing_broken_logits,
-    result_rows,
-    seeded,
-)
+from layerwise.measure.language.harness import quietly, seeded
 from layerwise.measure.language.task_summary import ChanceScale
-from layerwise.plan import Plan
 from layerwise.results.rows import Score
-from layerwise.stack import Stack
-from layerwise.stack.inputs import evaluating
 
 FOLDERS: Mapping[str, str] = MappingProxyType({"arc_challenge": "arc", "lambada_openai": "lambada"})
 """Where lm-eval keeps a known benchmark's files, if not in a folder of its name."""
@@ -86,38 +71,6 @@ def find_benchmarks(
         if examples is None or (num_fewshot is not None and examples != 0):
             task.set_config(key="num_fewshot", value=num_fewshot or 0)
     return Benchmarks(wanted, loaded)
-
-
-def tasks(
-    stack: Stack,
-    plans: Iterable[Plan | str],
-    names: Sequence[str] | Benchmarks,
-    limit: int | None = None,
-    batch_size: int | str = 8,
-    include_path: str | Path | None = None,
-    seed: int = 0,
-) -> list[Score]:
-    """What lm-eval measures under each plan: raw scores, one row a plan, benchmark and metric.
-
-    `subject` is the plan, `task` the benchmark, `metric` lm-eval's, followed by `/filter` where it has several. `low`
-    and `high` are value - 1.96 and + 1.96 standard errors as lm-eval estimates them over questions, not clipped;
-    `documents` is the number of questions, at most `limit` of each benchmark. `seed` draws few-shot examples (the same
-    for every plan) and what a task samples, from python's, numpy's or torch's generator. Give loaded `Benchmarks` to
-    evaluate again without loading again.
-
-    Raises `MeasureError` as `find_benchmarks` does, for a stack without tokenizer, and when a plan gives logits that
-    are not finite (lm-eval would count them as wrong answers).
-    """
-    if stack.tokenizer is None:
-        raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
-    benchmarks = names if isinstance(names, Benchmarks) else find_benchmarks(names, include_path, seed=seed)
-    scores: list[Score] = []
-    with evaluating(stack.model), quietly():
-        harness = harness_model(stack, batch_size)
-        for plan in map(Plan.parse, plans):
-            with stack.under(plan), refusing_broken_logits(stack.model, plan):
-                scores += result_rows(str(plan), evaluate(harness, benchmarks.loaded, limit, seed))
-    return scores
 
 
 def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
