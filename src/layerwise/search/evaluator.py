@@ -114,10 +114,11 @@ class GraphEvaluator:
         began = time.perf_counter()
         text, own = self._texts[rung], slice(self._ends[rung], self._ends[rung + 1])
         lacking = np.isnan([nll[own] for nll in known])
-        before, forks = None, Forks.of((), ())
+        before: list[bool] = []
+        forks, due = Forks.of((), ()), dict[Plan, str]()
         with evaluating(self.stack.model), torch.inference_mode():
             for number, batch in enumerate(self.rungs[rung].batches if lacking.any() else ()):
-                missing = lacking[:, text.batches[number]].any(axis=1).tolist()
+                missing: list[bool] = np.any(lacking[:, text.batches[number]], axis=1).tolist()
                 if any(missing):
                     if missing != before:
                         due = {plan: name for (plan, name), lacks in zip(texts.items(), missing, strict=True) if lacks}
@@ -163,8 +164,8 @@ class GraphEvaluator:
             self._take(batch, [due[plan]], held.states[after])
         for after, (graph, tails) in forks.at.items():
             names: dict[int, list[str]] = {}
-            for tail, node in graph.ends.items():
-                names.setdefault(node, []).append(due[tails[tail]])
+            for tail, plan in tails.items():
+                names.setdefault(graph.ends[tail], []).append(due[plan])
             for node, state in self._walk(graph, held.captured, held.states[after], batch):
                 self._take(batch, names[node], state)
         if self._bytes + held.bytes <= self.most_bytes:
@@ -242,4 +243,4 @@ class _Rung:
 
     def sums(self, values: Numbers) -> Numbers:
         """Sums over the windows of each unit, in their order."""
-        return np.bincount(self.units, weights=values)
+        return np.asarray(np.bincount(self.units, weights=values), dtype=np.float64)

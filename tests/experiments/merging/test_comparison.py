@@ -11,7 +11,8 @@ from transformers import ViTConfig, ViTForImageClassification
 from conftest import tiny_llama
 from layerwise.data.splits import Example, Examples, Splits
 from layerwise.errors import ModelError
-from layerwise.experiments.merging.comparison import assignments, compare, evaluate_members
+from layerwise.experiments.merging.comparison import compare, evaluate_members
+from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows

@@ -26,7 +26,7 @@ once, with the mean over its nodes, and intervals are over models.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -37,13 +37,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
-from layerwise.errors import ModelError, PlanError
+from layerwise.errors import ModelError
 from layerwise.measure.contrasts.merged import merged as decisive
-from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, scored
+from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, mean_logits, scored
+from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan, Visit
-from layerwise.plan.checks import check_depth, shown
 from layerwise.plan.node_layouts import node_layout
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
@@ -273,60 +273,3 @@ def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions]) -> 
         yield Score(vocab.MERGING, metric, float(np.mean(values)), low, high, **of, documents=len(outcomes[0].hits))
         if len(values) > 1:
             yield Score(vocab.MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
-
-
-def mean_logits(logits: Iterable[Tensor]) -> Tensor:
-    """The mean of the logits of several models, folded in one at a time; same shape as each, float32 or wider.
-
-    >>> mean_logits([torch.tensor([1.0, 3.0]), torch.tensor([3.0, 5.0])]).tolist()
-    [2.0, 4.0]
-
-    Raises `ModelError` when there are none, or when they are of different shapes.
-    """
-    total: Tensor | None = None
-    count = 0
-    for each in logits:
-        wide = each.to(torch.promote_types(each.dtype, torch.float32))
-        if total is not None and total.shape != wide.shape:
-            raise ModelError(
-                f"an ensemble averages logits of one shape; found {tuple(wide.shape)} after {tuple(total.shape)}: "
-                "its members must distinguish the same classes"
-            )
-        total = wide if total is None else total + wide
-        count += 1
-    if total is None:
-        raise ModelError("an ensemble has one member or more; found none")
-    return total / count
-
-
-def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own_depth: bool) -> tuple[Plan, ...]:
-    """`draws` merged models of `depth` layers, each layer from one of `models`; the seed alone decides.
-
-    With `own_depth` every layer stays at the depth it was trained at: position p runs layer p of a drawn model.
-    Without, each layer number is used once and stands anywhere: position p runs layer s(p) of a drawn model, s a
-    uniform permutation. Draws are independent, so that their spread estimates that of all merged models; where few
-    are possible, some are drawn twice. Draw n does not depend on how many are asked for.
-
-    >>> for plan in assignments(["a", "b"], depth=4, draws=2, seed=0, own_depth=True):
-    ...     print(plan)
-    a:0 b:1 a:2 b:3
-    a:0 b:1 b:2 a:3
-
-    Raises `PlanError` for fewer than two models, a name given twice, one layer, or no draws.
-    """
-    check_depth(depth, least=2)
-    if len(models) < 2 or len(set(models)) < len(models):
-        raise PlanError(f"a merged model takes layers from two models or more, each named once, not {list(models)}")
-    if type(draws) is not int or draws < 1:
-        raise PlanError(f"the number of draws is a whole number from 1 up, not {shown(draws)}")
-    return tuple(_assignment(models, depth, random.Random(f"{seed}/{own_depth}/{n}"), own_depth) for n in range(draws))
-
-
-def _assignment(models: Sequence[str], depth: int, chance: random.Random, own_depth: bool) -> Plan:
-    rounds, rest = divmod(depth, len(models))
-    sources = [*models] * rounds + chance.sample(list(models), rest)
-    chance.shuffle(sources)
-    layers = list(range(depth))
-    if not own_depth:
-        chance.shuffle(layers)
-    return Plan(tuple(Visit(layer, source=name) for layer, name in zip(layers, sources, strict=True)))

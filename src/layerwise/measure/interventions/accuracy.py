@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Example
-from layerwise.errors import MeasureError
+from layerwise.errors import MeasureError, ModelError
 from layerwise.measure.interventions.edge_pruning import Losses
 from layerwise.measure.language.lm_head import LanguageModelHead, ScoredTokens, find_head
 from layerwise.measure.language.loss import CHUNK, token_losses
@@ -190,6 +190,31 @@ def joined(parts: Sequence[Predictions]) -> Predictions:
         np.concatenate([part.nll for part in parts]),
         np.concatenate([part.scored for part in parts]),
     )
+
+
+def mean_logits(logits: Iterable[Tensor]) -> Tensor:
+    """The mean of the logits of several models, an ensemble (Hansen & Salamon 1990), folded in one at a time; same
+    shape as each, float32 or wider. The mean of logits, not of probabilities (Freiberger et al. 2024, section 4.4).
+
+    >>> mean_logits([torch.tensor([1.0, 3.0]), torch.tensor([3.0, 5.0])]).tolist()
+    [2.0, 4.0]
+
+    Raises `ModelError` when there are none, or when they are of different shapes.
+    """
+    total: Tensor | None = None
+    count = 0
+    for each in logits:
+        wide = each.to(torch.promote_types(each.dtype, torch.float32))
+        if total is not None and total.shape != wide.shape:
+            raise ModelError(
+                f"an ensemble averages logits of one shape; found {tuple(wide.shape)} after {tuple(total.shape)}: "
+                "its members must distinguish the same classes"
+            )
+        total = wide if total is None else total + wide
+        count += 1
+    if total is None:
+        raise ModelError("an ensemble has one member or more; found none")
+    return total / count
 
 
 def _numbers(values: Tensor) -> Numbers:

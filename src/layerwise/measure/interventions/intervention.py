@@ -20,25 +20,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch, CleanBatches, captured_batch
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion, shuffled
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.plan import Plan, Sublayer
 from layerwise.results.rows import Loss
-from layerwise.stack import Capture, Stack
+from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Edit, edited
 from layerwise.stack.executors.graph import Apply as Node
-from layerwise.stack.executors.graph import Changed, Graph, GraphExecutor, build, common_steps, inputs
+from layerwise.stack.executors.graph import Changed, Graph, build, common_steps, inputs
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.streaming.executor import in_turn
 from layerwise.stack.streaming.readings import reading_schedule
@@ -46,24 +44,6 @@ from layerwise.stack.weights import Weights, apply_with
 
 MOST_BYTES = 1 << 28
 """The clean states that wait in memory at most: 256 MiB; those of a longer text wait on the disk."""
-
-
-@dataclass(frozen=True)
-class CleanBatch:
-    """One batch on its clean way through the model: the state before the layer, and which tokens count.
-
-    `half` (batch,) says of each window in which half of the text it stands. The halves share no document (no window,
-    where documents are few), so that what is put in a layer's place can be learnt on other text than it is judged on.
-    """
-
-    state: Tensor
-    captured: Capture
-    counted: Tensor
-    half: Tensor
-
-
-Apply = Callable[[CleanBatch], Tensor]
-"""The state after a layer that does something else, from a batch before it."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +195,7 @@ class _Measurement:
 
     def _state_bytes(self) -> int:
         """The bytes of one hidden state of every batch, by that of the first."""
-        state = _captured(self.stack, self.batches[0]).state
+        state = captured_batch(self.stack, self.batches[0]).state
         size = state.numel() * state.element_size()
         return sum(size * batch.size // self.batches[0].size for batch in self.batches)
 
@@ -229,7 +209,7 @@ class _Measurement:
             if self.stack.resident is None and not self.stack.reads_history and self._state_bytes() > MOST_BYTES:
                 folder = Path(exits.enter_context(TemporaryDirectory(prefix="layerwise-states-")))
             walks = [
-                _BatchWalk(self.stack, batch, graph, self.half, folder and folder / str(number))
+                BatchWalk(self.stack, batch, graph, self.half, folder and folder / str(number))
                 for number, batch in enumerate(self.batches)
             ]
             absent: set[int] = set()
@@ -259,10 +239,10 @@ class _Measurement:
         for reading in in_turn(resident, reading_schedule([graph], resident.most)):
             yield from ((index,) for index in reading.nodes[0] if index)
 
-    def _prepared(self, part: Intervention, node: int, walks: Sequence[_BatchWalk]) -> Apply | None:
+    def _prepared(self, part: Intervention, node: int, walks: Sequence[BatchWalk]) -> Apply | None:
         """What is done with every batch, or `None` where the intervention refuses the layer."""
         try:
-            return part.prepare(InterventionContext(self.stack, part.layer, _CleanBatches(walks, node)))
+            return part.prepare(InterventionContext(self.stack, part.layer, CleanBatches(walks, node)))
         except LayerwiseError as refusal:
             self._leave_out((), str(refusal))
             return None
@@ -314,104 +294,6 @@ class _Measurement:
 
     def _lacks(self, key: str) -> bool:
         return self.known[key].keys() < self.windows
-
-
-class _BatchWalk:
-    """One batch on its way through the graph; between its turns its states are in a `folder`, if there is one."""
-
-    def __init__(
-        self, stack: Stack, batch: AnyBatch, graph: Graph, half: frozenset[Window], folder: Path | None
-    ) -> None:
-        self.stack = stack
-        self.batch = batch
-        self.folder = folder
-        captured = self._kept = _captured(stack, batch)
-        self.half = torch.tensor([window in half for window in batch.windows], device=captured.state.device)
-        self.counted = counted_tokens(captured.inputs, captured.state)
-        self.clean = graph.untouched()
-        self.apply: Apply | None = None
-        self.walk = GraphExecutor(graph, self._layer, captured.state, change=self._change, watch=self._check)
-        self.away: dict[int, Path] = {}
-        if folder is not None:
-            folder.mkdir()
-        for _ in self.walk.walk((0,)):
-            pass
-        self._put_away()
-
-    @property
-    def captured(self) -> Capture:
-        """What the model calls its layers with on this batch."""
-        if self._kept is None:
-            self._kept = _captured(self.stack, self.batch)
-        return self._kept
-
-    def states(self, step: Sequence[int], absent: set[int], apply: Apply | None) -> Iterator[tuple[int, Tensor]]:
-        """Compute a step but what is `absent`, a changed node by `apply`; yields the node and state of every end."""
-        self.apply = apply
-        self.walk.live_states |= {index: self._state(index) for index in self.away}
-        self.walk.leave_out(index for index in step if index in absent)
-        yield from self.walk.walk(index for index in step if index not in absent)
-        self._put_away()
-
-    def at(self, node: int) -> CleanBatch:
-        """The batch at a node whose state is held."""
-        return CleanBatch(self._state(node), self.captured, self.counted, self.half)
-
-    def _state(self, node: int) -> Tensor:
-        if node not in self.away:
-            return self.walk.live_states[node]
-        return load_file(self.away[node])["state"].to(self.counted.device)
-
-    def _put_away(self) -> None:
-        if self.folder is None:
-            return
-        for index in self.away.keys() - self.walk.live_states.keys():
-            self.away.pop(index).unlink()
-        for index in self.walk.live_states.keys() - self.away.keys():
-            self.away[index] = self.folder / str(index)
-            save_file({"state": self.walk.live_states[index].contiguous().cpu()}, self.away[index])
-        self.walk.live_states.clear()
-        self._kept = None
-        self.walk.root = torch.empty(0)
-
-    def _layer(self, layer: int, state: Tensor, part: Sublayer | None, source: str | None) -> Tensor:
-        return self.stack.apply(layer, state, self.captured, part, source)
-
-    def _change(self, node: Node, state: Tensor) -> Tensor:
-        assert self.apply is not None, "a changed node begins a step, and is prepared for it"
-        after = self.apply(CleanBatch(state, self.captured, self.counted, self.half))
-        return after if after is state else self.stack.note(node.layer, state, after)
-
-    def _check(self, index: int, state: Tensor) -> None:
-        """Raise `MeasureError` where a clean state is not finite at a token that counts."""
-        node = self.walk.graph.nodes[index]
-        if index not in self.clean or not isinstance(node, Node):
-            return
-        finite = state.flatten(2).isfinite().all(dim=2) | ~self.counted
-        if not finite.all():
-            document = self.batch.windows[int((~finite).any(dim=1).nonzero()[0])].document
-            raise MeasureError(
-                f"the model's own state after layer {node.layer} is not finite on document {document!r}; "
-                "check the checkpoint, or use --dtype float32"
-            )
-
-
-@dataclass(frozen=True)
-class _CleanBatches(Sequence[CleanBatch]):
-    """The clean batches at a node, each read when it is looked at."""
-
-    walks: Sequence[_BatchWalk]
-    node: int
-
-    def __len__(self) -> int:
-        return len(self.walks)
-
-    def __getitem__(self, number: Any) -> Any:
-        return self.walks[number].at(self.node)
-
-
-def _captured(stack: Stack, batch: AnyBatch) -> Capture:
-    return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
 
 
 def _first_half(data: EvalData) -> frozenset[Window]:

@@ -235,7 +235,10 @@ class _Work:
 
     def divided(self, stack: Stack, workers: int) -> tuple[list[SweepPart], Partition]:
         """The work in parts for so many workers, and what they cost."""
-        due = {number: tuple(piece.graph.ends) for number, piece in enumerate(self.pieces)}
+        due = {
+            number: [plan for plan in piece.graph.ends if isinstance(plan, Plan)]
+            for number, piece in enumerate(self.pieces)
+        }
         return divided(due, [piece.batch.size for piece in self.pieces], workers, head_in_layers(stack))
 
     @property

@@ -22,13 +22,14 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions.batch_walk import captured_batch
 from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.workers import Emit, PieceFunction, Plain
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
-from layerwise.stack import Capture, Stack
+from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.executors.partition import Partition, cost, depth_first, runs
@@ -63,7 +64,7 @@ def final_states(
     evaluating, without gradients.
     """
     names = [graph.names() for _, graph in work]
-    captured = [(_captured(stack, batch), graph) for batch, graph in work]
+    captured = [(captured_batch(stack, batch), graph) for batch, graph in work]
     walk: GraphExecutor | StreamedExecutor
     ends: Iterable[tuple[int, int | None, Tensor | None]]
     if stack.resident is None:
@@ -112,12 +113,8 @@ def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
     """The bytes of one hidden state of each batch, told from the first."""
     if not batches:
         return []
-    first = _captured(stack, batches[0]).state
+    first = captured_batch(stack, batches[0]).state
     return [first.numel() * first.element_size() * batch.size // batches[0].size for batch in batches]
-
-
-def _captured(stack: Stack, batch: AnyBatch) -> Capture:
-    return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
 
 
 @dataclass(frozen=True, slots=True)

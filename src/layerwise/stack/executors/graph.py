@@ -28,7 +28,7 @@ from layerwise.plan import Plan, Reduction, Step, Sublayer
 from layerwise.stack.executors.state import Merger
 
 
-class Variant(NamedTuple):
+class LayerVariant(NamedTuple):
     """What runs as a layer: that half of it, that of the model `source`, or what an intervention makes of it, by the
     key `change`; with none of them the layer itself.
     """
@@ -38,7 +38,7 @@ class Variant(NamedTuple):
     change: str | None = None
 
 
-AS_IS = Variant()
+AS_IS = LayerVariant()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Apply:
 
     layer: int
     state: int
-    variant: Variant = AS_IS
+    variant: LayerVariant = AS_IS
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Lowering:
         for number, step in enumerate(plan.steps()):
             groups.extend((current, []) for _ in range(step.opens))
             before = len(nodes)
-            variant = Variant(step.sublayer, step.source, changes.get(number))
+            variant = LayerVariant(step.sublayer, step.source, changes.get(number))
             current = nodes.setdefault(Apply(step.layer, current, variant), before)
             self.evaluations += len(nodes) - before
             for close in step.closes:
