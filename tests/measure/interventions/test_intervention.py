@@ -10,9 +10,8 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions import intervention
+from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
-    Apply,
-    CleanBatch,
     Intervention,
     InterventionContext,
     JointIntervention,

@@ -31,9 +31,8 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.redundant_sets import chosen_size
+from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
-    Apply,
-    CleanBatch,
     Intervention,
     InterventionContext,
     JointIntervention,
