@@ -23,7 +23,7 @@ from transformers import TrainerCallback
 
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import pretraining_text
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.train.pretrain.recipe import PRESETS, pretraining_recipe
 from layerwise.train.pretrain.trainer import trainer_of
 

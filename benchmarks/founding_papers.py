@@ -85,8 +85,8 @@ def model_of(scale: str, data: Path, out: Path) -> tuple[Path, Path]:
     if not decoder.is_file():
         from transformers import LlamaConfig
 
-        from layerwise.data.text.bytepair import train_bytepair
         from layerwise.data.text.corpus import read_corpus
+        from layerwise.data.text.vocabulary import train_bytepair
 
         books = sorted(path for path in (data / "books").iterdir() if path.is_file())
         learned = train_bytepair((each.text for each in read_corpus(books[0]).documents), 8192)

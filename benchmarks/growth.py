@@ -5,7 +5,7 @@
 One training of a Llama of 12 layers, whose schedule is made of rounds: in every round each way of training has a phase
 of some steps, in a changing order, so that what is compared was timed within seconds. What is printed is a step as a
 share of the round's uniform step, the median over rounds with the least and the most, beside the share of
-floating-point operations that `layerwise.schedule.cost` predicts. Seconds are those of the clock, and in the last
+floating-point operations that `layerwise.plan.schedule.cost` predicts. Seconds are those of the clock, and in the last
 column those that the process itself computed, which others on the machine disturb less. The first step of a phase is
 left out: in it the states of a frozen prefix are kept for the first time.
 
@@ -30,8 +30,8 @@ from transformers.utils import logging
 
 from layerwise.data.splits import Example, Examples, Splits
 from layerwise.measure.cost.flops import model_cost
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.cost import ModelCost, flops_per_token
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import load
 from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.trainer import GrowthTrainer

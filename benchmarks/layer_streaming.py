@@ -45,7 +45,7 @@ def measure(folder: Path, resident: int | None, windows: int, plans: bool) -> di
     from layerwise.measure.language.evaluation_data import EvalData
     from layerwise.plan import families
     from layerwise.stack import load
-    from layerwise.train.monitoring.pace import peak_bytes
+    from layerwise.train.training_log import peak_bytes
 
     stack = load(folder, device="cpu", resident_layers=resident)
     texts = [

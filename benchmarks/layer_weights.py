@@ -25,7 +25,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from layerwise.models.elc import ElcConfig, ElcForMaskedLM
+from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.stack.history import depth_history
 from layerwise.stack.history.depth_history import DepthHistory
 

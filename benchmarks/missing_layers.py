@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 
 import layerwise
 from layerwise.plan.families import random_subsets
-from layerwise.swarm.cost.estimate import estimate_of_run
+from layerwise.swarm.estimate import estimate_of_run
 
 
 def main() -> None:

@@ -17,11 +17,11 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from layerwise.data.text import python_stdlib
+from layerwise.data.demo import python_stdlib
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import cut, encode
 from layerwise.data.text.span_masking import Draw, MaskedSegments, Padding, SpanMasking
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.stack.compilation import compiled_blocks
 

@@ -25,7 +25,7 @@ from collections.abc import Callable
 import torch
 
 from layerwise import PlanRouter, RoutedStack, load
-from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.demo.corpus import demo_corpus
 from layerwise.plan import Plan
 from layerwise.search.routing.routed import grouped, written
 

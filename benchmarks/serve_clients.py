@@ -24,10 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import layerwise
-from layerwise.swarm.answer import COMPLETE, Answer, NodeView, Overview
-from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.answer import COMPLETE, Answer, Decoding, NodeView, Overview
 from layerwise.swarm.serve.run import run
-from layerwise.swarm.serve.service import Service
 from layerwise.swarm.serve.settings import ServeSettings
 
 WARM_UP = 0.25  # of the time, after which memory is taken as it is
@@ -61,7 +59,7 @@ class Double:
     def overview(self) -> Overview:
         nodes = (NodeView("node-0", tuple(map(str, range(12))), "live", 0.01, 0.02, 0, self._made, 0),)
         layers = tuple(range(12))
-        return Overview(self.name, 12, 0.0, nodes, (), 0, self._completed, 0, 0, self._made, layers, "", ())
+        return Overview(self.name, 12, 0.0, nodes, (), self._completed, 0, 0, self._made, layers, "", ())
 
     def pixels(self, image: Any) -> Any:
         raise NotImplementedError
@@ -79,7 +77,7 @@ class Double:
 def serve(model: str, delay: float) -> int:
     """Serve the double, or a swarm of a model, on a free port, and print its address."""
 
-    async def gathered_service() -> Service:
+    async def gathered_service() -> Any:
         if model == DOUBLE:
             return Double(delay)
         from layerwise.swarm.gathering import gathered

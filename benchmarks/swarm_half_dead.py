@@ -20,9 +20,9 @@ import torch
 
 from layerwise.stack import load
 from layerwise.swarm import Answer, Swarm, SwarmSettings, gather
+from layerwise.swarm.answer import Decoding
 from layerwise.swarm.cluster.nodes import RayTransport
-from layerwise.swarm.decoding_options import Decoding
-from layerwise.swarm.rehearsal.bound import Load, slowest_token
+from layerwise.swarm.rehearsal import Load, slowest_token
 
 PROMPT = 8
 
@@ -78,7 +78,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     stack = load("demo")
-    settings = SwarmSettings(most_queued=options.requests)
+    settings = SwarmSettings()
     swarm = gather(stack, 8, 2, address="local", settings=settings)
     swarm.generate(torch.randint(5, 500, (1, PROMPT)), max_new_tokens=40, min_new_tokens=40, do_sample=False)
     hop, layer = (max(getattr(record, name) for record in swarm.members) for name in ("hop_seconds", "layer_seconds"))

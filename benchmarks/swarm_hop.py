@@ -19,17 +19,29 @@ import torch
 from transformers.cache_utils import DynamicCache
 
 from layerwise.stack import load
+from layerwise.swarm.cluster import nodes
 from layerwise.swarm.cluster.nodes import RayTransport
+from layerwise.swarm.decoding import advance
 from layerwise.swarm.messages import Done, Hop, Pass, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.blocks import load_message
-from layerwise.swarm.positions import advance
 from layerwise.swarm.wire import encode, to_array
+
+
+class Echoing(nodes.NodeActor):
+    """A node that also returns so many of the bytes that it was sent, after so many seconds of computing."""
+
+    def echo(self, sent: bytes, returned: int, seconds: float = 0.0) -> bytes:
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            pass
+        return sent[:returned]
 
 
 async def measure(transport: RayTransport, pairs: int) -> None:
     stack = load("demo")
     stack.inspect(input_ids=torch.tensor([[5, 6, 7]]))
     layers = (0, 1, 2)
+    echo = transport._actors["node"].echo
     assert isinstance(await transport.call("node", load_message(stack, layers)), Done)
     visits = tuple(RemoteVisit(layer, RemoteLayer(layer)) for layer in layers)
     cache = DynamicCache(config=stack.text_config)
@@ -50,12 +62,12 @@ async def measure(transport: RayTransport, pairs: int) -> None:
         with torch.inference_mode():  # so that both calls come after the same work of the router
             stack.capture_pass(inputs)
         began = time.perf_counter()
-        await transport.echo("node", payload, back)
+        await echo.remote(payload, back)
         empty = time.perf_counter() - began
         with torch.inference_mode():
             stack.capture_pass(inputs)
         began = time.perf_counter()
-        await transport.echo("node", payload, back, reply.seconds)
+        await echo.remote(payload, back, reply.seconds)
         if index >= 20:
             raw.append(empty)
             busy.append(time.perf_counter() - began - reply.seconds)
@@ -73,6 +85,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=500)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    nodes.NodeActor = Echoing
     transport = RayTransport(["node"], "local", device="cpu")
     try:
         asyncio.run(measure(transport, options.pairs))

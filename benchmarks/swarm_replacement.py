@@ -27,13 +27,12 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.swarm.gathering import order_of
 from layerwise.swarm.messages import RemoteLayer
-from layerwise.swarm.nodes.local import Fault, LocalTransport, Schedule
+from layerwise.swarm.nodes.local import Fault, LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import local_node
-from layerwise.swarm.nodes.virtual_time import VirtualLoop
-from layerwise.swarm.placement.replication import Capacity
-from layerwise.swarm.placement.supply import Supply
-from layerwise.swarm.rehearsal.requests import run_all
+from layerwise.swarm.rehearsal import run_all
+from layerwise.swarm.replication import Capacity
 from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.supply import Supply
 from layerwise.swarm.swarm import Swarm
 from layerwise.train.load_trained import open_trained
 

@@ -3,11 +3,11 @@
     python benchmarks/token_cache.py --folder FOLDER [--words 100000000]
 
 A text of made-up sentences is written to FOLDER unless it is there, and `layerwise train elc --variants ltg` (size
-tiny, 8 segments a step) is started on it. The first start fills the token cache in FOLDER/cache, and goes on where it
-was killed. The second start is a new process with the same command, and then two processes under torchrun. The bars:
-at most 10 seconds from the start of the process to the end of the first step, imports of torch and transformers
-included, and at most 200 MB more resident memory in each process than with a text of a few thousand words and the same
-tokenizer. Pages of mapped files count, though all processes share them.
+tiny, 8 segments a step) is started on it. The first start fills the token cache in FOLDER/cache. The second start is a
+new process with the same command, and then two processes under torchrun. The bars: at most 10 seconds from the start of
+the process to the end of the first step, imports of torch and transformers included, and at most 200 MB more resident
+memory in each process than with a text of a few thousand words and the same tokenizer. Pages of mapped files count,
+though all processes share them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pathlib import Path
 import layerwise
 from layerwise.data.vision.digits import digits
 from layerwise.measure.cost.flops import model_cost
-from layerwise.schedule import GrowthSchedule, Phase, chart, explain, preset, share_of_uniform, steps_for
+from layerwise.plan.schedule import GrowthSchedule, Phase, chart, explain, preset, share_of_uniform, steps_for
 from layerwise.stack import weight_hash
 from layerwise.train.recipe import GrowthVariant, Settings, grown
 from layerwise.train.training import Base, train

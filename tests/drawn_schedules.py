@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from layerwise.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule import GrowthSchedule, Phase
 
 FACTORS = st.sampled_from([0.0, 0.5, 0.9, -1.0, 1e-7])
 

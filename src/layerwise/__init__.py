@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from layerwise.checkpoint import save
+    from layerwise.data.demo.corpus import demo_corpus
     from layerwise.data.text.corpus import Corpus, read_corpus
-    from layerwise.data.text.demo_corpus import demo_corpus
     from layerwise.errors import LayerwiseError
     from layerwise.experiments.result import Result
     from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, robustness, run, sweep, time
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from layerwise.search.routing.routed import RoutedStack
     from layerwise.search.routing.router import PlanRouter
     from layerwise.stack import Stack, load, verify
-    from layerwise.stack.speculation import speculative
 
 _HOMES = {
     "Budget": "layerwise.search.budget",
@@ -46,7 +45,7 @@ _HOMES = {
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
     "compare": "layerwise.experiments.verbs",
-    "demo_corpus": "layerwise.data.text.demo_corpus",
+    "demo_corpus": "layerwise.data.demo.corpus",
     "diagnose": "layerwise.experiments.verbs",
     "edits": "layerwise.plan",
     "evaluate": "layerwise.experiments.verbs",
@@ -58,7 +57,6 @@ _HOMES = {
     "run": "layerwise.experiments.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
-    "speculative": "layerwise.stack.speculation",
     "sweep": "layerwise.experiments.verbs",
     "time": "layerwise.experiments.verbs",
     "verify": "layerwise.stack",
@@ -69,7 +67,6 @@ _RENAMED = {
     "layer_weights": "diagnose.layer_weights",
     "merge": "robustness.merge",
     "route": "search.route",
-    "speculate": "time.speculation",
     "study": "train.elc_study or layerwise.train.growth_study",
 }
 """Names of earlier versions, and what is written in their place."""
@@ -98,7 +95,6 @@ __all__ = [
     "samplers",
     "save",
     "search",
-    "speculative",
     "sweep",
     "time",
     "verify",

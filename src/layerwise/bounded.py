@@ -69,6 +69,15 @@ def shortened(text: str, most: int = _SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}..."
 
 
+def reason_of(error: BaseException, lines: int = 1) -> str:
+    """The class of an error, and the first lines of what it says.
+
+    >>> reason_of(ValueError("one\\n  two\\nthree"), lines=2), reason_of(ValueError())
+    ('ValueError: one two', 'ValueError: ')
+    """
+    return f"{type(error).__name__}: {' '.join(map(str.strip, str(error).strip().splitlines()[:lines]))}"
+
+
 def shown(value: object) -> str:
     """A wrong value as an error shows it, never more of it than fits a line.
 

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from layerwise.data.text.segments import pretraining_text
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.plan import Plan
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.results.training_record import MODEL, TrainingRecord
-from layerwise.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.stack import Stack, load
 from layerwise.train.heal.options import HealingOptions, healing_recipe
 from layerwise.train.methods import METHODS, Options, recipe

@@ -11,8 +11,7 @@ from huggingface_hub import ModelCard
 
 from conftest import tiny_llama
 from layerwise.checkpoint import save
-from layerwise.checkpoint.base_models import base_model_info, is_hub_id
-from layerwise.checkpoint.card import CardTable, card_text, write_card
+from layerwise.checkpoint.card import CardTable, base_model_info, card_text, is_hub_id, write_card
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
 

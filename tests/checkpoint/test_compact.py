@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from conftest import tiny_llama
 from contracts.specimen import build, inputs
 from contracts.zoo import SUPPORTED
-from layerwise.checkpoint import compact, compact_code, save
+from layerwise.checkpoint import compact, remote_code, save
 from layerwise.checkpoint.remote_code import automatic_classes
 from layerwise.data.model_location import location_of
 from layerwise.errors import CheckpointError, ModelError, OptionError, UnsupportedModel
@@ -104,14 +104,14 @@ def test_several_models_become_one_folder(tmp_path: Path) -> None:
 
 def test_a_wrong_visit_in_the_code_is_noticed(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deliberate wrong answer: the code in the folder runs another layer than the plan."""
-    record = compact_code.plan_record
+    record = remote_code.plan_record
 
     def wrong(*task: object) -> dict[str, object]:
         written = record(*task)  # type: ignore[arg-type]
         written["visits"][1]["layer"] = 2
         return written
 
-    monkeypatch.setattr(compact_code, "plan_record", wrong)
+    monkeypatch.setattr(remote_code, "plan_record", wrong)
     with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
         save(home, "0 1 2*2", tmp_path / "m", compact=True, remote_code=True)
     assert not (tmp_path / "m").exists()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -111,12 +113,13 @@ def test_shards_are_read_and_written(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_tied_weights_are_written_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opened", [str, load])
+def test_tied_weights_are_written_once(tmp_path: Path, opened: Callable[[str], Any]) -> None:
     model = tiny_llama()
     model.config.tie_word_embeddings = True
     model.tie_weights()
     model.save_pretrained(tmp_path / "home")
-    save(tmp_path / "home", "0 1", tmp_path / "m", prove=False)
+    save(opened(str(tmp_path / "home")), "0 1", tmp_path / "m", prove=False)
     assert "lm_head.weight" not in load_file(tmp_path / "m" / "model.safetensors")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "m")
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
@@ -163,13 +166,22 @@ def test_quantised_tensors_are_bytes_and_their_exceptions_follow(quantised: Path
 # Refusals, and the way through memory
 
 
+@pytest.mark.parametrize("opened", [str, load])
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("0 (1|2) 3", "has a group"), ("0 1.attn 2", r"the plan runs 1\.attn"), ("0 7", "visits layer 7"), ("b:0", "'b'")],
+    [
+        ("0 (1|2) 3", r"has a group: .* in turn, as in 0-3"),
+        ("0 (1):gain=0.5", "has a group"),
+        ("0 1.attn 2", r"the plan runs 1\.attn"),
+        ("0 7", "visits layer 7"),
+        ("b:0", "'b'"),
+    ],
 )
-def test_what_no_checkpoint_can_say_is_refused(home: Path, text: str, reason: str, tmp_path: Path) -> None:
+def test_what_no_checkpoint_can_say_is_refused(
+    home: Path, text: str, reason: str, tmp_path: Path, opened: Callable[[str], Any]
+) -> None:
     with pytest.raises(PlanError, match=reason):
-        save(home, text, tmp_path / "m")
+        save(opened(str(home)), text, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 
 

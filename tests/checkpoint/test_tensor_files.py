@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from layerwise.checkpoint import tensor_files
-from layerwise.checkpoint.tensor_files import INDEX, WEIGHTS, read_header, stored_tensors, write_checkpoint, write_file
+from layerwise.checkpoint.tensor_files import write_checkpoint, write_file
+from layerwise.data.stored_files import INDEX, WEIGHTS, read_header, stored_tensors
 from layerwise.errors import CheckpointError
 
 DTYPES = (
@@ -77,6 +78,7 @@ def test_shards_hold_what_fits_and_an_index(tmp_path: Path) -> None:
         (lambda content: b"\xff" * 16, "header would have"),
         (lambda content: content.replace(b'"shape"', b'"shade"', 1), "not a whole safetensors file"),
         (lambda content: (8).to_bytes(8, "little") + b"[1,2,3] ", "not a whole safetensors file"),
+        (lambda content: content + b"more", "one behind the other up to its end"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: object, reason: str) -> None:
@@ -89,10 +91,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: object, reason: str) 
 @pytest.mark.parametrize(
     ("index", "reason"),
     [
-        ({"weight_map": {"a": "../other.safetensors"}}, "beside it"),
-        ({"weight_map": {"a": "model.bin"}}, "beside it"),
-        ({}, "beside it"),
-        ({"weight_map": {"missing": "in.safetensors"}}, "names missing, which in.safetensors does not hold"),
+        ({"metadata": {}, "weight_map": {"a": "../other.safetensors"}}, "beside it"),
+        ({"metadata": {}, "weight_map": {"a": "model.bin"}}, "beside it"),
+        ({}, "should hold"),
+        (
+            {"metadata": {}, "weight_map": {"missing": "in.safetensors"}},
+            "missing lies in in.safetensors, which does not",
+        ),
     ],
 )
 def test_an_index_names_files_beside_it(tmp_path: Path, index: object, reason: str) -> None:

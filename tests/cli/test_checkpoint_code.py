@@ -22,8 +22,8 @@ from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import LayerwiseError
 from layerwise.experiments.interchange.foreign_plans import depth_of
 from layerwise.stack.checks.checkpoint_files import open_config
-from layerwise.train.finetune.fine_tuning import _with_head
-from layerwise.train.finetune.new_head import with_new_head
+from layerwise.train.fine_tuning import _with_head
+from layerwise.train.new_head import with_new_head
 from layerwise.train.phases.random_init import random_model
 from tiny_tokenizers import character_tokenizer
 
@@ -91,7 +91,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("verify", "model"),
     "evaluate": ("evaluate", "model", "--limit", "2"),
     "heal": ("heal", "model", "--plan", "0-2", *TEXT),
-    "time speculation": ("time", "speculation", "model", "--draft", "0-2", *TEXT),
     "search route": ("search", "route", "model", "--tasks", "piqa"),
     "search": ("search", "model", "--budget", "layers=3", *TEXT),
     "time frontier": ("time", "frontier", "model", *TEXT),

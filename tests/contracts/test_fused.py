@@ -9,7 +9,7 @@ from contracts import checks, fused
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import SUPPORTED
-from layerwise.stack.executors.fused import cache, operations, proof
+from layerwise.stack.executors.fused import batched_parameter, cache, proof
 
 
 @every_type(fast=(), slow=EVERY_TAG)
@@ -33,8 +33,9 @@ def _llama() -> checks.Subject:
 
 def test_the_proof_notices_a_wrong_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """A product that gives every member the weights of the first."""
-    right = operations._product
-    monkeypatch.setattr(operations, "_product", lambda x, weights, bias: right(x, weights[:1].expand_as(weights), bias))
+    right = batched_parameter._product
+    wrong = lambda x, weights, bias: right(x, weights[:1].expand_as(weights), bias)  # noqa: E731
+    monkeypatch.setattr(batched_parameter, "_product", wrong)
     assert "are not what each is by itself" in fused.reason_or_yes(_llama())
 
 
@@ -51,7 +52,7 @@ def test_the_proof_notices_a_wrong_slot(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_check_notices_what_the_proof_lets_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "_failure", lambda *_: None)
-    right = operations._product
-    monkeypatch.setattr(operations, "_product", lambda x, weights, bias: right(x, 1.001 * weights, bias))
+    right = batched_parameter._product
+    monkeypatch.setattr(batched_parameter, "_product", lambda x, weights, bias: right(x, 1.001 * weights, bias))
     with torch.no_grad(), pytest.raises(AssertionError, match="units of rounding"):
         fused.reason_or_yes(_llama())

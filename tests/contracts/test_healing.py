@@ -20,7 +20,7 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Fixed, SeededSampler
 from layerwise.stack import Stack, load
 from layerwise.stack.rounding import compare
-from layerwise.train.heal.healed import load_healed
+from layerwise.train.heal.learning import load_healed
 from layerwise.train.heal.options import HealingOptions, Method
 from layerwise.train.heal.trainer import HealingTrainer
 from train.tiny_models import arguments

@@ -60,44 +60,13 @@ def lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
-GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "mnli-mm", "qnli", "rte", "wnli")
-"""The tasks that GLUE publishes."""
-
-SUPERGLUE = ("boolq", "multirc", "rte", "wsc")
-"""The tasks that SuperGLUE publishes and a reader is there for."""
-
-_FOLDERS = {"cola": "CoLA", "sst2": "SST-2", "stsb": "STS-B", "mnli-mm": "MNLI", "boolq": "BoolQ", "multirc": "MultiRC"}
-_HEADERS = {
-    "sst2": "sentence label",
-    "mrpc": "Quality|#1 ID|#2 ID|#1 String|#2 String",
-    "qqp": "id qid1 qid2 question1 question2 is_duplicate",
-    "stsb": "index genre filename year old_index source1 source2 sentence1 sentence2 score",
-    "mnli": "index promptID pairID genre sentence1_binary_parse sentence2_binary_parse sentence1_parse sentence2_parse"
-    " sentence1 sentence2 label1 gold_label",
-    "qnli": "index question sentence label",
-    "rte": "index sentence1 sentence2 label",
-    "wnli": "index sentence1 sentence2 label",
-}
-_WORDS = {
-    "mnli": ("entailment", "neutral", "contradiction"),
-    "qnli": ("entailment", "not_entailment"),
-    "rte": ("entailment", "not_entailment"),
-}
-
-
-def published(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
-    """The files of a task as GLUE publishes them, with the texts and labels of `example`; returns their folder."""
-    place = folder / _FOLDERS.get(name, name.upper())
-    start = 200 if name == "mnli-mm" else 100
-    dev = {"mnli": "dev_matched", "mnli-mm": "dev_mismatched"}.get(name, "dev")
-    for stem, numbers in (("train", range(train)), (dev, range(start, start + valid))):
-        table(place / f"{stem}.tsv", [*_header(name), *(_cells(name, number) for number in numbers)])
-    return place
+SUPERGLUE = {"boolq": "BoolQ", "multirc": "MultiRC", "rte": "RTE", "wsc": "WSC"}
+"""The tasks that SuperGLUE publishes and a reader is there for, with their folders."""
 
 
 def superglue(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
     """The files of a task as SuperGLUE publishes them; returns their folder."""
-    place = folder / _FOLDERS.get(name, name.upper())
+    place = folder / SUPERGLUE[name]
     for stem, numbers in (("train", range(train)), ("val", range(100, 100 + valid))):
         lines(place / f"{stem}.jsonl", [_nested(name, number) for number in numbers])
     return place
@@ -123,36 +92,10 @@ def parquet_file(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     whole.to_parquet(path, index=False)
 
 
-def table(path: Path, rows: Sequence[Sequence[str]]) -> None:
-    """A tab-separated table."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def _header(name: str) -> list[list[str]]:
-    text = _HEADERS.get(name.removesuffix("-mm"))
-    return [] if text is None else [text.split("|" if "|" in text else " ")]
-
-
-def _cells(name: str, number: int) -> list[str]:
-    row = example(name, number)
-    texts = [str(row[column]) for column in _COLUMNS[name]]
-    words = _WORDS.get(name.removesuffix("-mm"))
-    label = str(row["label"]) if words is None else words[row["label"]]
-    if name == "cola":
-        return ["gj04", label, "*" if label == "0" else "", *texts]
-    if name == "mrpc":
-        return [label, str(number), str(number + 1), *texts]
-    ((*columns,),) = _header(name)
-    before = len(columns) - len(texts) - (2 if words and len(words) == 3 else 1)
-    gold = [label, label] if len(words or ()) == 3 else [label]
-    return [*(str(number) for _ in range(before)), *texts, *gold]
-
-
 def _nested(name: str, number: int) -> dict[str, Any]:
     row = example(name, number)
     if name == "rte":
-        label = _WORDS["rte"][row["label"]]
+        label = ("entailment", "not_entailment")[row["label"]]
         return {"premise": row["sentence1"], "hypothesis": row["sentence2"], "label": label, "idx": number}
     if name == "boolq":
         return {**row, "label": bool(row["label"])}

@@ -89,19 +89,6 @@ def test_masks_belong_to_the_window_and_the_seed_not_to_the_batch() -> None:
     assert masks(masked(windows, seed=1)) != masks(masked(windows, seed=2))
 
 
-def test_the_same_windows_make_the_same_batches() -> None:
-    windows = [window(number, 3 + number % 5) for number in range(20)]
-    for first, second in zip(batches(windows, 30, PAD), batches(windows, 30, PAD), strict=True):
-        assert first.windows == second.windows
-        assert torch.equal(first.input_ids, second.input_ids)
-
-
-def test_the_inputs_are_what_a_forward_takes() -> None:
-    (batch,) = batches([window(1, 4)], 10, PAD)
-    assert set(batch.inputs) == {"input_ids", "attention_mask"}
-    assert all(tensor.dtype == torch.int64 for tensor in (*batch.inputs.values(), batch.targets))
-
-
 def test_nothing_to_batch_is_refused() -> None:
     with pytest.raises(DataError, match="no window"):
         batches([], 10, PAD)

@@ -36,24 +36,18 @@ from layerwise.experiments.robustness.config import Rehearsal, RobustTraining
 from layerwise.experiments.runner import perform
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
+from layerwise.plan.schedule.allocation import Importance
 from layerwise.results import Run
-from layerwise.schedule.allocation import Importance
-from layerwise.search.drafts import DraftTimes
 from layerwise.search.prices import PriceTable
 from layerwise.search.routing.router_time import RouterTime
 from layerwise.stack import Stack, load
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 SILENT: Mapping[str, Any] = {"reporter": Silent()}
 SHORT: Mapping[str, Any] = {**SILENT, "max_length": 16, "batch_tokens": 256}
 TIMED = ("second", "bytes", "data_wait")
 """What names of metrics hold that depend on the machine."""
-
-
-def _draft_times(stack: Stack, context: int, longest: int) -> DraftTimes:
-    table = PriceTable({(layer, None): 1.0 for layer in range(stack.depth)}, 0.5)
-    return DraftTimes(table, tuple(stack.depth + (number + 1) / 2 for number in range(longest + 1)))
 
 
 def _layer_times(
@@ -67,9 +61,6 @@ def _layer_times(
 PLANTED: Mapping[str, Any] = {
     "measure.cost.pass_time:TimedPass.seconds": lambda self: len(self.stack.running.steps()) / 1000,
     "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
-    "experiments.frontier.run:generation_ratio": lambda draft, prompts, new, number: 1.5 + number / 100,
-    "experiments.frontier.run:draft_times": _draft_times,
-    "experiments.speculation.run:draft_times": _draft_times,
     "experiments.routing.run:router_time": lambda *_: RouterTime(0.5, 0.4, 0.6, 1.0, 9),
     "search.timing:measured": _layer_times,
     "train.monitoring.pace:Pace.notes": lambda self, args, state: {"step_seconds": 1.0, "peak_bytes": 1.0},
@@ -123,13 +114,9 @@ def _timing(run: Path) -> None:
     layerwise.time(stack(), plans=("0-3", "0 (1|2) 3"), fused=True, rounds=6, context=6, run=run, **SILENT)
 
 
-def _speculation(run: Path) -> None:
-    layerwise.time.speculation(stack(), corpus(60), search=True, prompts=2, context=12, new_tokens=8, run=run, **SILENT)
-
-
 def _frontier(run: Path) -> None:
     layerwise.time.frontier(
-        stack(), corpus(30), tokens=400, sizes=1, rounds=12, context=8, new_tokens=4, run=run, **SHORT
+        stack(), corpus(30), tokens=400, sizes=1, rounds=12, context=8, run=run, **SHORT
     )  # fmt: skip
 
 
@@ -259,7 +246,7 @@ def _layer_weights(run: Path) -> None:
 
 
 KINDS: Mapping[str, Callable[[Path], None]] = {
-    "time": _timing, "time speculation": _speculation, "time frontier": _frontier, "search": _search,
+    "time": _timing, "time frontier": _frontier, "search": _search,
     "search route": _routing, "heal": _healing, "robustness rehearse": _rehearsal, "train robust": _robust_training,
     "robustness": _robustness, "robustness merge": _merging, "sweep": _sweep,
     "diagnose": _diagnosis, "evaluate": _evaluation,

@@ -28,14 +28,13 @@ from layerwise.experiments.finetuned_tasks import (
     rows_of,
     run_benchmarks,
 )
-from layerwise.measure.stats.classification_metrics import confusion_matrix, metric_of
 from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.task_metrics import confusion_matrix, metric_of
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
-from layerwise.train.finetune import fine_tuning
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, fine_tune
-from layerwise.train.finetune.learning_curve import CurvePoint
+from layerwise.train import fine_tuning
+from layerwise.train.fine_tuning import CurvePoint, FineTuningConfig, FineTuningResult, fine_tune
 from row_names import named
 from tiny_tokenizers import character_tokenizer
 from train.learners import planted, tiny_bert

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from layerwise.data.text.sources.hub_texts import HubText
+from layerwise.data.text.sources import HubText
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments.catalogue import VERBS, configuration
 from layerwise.experiments.option import (

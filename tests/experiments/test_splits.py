@@ -19,7 +19,7 @@ from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.training_runs import TEXT_LENGTH, divided_documents, read_splits, split_notes
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
-from layerwise.stack.packed_texts import keeps_texts_apart
+from layerwise.stack.max_length import keeps_texts_apart
 
 OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
 

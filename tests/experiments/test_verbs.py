@@ -160,7 +160,6 @@ FUNCTIONS = {
     "robustness merge": layerwise.robustness.merge,
     "robustness rehearse": layerwise.robustness.rehearse,
     "time frontier": layerwise.time.frontier,
-    "time speculation": layerwise.time.speculation,
     "search route": layerwise.search.route,
 }  # fmt: skip
 

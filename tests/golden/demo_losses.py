@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from layerwise.data.text import skills
+from layerwise.data.demo import skills
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.measure.interventions.sweep import sweep

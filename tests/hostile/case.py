@@ -30,7 +30,7 @@ class Case:
     `make` fills the folder. `before` are command lines that must succeed there first. Then `arguments` must be refused
     with a message that holds every part of `says`, and the folder must be as it was, but for the paths that match
     `writes`; or, where `says` is `None`, it must succeed. `check` looks at the folder and the ending in either case,
-    and raises `AssertionError`. `slow` cases run in the slow tier.
+    and raises `AssertionError`.
     """
 
     name: str
@@ -41,7 +41,6 @@ class Case:
     writes: tuple[str, ...] = ()
     check: Callable[[Path, Ended], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
-    slow: bool = False
 
 
 def faults(case: Case, ended: Ended) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import random
 import struct
 import zlib
@@ -18,10 +17,9 @@ from PIL import Image
 from pyarrow import parquet
 
 from hostile.case import Case
-from hostile.material import vit
+from hostile.material import Content, loop, pipe, put, sparse, vit
 
 ASK = ("robustness", "model", "--images", "pictures", "--run", "run", "--orders", "1", "--draws", "2")
-Says = tuple[str, ...] | None
 
 
 def picture(kind: str = "PNG", size: tuple[int, int] = (9, 7), mode: str = "RGB", seed: int = 0, **how: Any) -> bytes:
@@ -43,14 +41,14 @@ def pictures(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int
     return folder / "pictures"
 
 
-def _one(case: str, name: str, content: bytes | Callable[[], bytes], *says: str, folder: str = "cat") -> Case:
+def _one(case: str, name: str, content: Content, *says: str) -> Case:
     """A folder of good images with one that is not, which must be named."""
 
     def make(root: Path) -> None:
         vit(root)
-        (pictures(root) / folder / name).write_bytes(content if isinstance(content, bytes) else content())
+        put(pictures(root) / "cat" / name, content)
 
-    return Case(case, ASK, (f"{folder}/{name}: ", *says), make)
+    return Case(case, ASK, (f"cat/{name}: ", *says), make)
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
@@ -63,12 +61,12 @@ def png(width: int, height: int, depth: int, colour: int, rows: bytes = b"") -> 
     return b"\x89PNG\r\n\x1a\n" + header + _chunk(b"IDAT", zlib.compress(rows, 9)) + _chunk(b"IEND", b"")
 
 
-def _bomb() -> bytes:
+def _bomb(path: Path) -> bytes:
     """A PNG of a few kilobytes with 64,000 x 64,000 pixels."""
     return png(64_000, 64_000, 8, 2, bytes(10_000))
 
 
-def _near_bomb() -> bytes:
+def _near_bomb(path: Path) -> bytes:
     """Under Pillow's own limit of bombs, and a gigabyte with its copies: 13,000 x 13,000 in colour, all black."""
     return png(13_000, 13_000, 8, 2, (b"\0" + bytes(3 * 13_000)) * 13_000)
 
@@ -78,7 +76,7 @@ def _deep(colour: int, channels: int) -> bytes:
     return png(9, 7, 16, colour, b"".join(b"\0" + row.tobytes() for row in values))
 
 
-def _deep_tiff() -> bytes:
+def _deep_tiff(path: Path) -> bytes:
     """A TIFF in colour with 16 bits a channel, written by hand."""
     entries = [(256, 4, 1, 9), (257, 4, 1, 7), (258, 3, 3, 8 + 2 + 12 * 10 + 4), (259, 3, 1, 1), (262, 3, 1, 2),
                (273, 4, 1, 200), (277, 3, 1, 3), (278, 4, 1, 7), (279, 4, 1, 9 * 7 * 6), (284, 3, 1, 1)]  # fmt: skip
@@ -105,19 +103,19 @@ _IMAGES = (
          environment={"PATH": "programs:/usr/bin:/bin"}),
     _one("an empty image", "x.png", b"", "not an image"),
     _one("text called an image", "x.jpg", b"hello", "not an image"),
-    _one("a PNG cut short", "x.png", lambda: picture(size=(99, 99))[:5_000], "truncated"),
-    _one("a JPEG cut short", "x.jpg", lambda: picture("JPEG", (99, 99))[:3_000], "truncated"),
-    _one("a PNG with a wrong checksum", "x.png", lambda: picture()[:40] + b"\0\0" + picture()[42:], "not an image"),
+    _one("a PNG cut short", "x.png", lambda path: picture(size=(99, 99))[:5_000], "truncated"),
+    _one("a JPEG cut short", "x.jpg", lambda path: picture("JPEG", (99, 99))[:3_000], "truncated"),
+    _one("a PNG with a wrong checksum", "x.png", picture()[:40] + b"\0\0" + picture()[42:], "not an image"),
     _one("a PNG of 4,096 million pixels", "x.png", _bomb, "pixels; make it smaller"),
     _one("a PNG that unpacks to half a gigabyte", "x.png", _near_bomb, "13,000 x 13,000 pixels"),
     _one("a GIF of 65,535 x 65,535", "x.gif", b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(99), "not an image"),
     _one("a PPM of 10^6 x 10^6", "x.ppm", b"P6 1000000 1000000 255\n", "pixels; make it smaller"),
     _one("a PPM with 16 bits a channel", "x.ppm", b"P6 9 7 65535\n" + bytes(9 * 7 * 6), "more than 8 bits"),
     _one("a PGM with 16 bits", "x.pgm", b"P5 9 7 65535\n" + bytes(9 * 7 * 2), "more than 8 bits"),
-    _one("a PNG in colour with 16 bits a channel", "x.png", lambda: _deep(2, 3), "more than 8 bits"),
-    _one("a PNG in colour with 16 bits and transparency", "x.png", lambda: _deep(6, 4), "more than 8 bits"),
-    _one("a grey PNG with 16 bits", "x.png", lambda: _deep(0, 1), "more than 8 bits"),
-    _one("a grey PNG with 16 bits and transparency", "x.png", lambda: _deep(4, 2), "more than 8 bits"),
+    _one("a PNG in colour with 16 bits a channel", "x.png", lambda path: _deep(2, 3), "more than 8 bits"),
+    _one("a PNG in colour with 16 bits and transparency", "x.png", lambda path: _deep(6, 4), "more than 8 bits"),
+    _one("a grey PNG with 16 bits", "x.png", lambda path: _deep(0, 1), "more than 8 bits"),
+    _one("a grey PNG with 16 bits and transparency", "x.png", lambda path: _deep(4, 2), "more than 8 bits"),
     _one("a TIFF in colour with 16 bits a channel", "x.tif", _deep_tiff, "more than 8 bits"),
     _one("an icon", "x.png", b"\0\0\1\0\1\0" + bytes(99), "not an image of a known format"),
     _one("an SVG", "x.png", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image of a known format"),
@@ -127,33 +125,24 @@ _IMAGES = (
 )  # fmt: skip
 
 
-def _folder(case: str, make: Callable[[Path], object], says: Says, *more: str) -> Case:
-    return Case(f"images: {case}", (*ASK, *more), says, lambda root: (vit(root), make(root)))
+def _folder(case: str, make: Callable[[Path], object], *says: str) -> Case:
+    return Case(f"images: {case}", ASK, says, lambda root: (vit(root), make(root)))
 
 
-def _pipe(root: Path) -> None:
-    os.mkfifo(pictures(root) / "cat" / "x.png")
+def _among(case: str, name: str, content: Content, *says: str) -> Case:
+    """Good images, and something else among the cats."""
+    return _folder(case, lambda root: put(pictures(root) / "cat" / name, content), *says)
 
 
-def _loop(root: Path) -> None:
-    inside = pictures(root) / "cat" / "again"
-    inside.symlink_to(inside.parent, target_is_directory=True)
+def _inside(case: str, name: str, content: bytes, *says: str) -> Case:
+    """A folder with nothing but this file."""
+    return _folder(case, lambda root: put(root / "pictures" / name, content), *says)
 
 
 def _only_a_test(root: Path) -> None:
     pictures(root).rename(root / "test")
     (root / "pictures").mkdir()
     (root / "test").rename(root / "pictures" / "test")
-
-
-def _self_link(root: Path) -> None:
-    (pictures(root) / "cat" / "x.png").symlink_to("x.png")
-
-
-def _sparse(root: Path) -> None:
-    with (pictures(root) / "cat" / "x.png").open("wb") as file:
-        file.write(picture())
-        file.truncate(3 << 30)
 
 
 def _dataset(**columns: Any) -> Callable[[Path], None]:
@@ -164,45 +153,20 @@ def _dataset(**columns: Any) -> Callable[[Path], None]:
     return make
 
 
-def _with_file(name: str, content: bytes) -> Callable[[Path], None]:
-    def make(root: Path) -> None:
-        (root / "pictures").mkdir()
-        (root / "pictures" / name).write_bytes(content)
-
-    return make
-
-
-def _bytes_column(content: list[bytes | None]) -> pyarrow.Array:
-    kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-    return pyarrow.array([{"bytes": each, "path": None} for each in content], kind)
-
-
-def _image_table(contents: list[bytes | None], labels: list[Any] | None) -> Callable[[Path], None]:
-    """A dataset of images as `datasets` writes it."""
-
-    def make(root: Path) -> None:
-        features = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
-        columns = {"image": _bytes_column(contents), "label": labels}
-        table = pyarrow.table({name: values for name, values in columns.items() if values is not None})
-        features = {name: features[name] for name in table.column_names}
-        table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-        (root / "pictures").mkdir()
-        parquet.write_table(table, root / "pictures" / "train.parquet")
-
-    return make
-
-
-def _path_table(path: str) -> Callable[[Path], None]:
-    """A dataset whose images are paths on this machine."""
+def _image_table(contents: list[bytes | str | None], labels: list[Any] | None) -> Callable[[Path], None]:
+    """A dataset of images as `datasets` writes it; a text is the path of an image on this machine."""
 
     def make(root: Path) -> None:
         (root / "secret.png").write_bytes(picture(mode="L"))
         features = {"image": {"_type": "Image"}, "label": {"dtype": "int64", "_type": "Value"}}
         kind = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-        rows = [{"bytes": picture(mode="L", seed=seed), "path": None} for seed in range(19)]
-        table = pyarrow.table(
-            {"image": pyarrow.array([*rows, {"bytes": None, "path": path}], kind), "label": [0, 1] * 10}
-        )
+        rows = [
+            {"bytes": None, "path": each} if isinstance(each, str) else {"bytes": each, "path": None}
+            for each in contents
+        ]
+        columns = {"image": pyarrow.array(rows, kind), "label": labels}
+        table = pyarrow.table({name: values for name, values in columns.items() if values is not None})
+        features = {name: features[name] for name in table.column_names}
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
         (root / "pictures").mkdir()
         parquet.write_table(table, root / "pictures" / "train.parquet")
@@ -213,32 +177,37 @@ def _path_table(path: str) -> Callable[[Path], None]:
 _GOOD = [picture(mode="L", seed=seed) for seed in range(20)]
 _LABELS = [number % 2 for number in range(20)]
 
+
+def _last_row(last: bytes | str | None) -> Callable[[Path], None]:
+    return _image_table([*_GOOD[:19], last], _LABELS)
+
+
 _FOLDERS = (
-    _folder("a folder that is not there", lambda root: None, ("there is no folder 'pictures'",)),
-    _folder("a file", lambda root: (root / "pictures").write_text("a"), ("pictures is a file",)),
-    _folder("an empty folder", lambda root: (root / "pictures").mkdir(), ("no subfolders",)),
-    _folder("one class", lambda root: pictures(root, ("cat",)), ("1 class",)),
-    _folder("a class without images", lambda root: (pictures(root) / "owl").mkdir(), ("owl holds no image",)),
-    _folder("three images a class", lambda root: pictures(root, count=2), ("'cat' has 2 example",)),
-    _folder("a test and no training", _only_a_test, ("holds test/ but no train/",)),
-    _folder("a pipe among them", _pipe, ("has 2 classes",)),
-    _folder("a link to itself among them", _self_link, ("has 2 classes",)),
-    _folder("a class that contains itself", _loop, ("has 2 classes",)),
-    _folder("a file of three gigabytes", _sparse, ("cat/x.png: ", "3.2 GB")),
-    _folder("an empty parquet file", _with_file("train.parquet", b""), ("pictures",)),
-    _folder("a parquet file that is none", _with_file("train.parquet", b"PAR1" + bytes(99) + b"PAR1"), ("pictures",)),
-    _folder("a state that is no JSON", _with_file("state.json", b"{"), ("pictures",)),
-    _folder("a state of a list", _with_file("state.json", b"[]"), ("pictures",)),
-    _folder("a table without images", _dataset(label=[0, 1], text=["a", "b"]), ("no column of images",)),
-    _folder("a table without labels", _image_table(_GOOD, None), ("no column of labels",)),
-    _folder("a table of labels that are lists", _image_table(_GOOD, [[number] for number in _LABELS]), ("label",)),
-    _folder("a table of one class", _image_table(_GOOD, [1] * 20), ("1 class",)),
-    _folder("a table of withheld labels", _image_table(_GOOD, [-1] * 20), ("0 class",)),
-    _folder("a table with an image that is not there", _image_table([*_GOOD[:19], None], _LABELS), ("train[19]",)),
-    _folder("a table with an image that is none", _image_table([*_GOOD[:19], EPS], _LABELS), ("train[19]: not an",)),
-    _folder("a table that names files outside", _path_table("../secret.png"), ("train[19]: the row names",)),
-    _folder("a table that names files of the system", _path_table("/etc/passwd"), ("train[19]: not an image",)),
-    _folder("a table that names an address", _path_table("http://127.0.0.1:9/x.png"), ("train[19]: ", "127.0.0.1")),
+    _folder("a folder that is not there", lambda root: None, "there is no folder 'pictures'"),
+    _folder("a file", lambda root: (root / "pictures").write_text("a"), "pictures is a file"),
+    _folder("an empty folder", lambda root: (root / "pictures").mkdir(), "no subfolders"),
+    _folder("one class", lambda root: pictures(root, ("cat",)), "1 class"),
+    _folder("a class without images", lambda root: (pictures(root) / "owl").mkdir(), "owl holds no image"),
+    _folder("three images a class", lambda root: pictures(root, count=2), "'cat' has 2 example"),
+    _folder("a test and no training", _only_a_test, "holds test/ but no train/"),
+    _among("a pipe among them", "x.png", pipe, "has 2 classes"),
+    _among("a link to itself among them", "x.png", loop, "has 2 classes"),
+    _among("a class that contains itself", "again", lambda path: path.symlink_to(path.parent, True), "has 2 classes"),
+    _among("a file of three gigabytes", "x.png", sparse, "cat/x.png: ", "3.2 GB"),
+    _inside("an empty parquet file", "train.parquet", b"", "pictures"),
+    _inside("a parquet file that is none", "train.parquet", b"PAR1" + bytes(99) + b"PAR1", "pictures"),
+    _inside("a state that is no JSON", "state.json", b"{", "pictures"),
+    _inside("a state of a list", "state.json", b"[]", "pictures"),
+    _folder("a table without images", _dataset(label=[0, 1], text=["a", "b"]), "no column of images"),
+    _folder("a table without labels", _image_table(_GOOD, None), "no column of labels"),
+    _folder("a table of labels that are lists", _image_table(_GOOD, [[number] for number in _LABELS]), "label"),
+    _folder("a table of one class", _image_table(_GOOD, [1] * 20), "1 class"),
+    _folder("a table of withheld labels", _image_table(_GOOD, [-1] * 20), "0 class"),
+    _folder("a table with an image that is not there", _last_row(None), "train[19]"),
+    _folder("a table with an image that is none", _last_row(EPS), "train[19]: not an"),
+    _folder("a table that names files outside", _last_row("../secret.png"), "train[19]: the row names"),
+    _folder("a table that names files of the system", _last_row("/etc/passwd"), "train[19]: not an image"),
+    _folder("a table that names an address", _last_row("http://127.0.0.1:9/x.png"), "train[19]: ", "127.0.0.1"),
 )  # fmt: skip
 
 # How a checkpoint wants its images
@@ -246,8 +215,7 @@ _FOLDERS = (
 
 def _settings(case: str, content: object, *says: str) -> Case:
     def make(root: Path) -> None:
-        written = content if isinstance(content, bytes) else json.dumps(content).encode()
-        (vit(root) / "preprocessor_config.json").write_bytes(written)
+        put(vit(root) / "preprocessor_config.json", content if isinstance(content, bytes) else json.dumps(content))
         pictures(root)
 
     return Case(case, ASK, says, make)

@@ -1,8 +1,11 @@
-"""What most cases begin with: a tiny model, a text, images, each put into a case's folder."""
+"""What most cases begin with: a tiny model, a text, images, and what may lie in the place of any file."""
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -40,3 +43,58 @@ def model_and_texts(folder: Path) -> None:
     """Both."""
     model(folder)
     texts(folder)
+
+
+Content = bytes | str | Callable[[Path], object]
+"""What lies at a path: its content, or a function of the path that returns it, or that puts something else there."""
+
+
+def put(path: Path, content: Content) -> None:
+    """Let `content` lie at `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = content(path) if callable(content) else content
+    if isinstance(made, str | bytes):
+        path.write_bytes(made.encode() if isinstance(made, str) else made)
+
+
+def nothing(path: Path) -> None:
+    """Nothing at all."""
+
+
+def pipe(path: Path) -> None:
+    """A pipe that nobody writes to: whoever opens it waits for ever."""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def device(path: Path) -> None:
+    """A device without an end."""
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+def loop(path: Path) -> None:
+    """A link that leads to itself."""
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.name)
+
+
+def empty_folder(path: Path) -> None:
+    """A folder where a file was."""
+    path.unlink(missing_ok=True)
+    path.mkdir()
+
+
+def sparse(path: Path) -> None:
+    """Three gigabytes that take no room."""
+    path.touch()
+    os.truncate(path, 3 << 30)
+
+
+def configured(folder: Path, *without: str, **changes: object) -> Path:
+    """The tiny Llama with other settings in its configuration."""
+    path = model(folder)
+    settings = json.loads((path / "config.json").read_text())
+    kept = {name: value for name, value in settings.items() if name not in without}
+    (path / "config.json").write_text(json.dumps(kept | changes))
+    return path

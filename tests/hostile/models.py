@@ -24,7 +24,7 @@ from transformers import (
 
 from conftest import tiny_llama
 from hostile.case import Case
-from hostile.material import model, texts
+from hostile.material import Content, configured, device, empty_folder, loop, model, nothing, pipe, put, texts
 
 VERIFY = ("verify", "model")
 WEIGHTS = "model.safetensors"
@@ -34,43 +34,24 @@ Says = tuple[str, ...] | None
 
 def _config(case: str, says: Says, *without: str, **changes: object) -> Case:
     """The tiny Llama with other settings in its configuration."""
-
-    def make(folder: Path) -> None:
-        path = model(folder) / "config.json"
-        settings = json.loads(path.read_text())
-        kept = {name: value for name, value in settings.items() if name not in without}
-        path.write_text(json.dumps(kept | changes))
-
-    return Case(case, VERIFY, says, make)
+    return Case(case, VERIFY, says, lambda folder: configured(folder, *without, **changes))
 
 
-def _replaced(case: str, name: str, content: bytes | Callable[[bytes], bytes], says: Says) -> Case:
-    """The tiny Llama with another content in one of its files."""
-
-    def make(folder: Path) -> None:
-        path = model(folder) / name
-        path.write_bytes(content if isinstance(content, bytes) else content(path.read_bytes()))
-
-    return Case(case, VERIFY, says, make)
+def _replaced(case: str, name: str, content: Content, says: Says) -> Case:
+    """The tiny Llama with something else in the place of one of its files."""
+    return Case(case, VERIFY, says, lambda folder: put(model(folder) / name, content))
 
 
 def _tensors(case: str, change: Callable[[dict[str, Tensor]], object], says: Says, **settings: object) -> Case:
     """The tiny Llama with other tensors in its file, and other settings."""
 
     def make(folder: Path) -> None:
-        path = model(folder)
+        path = configured(folder, **settings)
         tensors = load_file(path / WEIGHTS)
         change(tensors)
         save_file(tensors, path / WEIGHTS, {"format": "pt"})
-        config = json.loads((path / "config.json").read_text())
-        (path / "config.json").write_text(json.dumps(config | settings))
 
     return Case(case, VERIFY, says, make)
-
-
-def _folder(case: str, make: Callable[[Path], object], says: Says) -> Case:
-    """The tiny Llama, in whose folder something is done."""
-    return Case(case, VERIFY, says, lambda folder: make(model(folder)))
 
 
 # Configurations
@@ -86,7 +67,7 @@ _CONFIGS = (
         "a configuration with a number of 5,000 digits", "config.json",
         b'{"model_type": "llama", "vocab_size": ' + b"9" * 5_000 + b"}", ("config.json", "4,300 digits"),
     ),
-    _folder("a configuration of a gigabyte", lambda path: os.truncate(path / "config.json", 1 << 30), ("1.1 GB",)),
+    _replaced("a configuration of a gigabyte", "config.json", lambda path: os.truncate(path, 1 << 30), ("1.1 GB",)),
     _config("a model type that nobody knows", ("nonesuch",), model_type="nonesuch"),
     _config("a model type that is a number", ("model_type is 3",), model_type=3),
     _config("a configuration without a model type", ("model_type",), "model_type"),
@@ -197,41 +178,22 @@ def _absolute(folder: Path) -> None:
     _indexed(folder, lambda shard: str(folder / "model" / shard))
 
 
-def _pipe(path: Path) -> None:
-    (path / WEIGHTS).unlink()
-    os.mkfifo(path / WEIGHTS)
-
-
-def _endless(path: Path) -> None:
-    (path / WEIGHTS).unlink()
-    (path / WEIGHTS).symlink_to("/dev/zero")
-
-
-def _loop(path: Path) -> None:
-    (path / WEIGHTS).unlink()
-    (path / WEIGHTS).symlink_to(WEIGHTS)
-
-
 def _moved_away(path: Path) -> None:
-    (path / WEIGHTS).unlink()
-    (path / WEIGHTS).symlink_to(path / "moved-away")
-
-
-def _is_folder(path: Path) -> None:
-    (path / WEIGHTS).unlink()
-    (path / WEIGHTS).mkdir()
+    path.unlink()
+    path.symlink_to(path.parent / "moved-away")
 
 
 _FILES = (
     *(_replaced(case, WEIGHTS, content, _BROKEN) for case, content in _HEADERS.items()),
     _replaced("a file of tensors without any", WEIGHTS, _safetensors({}), ("lacks", "model.embed_tokens.weight")),
-    _replaced("a file of tensors cut short", WEIGHTS, lambda content: content[:-99], _BROKEN),
-    _replaced("a file of tensors with bytes behind", WEIGHTS, lambda content: content + b"abcd", _BROKEN),
-    _folder("a pipe for a file of tensors", _pipe, (f"{WEIGHTS} is a pipe",)),
-    _folder("a device for a file of tensors", _endless, (f"{WEIGHTS} is a device",)),
-    _folder("a link to itself for a file of tensors", _loop, (WEIGHTS,)),
-    _folder("a link to nothing for a file of tensors", _moved_away, (f"{WEIGHTS} cannot be read: No such file",)),
-    _folder("a folder for a file of tensors", _is_folder, (f"{WEIGHTS} is a folder",)),
+    _replaced("a file of tensors cut short", WEIGHTS, lambda path: path.read_bytes()[:-99], _BROKEN),
+    _replaced("a file of tensors with bytes behind", WEIGHTS, lambda path: path.read_bytes() + b"abcd", _BROKEN),
+    _replaced("a pipe for a file of tensors", WEIGHTS, pipe, (f"{WEIGHTS} is a pipe",)),
+    _replaced("a device for a file of tensors", WEIGHTS, device, (f"{WEIGHTS} is a device",)),
+    _replaced("a link to itself for a file of tensors", WEIGHTS, loop, (WEIGHTS,)),
+    _replaced("a link to nothing for a file of tensors", WEIGHTS, _moved_away,
+              (f"{WEIGHTS} cannot be read: No such file",)),
+    _replaced("a folder for a file of tensors", WEIGHTS, empty_folder, (f"{WEIGHTS} is a folder",)),
     _index("an index that is right", lambda shard: shard, None),
     Case("an index that leads out of the folder", VERIFY, (INDEX, "../part-"), _outside),
     Case("an index with absolute paths", VERIFY, (INDEX, "part-0.safetensors", "beside it"), _absolute),
@@ -370,10 +332,9 @@ _TENSORS = (
 def _newborn(case: str, says: Says, content: bytes | None = None, **changes: object) -> Case:
     def make(folder: Path) -> None:
         texts(folder)
-        path = model(folder)
+        path = configured(folder, **{"vocab_size": 512, **changes})
         (path / WEIGHTS).unlink()
-        settings = json.loads((path / "config.json").read_text()) | {"vocab_size": 512} | changes
-        (path / "config.json").write_bytes(json.dumps(settings).encode() if content is None else content)
+        put(path / "config.json", nothing if content is None else content)
 
     asked = ("train", "growth", "--model", "model", "--text", "texts", "--max-length", "32", "--dry-run")
     return Case(f"from scratch: {case}", asked, says, make)

@@ -8,16 +8,12 @@ from pathlib import Path
 from apart import Ended
 from hostile import runs
 from hostile.case import Case
-from hostile.material import model_and_texts
+from hostile.material import device, empty_folder, model_and_texts, pipe, sparse
 from layerwise.results.manifest import FORMAT
 
 SWEEP = ("sweep", "model", "--families", "leave_one_out", "--no-similarity", "--text", "texts", "--run", "run")
 REPORT = ("report", "run")
 DAMAGED = ("run.sqlite is damaged", "Restore the folder from a copy")
-
-
-def _pieces(path: Path) -> None:
-    path.write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
 
 
 def _no_markup(folder: Path, ended: Ended) -> None:
@@ -62,9 +58,9 @@ MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
     ("a field too many", runs.manifest(surprise=1), "unknown ['surprise']"),
     ("a field that is gone", runs.manifest(f'{{"format": {FORMAT}, "model": "demo"}}'), "missing ['command'"),
     ("of another version", runs.manifest(format=99), "has format 99"),
-    ("a folder", runs.replaced("manifest.json", Path.mkdir), "is a folder, not a file"),
-    ("a pipe", runs.replaced("manifest.json", runs.pipe), "is a pipe, not a file"),
-    ("of eight gigabytes", runs.replaced("manifest.json", runs.sparse), "has 8.6 GB"),
+    ("a folder", runs.replaced("manifest.json", empty_folder), "is a folder, not a file"),
+    ("a pipe", runs.replaced("manifest.json", pipe), "is a pipe, not a file"),
+    ("of three gigabytes", runs.replaced("manifest.json", sparse), "has 3.2 GB"),
 )
 
 TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
@@ -97,14 +93,14 @@ TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
     ("a layer beyond all", runs.tables(
         "UPDATE scores SET measure = 'ablation', metric = 'skip', layer = 99999999999"
     ), ("no model has more than 10,000",)),
-    ("damage", runs.replaced("run.sqlite", _pieces), ("is damaged",)),
-    ("a letter", runs.replaced("run.sqlite", lambda path: path.write_text("Dear reader, " * 500)), ("is damaged",)),
+    ("damage", runs.replaced("run.sqlite", b"SQLite format 3\0" + b"\xff" * 4096), ("is damaged",)),
+    ("a letter", runs.replaced("run.sqlite", "Dear reader, " * 500), ("is damaged",)),
     ("another program's tables", runs.tables(
         "DROP TABLE losses; DROP TABLE scores; DROP TABLE plans; CREATE TABLE bookmarks (address TEXT)"
     ), ("is not the database of a run",)),
-    ("a pipe", runs.replaced("run.sqlite", runs.pipe), ("holds no rows",)),
-    ("a folder", runs.replaced("run.sqlite", Path.mkdir), ("holds no rows",)),
-    ("zeros without end", runs.replaced("run.sqlite", lambda path: path.symlink_to("/dev/zero")), ("holds no rows",)),
+    ("a pipe", runs.replaced("run.sqlite", pipe), ("holds no rows",)),
+    ("a folder", runs.replaced("run.sqlite", empty_folder), ("holds no rows",)),
+    ("zeros without end", runs.replaced("run.sqlite", device), ("holds no rows",)),
 )  # fmt: skip
 
 
@@ -144,7 +140,7 @@ PAGES: tuple[Case, ...] = (
     Case("a report into a full device", (*REPORT, "--output", "full"), ("could not be written",), _device),
     Case("a report under a name that is too long", (*REPORT, "--output", "x" * 300), ("cannot be looked up",), _file),
     Case("a report in a form of an earlier version", (*REPORT, "--markdown"), ("write --format markdown",), _file),
-    Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", runs.pipe)),
+    Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", pipe)),
     Case("a report without the model as trained", REPORT, None, _no_identity),
     Case("a page of names with markup", REPORT, None, _named, check=_page_is_text),
     Case("Markdown of names with markup", (*REPORT, "--format", "markdown"), None, _named, check=_no_markup),
@@ -181,7 +177,7 @@ def _locked(folder: Path) -> None:
 def _lock_is_a_pipe(folder: Path) -> None:
     model_and_texts(folder)
     (folder / "run").mkdir()
-    runs.pipe(folder / "run" / "run.lock")
+    pipe(folder / "run" / "run.lock")
 
 
 def _file_for_a_run(folder: Path) -> None:

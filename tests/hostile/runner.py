@@ -9,7 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from apart import Ended, forget_datasets, run_command
+from hostile import images, models, options, plans, results, tables, texts
 from hostile.case import MEMORY, SECONDS, Case, contents, faults
+
+CASES: tuple[Case, ...] = (
+    *(*texts.CASES, *models.CASES, *images.CASES, *tables.CASES, *plans.CASES, *results.CASES, *options.CASES),
+)
+"""Every case: bad input ends with code 2 and one or two sentences, or is read right, in 1.5 GB and 40 s of a core."""
 
 
 def run(case: Case) -> tuple[list[str], Ended]:
@@ -53,8 +59,6 @@ def described(case: Case, found: Sequence[str], ended: Ended) -> str:
 
 def main(parts: Sequence[str]) -> int:
     """Run the cases whose names hold one of `parts`, and print a line for each; the number that failed."""
-    from hostile.cases import CASES
-
     chosen = [case for case in CASES if not parts or any(part in case.name for part in parts)]
     failed = 0
     for case in chosen:

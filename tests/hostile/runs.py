@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from hostile.material import Content, put
 from layerwise.plan import Member, Plan
 from layerwise.plan.families import leave_one_out
 from layerwise.results import Loss, Manifest, PlanRecord, Run, Score, database
@@ -61,35 +61,14 @@ def manifest(text: str | bytes | None = None, **changes: object) -> Make:
 
     def make(folder: Path) -> None:
         path = run(folder) / "manifest.json"
-        if isinstance(text, bytes):
-            path.write_bytes(text)
-        else:
-            content = {**json.loads(path.read_text()), **changes}
-            path.write_text(text if text is not None else json.dumps(content))
+        put(path, json.dumps({**json.loads(path.read_text()), **changes}) if text is None else text)
 
     return make
 
 
-def replaced(name: str, by: Callable[[Path], object]) -> Make:
+def replaced(name: str, content: Content) -> Make:
     """The run with something else where one of its files was."""
-
-    def make(folder: Path) -> None:
-        path = run(folder) / name
-        path.unlink(missing_ok=True)
-        by(path)
-
-    return make
-
-
-def pipe(path: Path) -> None:
-    """A pipe that nobody writes to: whoever opens it waits for ever."""
-    os.mkfifo(path)
-
-
-def sparse(path: Path) -> None:
-    """A file of 8 GB that takes no room."""
-    with path.open("wb") as file:
-        file.truncate(8 * 2**30)
+    return lambda folder: put(run(folder) / name, content)
 
 
 def trained(text: str | None = None, seed: str = "seed-0", **changes: object) -> Make:

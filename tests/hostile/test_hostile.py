@@ -1,6 +1,6 @@
 """Bad input ends with code 2 and one or two sentences, loses nothing, and costs little memory and time.
 
-The cases are data, gathered in `hostile.cases`; each runs as a process of its own.
+The cases are data, gathered in `hostile.runner`; each runs as a process of its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import pytest
 
 from apart import Ended
 from hostile.case import MEMORY, Case, faults
-from hostile.cases import CASES
-from hostile.runner import described, run
+from hostile.runner import CASES, described, run
 
 SHARES = 2
 

@@ -24,20 +24,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": set(),
     "data": set(),
     "stack": {"plan", "data"},
-    "schedule": {"results", "plan", "data"},
-    "measure": {"results", "plan", "data", "stack", "schedule"},
+    "measure": {"results", "plan", "data", "stack"},
     "models": {"plan", "data", "stack"},
-    "report": {"results", "plan", "schedule"},
+    "report": {"results", "plan"},
     "swarm": {"results", "plan", "data", "stack"},
     "checkpoint": {"plan", "data", "stack"},
     "search": {"results", "plan", "data", "stack", "measure"},
-    "train": {"results", "plan", "data", "stack", "schedule", "measure", "models"},
+    "train": {"results", "plan", "data", "stack", "measure", "models"},
     "experiments": {
         "results",
         "plan",
         "data",
         "stack",
-        "schedule",
         "measure",
         "models",
         "checkpoint",
@@ -47,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "swarm",
     },
     "cli": {
-        *("results", "plan", "data", "stack", "schedule", "measure", "models", "report", "checkpoint", "train"),
+        *("results", "plan", "data", "stack", "measure", "models", "report", "checkpoint", "train"),
         *("experiments", "swarm"),
     },
     "__main__": {"cli"},
@@ -140,7 +138,7 @@ LIGHT = {
     "layerwise.errors": HEAVY,
     "layerwise.bounded": HEAVY,
     "layerwise.plan": (*HEAVY, "numpy", "yaml"),
-    "layerwise.schedule": HEAVY,
+    "layerwise.plan.schedule": HEAVY,
     "layerwise.results": (*HEAVY, "pyarrow"),
     "layerwise.report": HEAVY,
 }
@@ -167,7 +165,7 @@ def test_a_heavy_import_would_be_seen() -> None:
 def test_plans_and_schedules_are_standard_library_only() -> None:
     """Only the forms of other tools are YAML, and `import layerwise.plan` does not import them."""
     allowed = sys.stdlib_module_names | {"layerwise"}
-    light = [path for path in FILES if room_of(path) in ("plan", "schedule")]
+    light = [path for path in FILES if room_of(path) == "plan"]
     for path in light:
         names = {name.partition(".")[0] for name in imported_modules(path)}
         assert names <= allowed | ({"yaml"} if path.parent.name == "dialects" else set()), path

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import AutoModelForMaskedLM
+from transformers import AutoModelForMaskedLM, PreTrainedTokenizerBase
 
 import layerwise.models
 from cli.command import layerwise as command
@@ -23,6 +23,7 @@ from models.published import as_published, logits, padded_batch, random_model, r
 from tiny_tokenizers import word_tokenizer
 
 PUBLISHED = get_args(get_type_hints(Conversion)["variant"])
+BUCKETS = "transformer.layers.1.attention.position_indices"
 
 
 @cache
@@ -42,14 +43,9 @@ def checkpoint(variant: str) -> dict[str, Tensor]:
 @pytest.mark.parametrize("variant", PUBLISHED)
 def test_a_converted_checkpoint_computes_what_the_published_file_did(variant: str) -> None:
     tensors = checkpoint(variant)
+    single = {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     model = convert_elc(
-        {
-            f"module.{name}": tensor.float() if tensor.is_floating_point() else tensor
-            for name, tensor in tensors.items()
-        },
-        variant=variant,
-        heads=2,
-        pad_token_id=3,
+        {f"module.{name}": tensor for name, tensor in single.items()}, variant=variant, heads=2, pad_token_id=3
     )
     assert isinstance(model, ElcForMaskedLM)
     assert not model.training
@@ -57,68 +53,50 @@ def test_a_converted_checkpoint_computes_what_the_published_file_did(variant: st
     ids, real = padded_batch(50)
     with torch.no_grad():
         found = model.double()(ids, attention_mask=real).logits
-        expected = logits(
-            {name: tensor.float().double() for name, tensor in tensors.items()},
-            ids,
-            real.bool(),
-            variant=variant,
-            heads=2,
-        )
+        double = {name: tensor.double() for name, tensor in single.items()}
+        expected = logits(double, ids, real.bool(), variant=variant, heads=2)
     assert float((found - expected).abs().max() / expected.abs().max()) < 1e-9
     assert model.head.projection.weight is model.encoder.embedding.words.weight
 
 
-def test_the_padding_id_is_the_tokenizers() -> None:
-    tokenizer = word_tokenizer(["tree", "bird"])
-    model = convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=tokenizer, pad_token_id=4)
-    assert model.config.pad_token_id == tokenizer.pad_token_id == 0
-    tokenizer.pad_token = None
-    with pytest.raises(CheckpointError, match="the tokenizer has no padding token"):
-        convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=tokenizer)
-    many = word_tokenizer([f"w{number}" for number in range(100)])
-    with pytest.raises(CheckpointError, match="the tokenizer has 106 tokens and the checkpoint a table of 61"):
-        convert_elc(checkpoint("elc"), variant="elc", heads=2, tokenizer=many)
+def tokenizer(words: int, *, padding: bool = True) -> PreTrainedTokenizerBase:
+    made = word_tokenizer([f"w{number}" for number in range(words)])
+    made.pad_token = made.pad_token if padding else None
+    return made
 
 
-@pytest.mark.parametrize(
-    ("of", "asked", "message"),
-    [
-        ("weighted-output", "elc", r"has transformer\.prev_layer_weights besides; .* belongs to weighted-output"),
-        ("elc", "weighted-output", r"lacks transformer\.prev_layer_weights; .* belong to elc, elc-base, zero or"),
-        ("ltg", "elc", r"lacks transformer\.layers\.0\.prev_layer_weights, .*; without layer weights it is ltg"),
-        ("elc", "ltg", r"has transformer\.layers\.0\.prev_layer_weights, .* besides"),
-        ("elc", "denseformer", "no checkpoint of denseformer was published"),
-    ],
-)
-def test_a_checkpoint_of_another_variant_is_refused(of: str, asked: str, message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
-        convert_elc(checkpoint(of), variant=asked, heads=2)
+Change = dict[str, Tensor | None]
+REFUSED: list[tuple[str, str, Change, dict[str, Any], str]] = [
+    ("weighted-output", "elc", {}, {}, r"has transformer\.prev_layer_weights besides; .* belongs to weighted-output"),
+    ("elc", "weighted-output", {}, {}, r"lacks transformer\.prev_layer_weights; .* belong to elc, elc-base, zero or"),
+    ("ltg", "elc", {}, {}, r"lacks transformer\.layers\.0\.prev_layer_weights, .*; without layer weights it is ltg"),
+    ("elc", "ltg", {}, {}, r"has transformer\.layers\.0\.prev_layer_weights, .* besides"),
+    ("elc", "denseformer", {}, {}, "no checkpoint of denseformer was published"),
+    ("zero", "zeros", {}, {}, "did you mean zero"),
+    ("elc", "elc", {"classifier.nonlinearity.1.bias": None}, {}, r"lacks classifier\.nonlinearity\.1\.bias"),
+    ("elc", "elc", {"embedding.word_embedding.weight": None}, {}, r"no tensor embedding\.word_embedding\.weight"),
+    ("elc", "elc", {"pooler": torch.ones(2)}, {}, "has pooler besides"),
+    ("elc", "elc", {"classifier.nonlinearity.5.weight": torch.ones(61, 32)}, {}, "they are one table"),
+    ("elc", "elc", {"classifier.nonlinearity.5.bias": torch.ones(7)}, {}, r"shape \(7,\), and \(61,\)"),
+    ("elc", "elc", {BUCKETS: indices().T.contiguous()}, {}, "has other distance buckets than 32"),
+    ("elc", "elc", {}, {"heads": None}, "name them with heads="),
+    ("elc", "elc", {}, {"tokenizer": tokenizer(2, padding=False)}, "the tokenizer has no padding token"),
+    ("elc", "elc", {}, {"tokenizer": tokenizer(100)}, "has 106 tokens and the checkpoint a table of 61"),
+]
 
 
-def test_an_unknown_variant_is_answered_with_the_near_ones() -> None:
-    with pytest.raises(ModelError, match="did you mean zero"):
-        convert_elc(checkpoint("zero"), variant="zeros", heads=2)
+@pytest.mark.parametrize(("of", "asked", "change", "options", "message"), REFUSED)
+def test_what_does_not_fit_is_named(of: str, asked: str, change: Change, options: dict[str, Any], message: str) -> None:
+    tensors = {name: tensor for name, tensor in {**checkpoint(of), **change}.items() if tensor is not None}
+    with pytest.raises((CheckpointError, ModelError), match=message):
+        convert_elc(tensors, variant=asked, **{"heads": 2, **options})
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda given: given.pop("classifier.nonlinearity.1.bias"), r"lacks classifier\.nonlinearity\.1\.bias"),
-        (lambda given: given.pop("embedding.word_embedding.weight"), r"no tensor embedding\.word_embedding\.weight"),
-        (lambda given: given.update(pooler=torch.ones(2)), "has pooler besides"),
-        (lambda given: given.update({"classifier.nonlinearity.5.weight": torch.ones(61, 32)}), "they are one table"),
-        (lambda given: given.update({"classifier.nonlinearity.5.bias": torch.ones(7)}), r"shape \(7,\), and \(61,\)"),
-        (
-            lambda given: given.update({"transformer.layers.1.attention.position_indices": indices().T.contiguous()}),
-            "has other distance buckets than 32",
-        ),
-    ],
-)  # fmt: skip
-def test_tensors_that_do_not_fit_are_named(change: object, message: str) -> None:
+def test_the_table_may_be_left_out_and_the_padding_is_the_tokenizers() -> None:
     tensors = checkpoint("elc")
-    change(tensors)  # type: ignore[operator]
-    with pytest.raises(CheckpointError, match=message):
-        convert_elc(tensors, variant="elc", heads=2)
+    del tensors["classifier.nonlinearity.5.weight"]
+    config = convert_elc(tensors, variant="elc", heads=2, tokenizer=tokenizer(2), pad_token_id=4).config
+    assert (config.vocab_size, config.pad_token_id) == (61, 0)
 
 
 def test_the_command_runs_what_the_library_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,17 +110,6 @@ def test_the_command_runs_what_the_library_exports(tmp_path: Path, monkeypatch: 
     word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
     options = ("--variant", "elc", "--tokenizer", tmp_path / "words", "--output", tmp_path / "out")
     assert "asked the exported one" in refused("save", "convert", tmp_path / "model.safetensors", *options)
-
-
-def test_without_a_shared_copy_of_the_table_it_is_the_table() -> None:
-    tensors = checkpoint("elc")
-    del tensors["classifier.nonlinearity.5.weight"]
-    assert convert_elc(tensors, variant="elc", heads=2).config.vocab_size == 61
-
-
-def test_the_number_of_heads_is_asked_for_where_the_width_does_not_tell() -> None:
-    with pytest.raises(CheckpointError, match="name them with heads="):
-        convert_elc(checkpoint("elc"), variant="elc")
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "bin", "training.pt"])

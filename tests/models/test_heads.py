@@ -89,28 +89,25 @@ def test_every_labelled_task_has_its_loss() -> None:
     ids, real = padded_batch(10)
     config = small_config("elc", num_labels=4)
     torch.manual_seed(0)
-    sequence = models.ElcForSequenceClassification(config).eval()
-    found = sequence(ids, attention_mask=real, labels=torch.tensor([0, 3, 1]))
-    assert found.loss.item() == pytest.approx(
-        functional.cross_entropy(found.logits, torch.tensor([0, 3, 1])).item(), rel=1e-6
-    )
-    tokens = models.ElcForTokenClassification(config).eval()
-    labels = torch.where(real.bool(), ids % 4, -100)
-    found = tokens(ids, attention_mask=real, labels=labels)
-    assert found.loss.item() == pytest.approx(
-        functional.cross_entropy(found.logits.flatten(0, 1), labels.flatten()).item(), rel=1e-6
-    )
-    answers = models.ElcForQuestionAnswering(config).eval()
+
+    def found(kind: type[Any], rows: torch.Tensor = ids, mask: torch.Tensor = real, **labels: torch.Tensor) -> Any:
+        return kind(config).eval()(rows, attention_mask=mask, **labels)
+
+    cross_entropy = functional.cross_entropy
+    texts = found(models.ElcForSequenceClassification, labels=torch.tensor([0, 3, 1]))
+    of_tokens = torch.where(real.bool(), ids % 4, -100)
+    tokens = found(models.ElcForTokenClassification, labels=of_tokens)
     first, last = torch.tensor([1, 0, 4]), torch.tensor([2, 2, 9])
-    found = answers(ids, attention_mask=real, start_positions=first, end_positions=last)
-    halves = functional.cross_entropy(found.start_logits, first) + functional.cross_entropy(found.end_logits, last)
-    assert found.loss.item() == pytest.approx(halves.item() / 2, rel=1e-6)
-    choice = models.ElcForMultipleChoice(config).eval()
-    found = choice(ids[None], attention_mask=real[None], labels=torch.tensor([2]))
-    assert found.logits.shape == (1, 3)
-    assert found.loss.item() == pytest.approx(
-        functional.cross_entropy(found.logits, torch.tensor([2])).item(), rel=1e-6
-    )
+    answers = found(models.ElcForQuestionAnswering, start_positions=first, end_positions=last)
+    choice = found(models.ElcForMultipleChoice, ids[None], real[None], labels=torch.tensor([2]))
+    assert choice.logits.shape == (1, 3)
+    for output, expected in (
+        (texts, cross_entropy(texts.logits, torch.tensor([0, 3, 1]))),
+        (tokens, cross_entropy(tokens.logits.flatten(0, 1), of_tokens.flatten())),
+        (answers, (cross_entropy(answers.start_logits, first) + cross_entropy(answers.end_logits, last)) / 2),
+        (choice, cross_entropy(choice.logits, torch.tensor([2]))),
+    ):
+        assert output.loss.item() == pytest.approx(expected.item(), rel=1e-6)
     regression = models.ElcForSequenceClassification(small_config("elc", num_labels=1)).eval()
     assert regression(ids, labels=torch.tensor([0.5, 1.0, 2.0])).loss.item() >= 0
 
@@ -154,14 +151,9 @@ def test_the_trainer_fine_tunes_and_its_model_is_reloaded(accumulation: int, tmp
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        ids = torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(row["input_ids"]) for row in rows], batch_first=True, padding_value=3
-        )
-        return {
-            "input_ids": ids,
-            "attention_mask": (ids != 3).long(),
-            "labels": torch.tensor([r["labels"] for r in rows]),
-        }
+        ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(row["input_ids"]) for row in rows], True, 3)
+        labels = torch.tensor([row["labels"] for row in rows])
+        return {"input_ids": ids, "attention_mask": (ids != 3).long(), "labels": labels}
 
     arguments = TrainingArguments(
         output_dir=str(tmp_path), max_steps=3, per_device_train_batch_size=4, report_to=[], use_cpu=True, save_steps=3,

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from layerwise.errors import ModelError, PlanError
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.models.elc.wiring import ElcWiring
-from layerwise.plan import Edge, LayerWeights
+from layerwise.models.elc.wiring import ElcWiring, rewired
+from layerwise.plan import Edge, LayerWeights, Plan
+from layerwise.stack import load
 from rounding import realigned
 
 MIXING = ("elc", "normalized", "weighted-output", "denseformer")
@@ -91,3 +92,26 @@ def test_what_is_no_wiring_of_the_model_is_refused() -> None:
         ElcWiring(tiny("elc")).set_edges(LayerWeights.identity(4))
     with pytest.raises(PlanError, match="of another variant"):
         ElcWiring(tiny("elc")).set_edges(LayerWeights.of([[1, 0, 0], [-0.5, 1.5, 0], [0, 0, 1]], 3))
+    with pytest.raises(ModelError, match="give one of ltg"):
+        rewired(tiny("elc"))
+
+
+@pytest.mark.parametrize("plan", ["0-2", "0 2", "1-2", "1"])
+@torch.no_grad()
+def test_new_weights_change_nothing_yet(plan: str) -> None:
+    model = tiny("ltg")
+    one, other = (load(each).logits(Plan.parse(plan), input_ids=IDS) for each in (model, rewired(model)))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_new_weights_can_learn(training: bool) -> None:
+    """Of every state that is read, though its weight is 0 and whether or not the model is in training."""
+    model = rewired(tiny("ltg")).train(training)
+    model(input_ids=IDS, labels=IDS).loss.backward()
+    scalars = {name: each.grad for name, each in model.named_parameters() if name.endswith(".scalars")}
+    assert len(scalars) == 3
+    for gradient in scalars.values():
+        assert gradient is not None
+        # The norm after the output is blind to how large the state is that it reads whole.
+        assert bool((gradient[:-1].abs() > 1e-6).all())

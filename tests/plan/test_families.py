@@ -65,21 +65,6 @@ def test_an_unknown_family_is_told_the_near_ones() -> None:
         family("painter", 12)
 
 
-def test_leave_one_out_and_its_neighbours() -> None:
-    assert [set(range(5)) - member.plan.layers() for member in families.leave_one_out(5)] == [{k} for k in range(5)]
-    orders = [member.plan.order() for member in families.swap_adjacent(5)]
-    assert orders == [(1, 0, 2, 3, 4), (0, 2, 1, 3, 4), (0, 1, 3, 2, 4), (0, 1, 2, 4, 3)]
-
-
-def test_leave_branch_out_silences_every_branch_once() -> None:
-    members = families.leave_branch_out(3)
-    assert [str(member.plan) for member in members] == [
-        *("0.mlp 1 2", "0 1.mlp 2", "0 1 2.mlp"),
-        *("0.attn 1 2", "0 1.attn 2", "0 1 2.attn"),
-    ]
-    assert [member.strategy for member in members] == ["without_attn"] * 3 + ["without_mlp"] * 3
-
-
 def test_every_window_skips_every_run_once() -> None:
     skipped = {tuple(sorted(set(range(7)) - member.plan.layers())) for member in families.every_window(7)}
     assert skipped == {tuple(range(a, b)) for a in range(7) for b in range(a + 1, 8)} - {tuple(range(7))}
@@ -150,21 +135,18 @@ def test_a_window_that_the_model_does_not_have_is_refused(first: int, last: int)
         families.window(9, first, last)
 
 
-def test_off_centre_windows_stand_at_every_position() -> None:
-    assert [str(member.plan) for member in families.off_centre(6, "skip", width=4)] == ["4 5", "0 5", "0 1"]
-    assert [str(member.plan) for member in families.off_centre(6, "middle_repeat", width=5)] == ["2*5 5", "0 3*5"]
-    random = families.off_centre(9, "random", width=4, seeds=[3, 4])
-    assert len(random) == 2 * 6
-    assert {member.draw for member in random} == {3, 4}
-    assert {member.affected for member in families.off_centre(32)} == {8}
+def test_off_centre_windows_stand_at_every_position_as_the_painters_reverse_them() -> None:
+    members = families.off_centre(32)
+    assert {member.affected for member in members} == {8}
+    for start, member in enumerate(members):
+        (reverse,) = (each for each in families.window(32, start, start + 7) if each.strategy == "reverse")
+        assert member.plan == reverse.plan
+    assert len(members) == 25
 
 
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: families.off_centre(6, "revers"), "did you mean reverse"),
-        (lambda: families.off_centre(6, width=6), "1 to 5 wide"),
-        (lambda: families.off_centre(6, width=0), "1 to 5 wide"),
         (lambda: families.kendall(6, distances=[11]), "distances 0 to 10, not 11"),
         (lambda: families.kendall(6, distances=[1.5]), "distances 0 to 10"),  # type: ignore[list-item]
         (lambda: families.painters(6, seeds=[None]), "a seed is"),  # type: ignore[list-item]

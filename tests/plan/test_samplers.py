@@ -1,10 +1,15 @@
-"""Samplers: what every draw is, how often each comes, and that a draw depends on its index alone."""
+"""Samplers: what every draw is, how often each comes, and that a draw depends on its index alone.
+
+And which layers are kept by which rule, and which lie on which node.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from itertools import permutations
+from collections.abc import Callable
+from functools import partial
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import given
@@ -12,7 +17,20 @@ from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
 from layerwise.plan import Group, Plan, samplers
-from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, SeededSampler, Shuffle, nodes_of
+from layerwise.plan.samplers import (
+    LAYOUTS,
+    RULES,
+    Drop,
+    Failout,
+    Fixed,
+    Sampler,
+    SeededSampler,
+    Shuffle,
+    layer_subset,
+    node_layout,
+    nodes_of,
+    shuffled_subset,
+)
 
 SEEDS = st.integers(0, 2**32)
 DEPTHS = st.integers(2, 40)
@@ -96,13 +114,6 @@ def test_repeats_are_dropped_visit_by_visit() -> None:
     assert drawn == {(3, 3, 1), (3, 1), (3, 3), (3,), (1,)}
 
 
-@given(depth=DEPTHS, data=st.data())
-def test_nodes_hold_every_layer_once_and_nearly_equally_many(depth: int, data: st.DataObject) -> None:
-    nodes = nodes_of(depth, data.draw(st.integers(1, depth)))
-    assert [layer for node in nodes for layer in node] == list(range(depth))
-    assert max(map(len, nodes)) - min(map(len, nodes)) <= 1
-
-
 # How often
 
 
@@ -174,55 +185,103 @@ def test_draws_stay_what_they_are(sampler: Sampler, plans: tuple[str, str]) -> N
     assert (str(draws.at(0, 0)), str(draws.at(1, 0))) == plans
 
 
+# Upper 0.1 % point of chi-square with 9 degrees of freedom.
+CHI_SQUARE_9 = 27.88
+
+
+@given(data=st.data(), depth=st.integers(1, 60), rule=st.sampled_from(RULES), seed=st.integers(0, 99))
+def test_layers_are_kept_once_and_in_order(data: st.DataObject, depth: int, rule: str, seed: int) -> None:
+    count = data.draw(st.integers(1, depth))
+    layers = layer_subset(depth, count, rule, chance(seed))
+    assert len(layers) == count
+    assert list(layers) == sorted(set(layers))
+    assert set(layers) <= set(range(depth))
+
+
+@given(data=st.data(), depth=st.integers(1, 60))
+def test_even_means_nearly_equal_gaps_also_at_both_ends(data: st.DataObject, depth: int) -> None:
+    count = data.draw(st.integers(1, depth))
+    layers = layer_subset(depth, count, "even", chance(0))
+    # The middle of each of `count` equal stretches of the depth lies in the layer that is kept.
+    assert all(layer <= (index + 0.5) * depth / count < layer + 1 for index, layer in enumerate(layers))
+
+
+@pytest.mark.parametrize(
+    ("rule", "layers"), [("first", (0, 1, 2, 3, 4)), ("last", (7, 8, 9, 10, 11)), ("even", (1, 3, 6, 8, 10))]
+)
+def test_five_of_twelve(rule: str, layers: tuple[int, ...]) -> None:
+    assert layer_subset(12, 5, rule, chance(0)) == layers
+
+
+@pytest.mark.parametrize("rule", ["first", "last", "even"])
+def test_only_random_asks_chance(rule: str) -> None:
+    source = chance(0)
+    layer_subset(12, 5, rule, source)
+    assert source.getstate() == chance(0).getstate()
+
+
+def test_every_subset_is_equally_likely() -> None:
+    source = chance(1)
+    found = Counter(layer_subset(5, 2, "random", source) for _ in range(2000))
+    assert set(found) == set(combinations(range(5), 2))
+    assert sum((count - 200) ** 2 / 200 for count in found.values()) < CHI_SQUARE_9
+
+
+def test_every_order_of_the_kept_is_equally_likely() -> None:
+    source = chance(1)
+    found = Counter(shuffled_subset((2, 5, 7, 9), source).order() for _ in range(4800))
+    assert len(found) == 24
+    assert sum((count - 200) ** 2 / 200 for count in found.values()) < CHI_SQUARE_23
+    assert {tuple(sorted(order)) for order in found} == {(2, 5, 7, 9)}
+
+
+@given(depth=st.integers(1, 40), count=st.integers(1, 40), layout=st.sampled_from(LAYOUTS))
+def test_every_layer_lies_on_one_node(depth: int, count: int, layout: str) -> None:
+    count = min(count, depth)
+    nodes = node_layout(depth, count, layout)
+    assert len(nodes) == count
+    assert sorted(layer for node in nodes for layer in node) == list(range(depth))
+    assert max(map(len, nodes)) - min(map(len, nodes)) <= 1
+    assert all(list(node) == sorted(node) for node in nodes)
+
+
+def test_blocks_and_round_robin() -> None:
+    assert node_layout(12, 4, "blocks") == ((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11))
+    assert node_layout(12, 4, "round-robin") == ((0, 4, 8), (1, 5, 9), (2, 6, 10), (3, 7, 11))
+
+
 # Refusals
 
 
-@pytest.mark.parametrize("share", [1, 1.0, -0.1, 7, float("nan"), True, "0.2", None])
-@pytest.mark.parametrize("make", [Drop, lambda share: Failout(((0,), (1,)), share)], ids=["drop", "failout"])
-def test_a_share_that_is_none(make: type, share: object) -> None:
-    with pytest.raises(PlanError, match=r"probability from 0 up to, not including, 1; .* write 0\.2"):
-        make(share)
+NONE = (1, 1.0, -0.1, 7, float("nan"), True, "0.2", None)
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    *((partial(Drop, share), r"probability from 0 up to, not including, 1; .* write 0\.2") for share in NONE),  # type: ignore[arg-type]
+    *((partial(Failout, ((0,), (1,)), share), "probability from 0 up to, not including, 1") for share in NONE),  # type: ignore[arg-type]
+    *((partial(Shuffle().draw, depth, chance(0)), "from 2 to") for depth in (1, 0, -3, 2.0)),  # type: ignore[arg-type]
+    *((partial(Shuffle, reach), "how many positions a layer may move") for reach in (0, -1, 1.5, True)),  # type: ignore[arg-type]
+    *(
+        (partial(Failout, nodes, 0.1), "tuples of layers")  # type: ignore[arg-type]
+        for nodes in ((), ((),), ((0, 1), ()), ((-1,), (0,)), (("0",),))
+    ),
+    *((partial(nodes_of, 4, count), "4 layers lie on 1 to 4 nodes") for count in (0, 5, 2.0)),  # type: ignore[arg-type]
+    *(
+        (partial(layer_subset, 4, count, "first", chance(0)), "of 4 layers 1 to 4 can be kept")  # type: ignore[arg-type]
+        for count in (0, 5, -1, 2.0)
+    ),
+    (lambda: Fixed(Plan.parse("0-11")).draw(6, chance(0)), "11"),
+    (
+        lambda: Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0)),
+        r"single visits; .* has groups",
+    ),
+    (lambda: Failout(((0, 1, 2), (1, 2, 3)), 0.1), "on several lie 1, 2"),
+    (lambda: Failout(((0, 4),), 0.1).draw(4, chance(0)), "hold layer 4, but the model has layers 0 to 3"),
+    (lambda: layer_subset(4, 2, "frist", chance(0)), "did you mean first"),
+    (lambda: node_layout(12, 4, "ring"), "'ring' is none"),
+    (lambda: node_layout(3, 4, "round-robin"), "3 layers lie on 1 to 3 nodes, not 4"),
+]
 
 
-@pytest.mark.parametrize("depth", [1, 0, -3, 2.0])
-def test_a_model_of_one_layer_has_no_order(depth: int) -> None:
-    with pytest.raises(PlanError, match="from 2 to"):
-        Shuffle().draw(depth, chance(0))
-
-
-@pytest.mark.parametrize("reach", [0, -1, 1.5, True])
-def test_a_reach_that_is_none(reach: int) -> None:
-    with pytest.raises(PlanError, match="how many positions a layer may move"):
-        Shuffle(reach)
-
-
-def test_a_plan_beyond_the_model() -> None:
-    with pytest.raises(PlanError, match="11"):
-        Fixed(Plan.parse("0-11")).draw(6, chance(0))
-
-
-def test_layers_dropped_from_groups() -> None:
-    with pytest.raises(PlanError, match=r"single visits; 0 \(1\|2\) 3 has groups"):
-        Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0))
-
-
-def test_nodes_that_share_layers() -> None:
-    with pytest.raises(PlanError, match="on several lie 1, 2"):
-        Failout(((0, 1, 2), (1, 2, 3)), 0.1)
-
-
-@pytest.mark.parametrize("nodes", [(), ((),), ((0, 1), ()), ((-1,), (0,)), (("0",),)])
-def test_nodes_that_are_none(nodes: tuple[tuple[int, ...], ...]) -> None:
-    with pytest.raises(PlanError, match="tuples of layers"):
-        Failout(nodes, 0.1)
-
-
-def test_a_node_beyond_the_model() -> None:
-    with pytest.raises(PlanError, match="hold layer 4, but the model has layers 0 to 3"):
-        Failout(((0, 4),), 0.1).draw(4, chance(0))
-
-
-@pytest.mark.parametrize("count", [0, 5, 2.0])
-def test_layers_on_too_many_nodes(count: int) -> None:
-    with pytest.raises(PlanError, match="4 layers lie on 1 to 4 nodes"):
-        nodes_of(4, count)
+@pytest.mark.parametrize(("draw", "reason"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
+def test_what_cannot_be_drawn_is_refused(draw: Callable[[], object], reason: str) -> None:
+    with pytest.raises(PlanError, match=reason):
+        draw()

@@ -32,27 +32,22 @@ def test_the_stack_of_a_transformers_model(llama: nn.Module) -> None:
     assert find_blocks(llama) == "model.layers"
 
 
-def test_an_unmarked_module_is_found_by_its_largest_list() -> None:
+def test_an_unmarked_module_is_found_by_its_largest_list_and_the_user_may_name_another() -> None:
     assert find_blocks(Tower()) == "encoder.blocks"
-
-
-def test_the_user_may_name_the_list() -> None:
     assert find_blocks(Tower(), "heads") == "heads"
 
 
-def test_a_wrong_name_is_answered_with_the_near_ones() -> None:
-    with pytest.raises(UnsupportedModel, match=r"encoder\.block'.*did you mean encoder\.blocks"):
-        find_blocks(Tower(), "encoder.block")
-
-
-def test_a_name_of_something_else_is_refused() -> None:
-    with pytest.raises(UnsupportedModel, match=r"not an nn\.ModuleList"):
-        find_blocks(Tower(), "encoder")
-
-
-def test_a_module_without_blocks_is_refused() -> None:
-    with pytest.raises(UnsupportedModel, match=r"no nn\.ModuleList of repeated blocks"):
-        find_blocks(nn.Linear(2, 2))
+@pytest.mark.parametrize(
+    ("model", "path", "reason"),
+    [
+        (Tower(), "encoder.block", r"encoder\.block'.*did you mean encoder\.blocks"),
+        (Tower(), "encoder", r"not an nn\.ModuleList"),
+        (nn.Linear(2, 2), None, r"no nn\.ModuleList of repeated blocks"),
+    ],
+)
+def test_what_is_no_list_of_blocks_is_refused(model: nn.Module, path: str | None, reason: str) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        find_blocks(model, path)
 
 
 def test_two_stacks_ask_for_a_choice() -> None:

@@ -32,7 +32,7 @@ from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.max_length import longest_input
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, _encoded
+from layerwise.train.fine_tuning import FineTuningConfig, _encoded
 from measure.language.test_loss import vision_stack
 from tiny_tokenizers import word_tokenizer
 

@@ -1,87 +1,32 @@
-"""A single pass in place: blocks entered as themselves compute what twins and the step-by-step reference compute."""
+"""A single pass in place: blocks are entered as themselves; what they compute is a matter of `test_equivalence`."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
 from torch import Tensor, nn
-from transformers import BertConfig, BertForMaskedLM, PreTrainedModel, ViTConfig, ViTForImageClassification
 
-from conftest import tiny_llama
 from layerwise.errors import ModelError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.stack import Stack, load
 from layerwise.stack.blocks import block_list
-from stack.random_plans import plans
+from stack.makers import DEPTH, MAKERS
 from stack.test_blocks import Residual
-from tier import by_tier
 
-DEPTH = 6
-SMALL: Mapping[str, Any] = {
-    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": DEPTH, "num_attention_heads": 4,
-    "initializer_range": 0.2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-}  # fmt: skip
-IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
-PIXELS = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(3))
-
-
-def vit() -> PreTrainedModel:
-    torch.manual_seed(0)
-    return ViTForImageClassification(ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=10, **SMALL))
-
-
-def bert() -> PreTrainedModel:
-    torch.manual_seed(0)
-    return BertForMaskedLM(BertConfig(vocab_size=97, max_position_embeddings=32, **SMALL))
-
-
-MAKERS: Mapping[str, tuple[Callable[[], PreTrainedModel], dict[str, Tensor]]] = {
-    "llama": (tiny_llama, {"input_ids": IDS}),
-    "vit": (vit, {"pixel_values": PIXELS}),
-    "bert": (bert, {"input_ids": IDS}),
-}
-KINDS = pytest.mark.parametrize("kind", MAKERS)
+KINDS = pytest.mark.parametrize("kind", ["llama", "vit", "bert"])
 
 
 def made(kind: str) -> tuple[Stack, dict[str, Tensor]]:
     make, inputs = MAKERS[kind]
-    return load(make().eval()), inputs
+    return load(make(0).eval()), inputs
 
 
 def inside(stack: Stack, plan: Plan, inputs: dict[str, Tensor], *, single_pass: bool) -> Tensor:
     with torch.inference_mode(), stack.under(plan, single_pass=single_pass):
         return stack.model(**inputs).logits
-
-
-@KINDS
-@pytest.mark.parametrize("text", ["3 1 5 0 4 2", "0-5", "5-0", "4 1", "2", "0 (3|1 4):sum 5 2", "1 3*2 0", "[0 2]*2 5"])
-def test_it_is_what_twins_and_single_steps_compute(kind: str, text: str) -> None:
-    stack, inputs = made(kind)
-    plan = Plan.parse(text)
-    with torch.inference_mode():
-        expected = stack.logits(plan, **inputs)
-    assert torch.equal(inside(stack, plan, inputs, single_pass=True), expected)
-    assert torch.equal(inside(stack, plan, inputs, single_pass=False), expected)
-    if plan != Plan.identity(DEPTH):
-        assert (expected - inside(stack, Plan.identity(DEPTH), inputs, single_pass=True)).abs().max() > 1e-3
-
-
-LLAMA, _ = made("llama")
-
-
-@settings(max_examples=by_tier(fast=4, full=10, nightly=60), suppress_health_check=[HealthCheck.too_slow])
-@given(plan=plans(DEPTH, stages=2))
-def test_groups_halves_and_repeats_too(plan: Plan) -> None:
-    with torch.inference_mode():
-        expected = LLAMA.logits(plan, input_ids=IDS)
-    found = inside(LLAMA, plan, {"input_ids": IDS}, single_pass=True)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
 @KINDS
@@ -117,17 +62,18 @@ def test_the_blocks_themselves_are_entered(kind: str) -> None:
 
 
 @KINDS
-def test_afterwards_the_model_is_as_it_was(kind: str) -> None:
+@pytest.mark.parametrize("single_pass", [True, False])
+def test_afterwards_the_model_is_as_it_was(kind: str, single_pass: bool) -> None:
     stack, inputs = made(kind)
-    before = inside(stack, Plan.identity(DEPTH), inputs, single_pass=True)
+    before = inside(stack, Plan.identity(DEPTH), inputs, single_pass=single_pass)
     described = state_of(stack.model)
     for text in ("3 1 5 0 4 2", "0 1*2", "(0|1) 2"):
-        inside(stack, Plan.parse(text), inputs, single_pass=True)
+        inside(stack, Plan.parse(text), inputs, single_pass=single_pass)
         assert state_of(stack.model) == described
-    with pytest.raises(RuntimeError, match="cut short"), stack.under(Plan.parse("2 1"), single_pass=True):
+    with pytest.raises(RuntimeError, match="cut short"), stack.under(Plan.parse("2 1"), single_pass=single_pass):
         raise RuntimeError("cut short")
     assert state_of(stack.model) == described
-    assert torch.equal(inside(stack, Plan.identity(DEPTH), inputs, single_pass=True), before)
+    assert torch.equal(inside(stack, Plan.identity(DEPTH), inputs, single_pass=single_pass), before)
 
 
 def state_of(model: nn.Module) -> list[object]:

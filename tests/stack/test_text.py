@@ -16,8 +16,8 @@ from layerwise.data.text.documents import Document
 from layerwise.errors import PlanError
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.plan import Plan, edits
-from layerwise.plan.cost import cost
 from layerwise.plan.explain import explain
+from layerwise.plan.lowering import cost
 from layerwise.plan.wiring import matrix
 from layerwise.stack import load, verify
 

@@ -22,7 +22,7 @@ from layerwise.errors import BelowQuorum
 from layerwise.stack import Stack
 from layerwise.swarm.answer import Answer
 from layerwise.swarm.gathering import gather
-from layerwise.swarm.nodes.local import Fault, Kind, Schedule, drawn_schedule
+from layerwise.swarm.nodes.local import Fault, Kind, Schedule, Wrongness
 from layerwise.swarm.settings import OnLoss, SwarmSettings
 from layerwise.swarm.swarm import Swarm
 
@@ -60,6 +60,23 @@ def undisturbed(ids: Tokens, new: int, plan: str = f"0-{DEPTH - 1}") -> Tokens:
     return tuple(written[0, len(ids) :].tolist())
 
 
+def drawn_schedule(seed: int, deaths: int, returns: bool, kinds: Sequence[Kind]) -> Schedule:
+    """`deaths` nodes die within 30 ms, and come back if `returns`; of each further kind of fault one node has one for
+    a time. What ends lasts 0.1 to 30 times as long, drawn evenly in the logarithm."""
+    chance = random.Random(f"schedule/{seed}")
+    seconds, low, high = 0.03, 0.1, 30.0
+
+    def drawn(node: str, kind: Kind, *, ends: bool = True) -> Fault:
+        at = chance.uniform(0.0, seconds)
+        until = at + seconds * low * (high / low) ** chance.random() if ends else float("inf")
+        wrongness: Wrongness = chance.choice(("noise", "zeros", "flip"))
+        return Fault(node, kind, at, until, chance.uniform(0.0, 0.5), wrongness)
+
+    faults = [drawn(node, "die", ends=returns) for node in chance.sample(NODES, deaths)]
+    faults += [drawn(chance.choice(NODES), kind) for kind in kinds]
+    return Schedule(tuple(faults), jitter=0.2, seed=seed)
+
+
 @dataclass(frozen=True)
 class Trial:
     """One schedule of faults, and the requests that it meets."""
@@ -76,10 +93,7 @@ class Trial:
         """The trial of a seed: no fault, one, or many; one request or several at once."""
         chance = random.Random(f"trial/{seed}")
         kinds = [kind for kind in KINDS if chance.random() < 0.25]
-        schedule = drawn_schedule(
-            NODES, seed, seconds=0.03, deaths=chance.choice((0, 1, 1, 2, 2, 3)), returns=chance.random() < 0.6,
-            kinds=kinds, lasting=(0.1, 30.0), slowest=0.5,
-        )  # fmt: skip
+        schedule = drawn_schedule(seed, chance.choice((0, 1, 1, 2, 2, 3)), chance.random() < 0.6, kinds)
         return cls(
             seed, schedule, chance.choice(("keep", "recompute")), chance.choice((1, 1, 1, 2)), chance.randint(3, 5),
             chance.choice((0.012, 3.0, 3.0)),

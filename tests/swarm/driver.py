@@ -14,13 +14,12 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.swarm.decoding import decode
 from layerwise.swarm.gathering import gather
-from layerwise.swarm.nodes.local import LocalTransport, Schedule
+from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.nodes.virtual_time import VirtualLoop
-from layerwise.swarm.placement.replication import Capacity
-from layerwise.swarm.placement.supply import UNLIMITED, Supply
+from layerwise.swarm.replication import Capacity
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.supply import UNLIMITED, Supply
 from layerwise.swarm.swarm import Swarm
 
 NEW_TOKENS = 6

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from layerwise.errors import BelowQuorum, Overloaded, SwarmError, UnsupportedModel
+from layerwise.errors import BelowQuorum, SwarmError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm import Answer, Capacity, Fault, LossEstimate, Prices, Quorum, Schedule, SwarmSettings, gather
-from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.answer import Decoding
 from swarm.driver import events
 from tier import first_fast
 
@@ -176,20 +176,6 @@ def test_a_history_that_is_too_long_begins_again_with_the_tokens(demo: Stack) ->
         assert not events(swarm, ["replayed"])
         assert events(swarm, ["lost"])
     assert list(answer.tokens) == _generated(demo, "0-11", tokens=20)
-
-
-def test_more_requests_than_it_may_hold_are_refused(demo: Stack) -> None:
-    settings = SwarmSettings(most_running=1, most_queued=1)
-
-    async def three() -> list[object]:
-        work = [swarm.answer(IDS, max_new_tokens=4, do_sample=False) for _ in range(3)]
-        return await asyncio.gather(*work, return_exceptions=True)
-
-    with gather(demo, 2, 1, settings=settings) as swarm:
-        answers = swarm.run(three())
-    assert sum(isinstance(answer, Answer) for answer in answers) == 2
-    (refused,) = (answer for answer in answers if isinstance(answer, Overloaded))
-    assert "1 requests are under way and 1 wait" in str(refused)
 
 
 def test_what_cannot_be_gathered_is_refused_with_the_reason(demo: Stack) -> None:

@@ -14,8 +14,7 @@ from transformers.cache_utils import DynamicCache
 
 from layerwise.errors import SwarmError
 from layerwise.stack.executors.capture import Call
-from layerwise.swarm.codec import pack, unpack
-from layerwise.swarm.messages import Array, Hop, Pass, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.messages import Array, Hop, Pass, RemoteLayer, RemoteVisit, Reply, pack, unpack
 from layerwise.swarm.wire import Calls, encode, selected, to_array, to_tensor
 
 DTYPES = (

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from compiling import COMPILES
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.cost import ModelCost
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.cost import ModelCost
 from layerwise.stack import load
 from layerwise.train.methods import Options, recipe
 from layerwise.train.pretrain import trainer

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from transformers import TrainingArguments
 
-from layerwise.train import input_pipeline
-from layerwise.train.finetune import fine_tuning
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
-from layerwise.train.input_pipeline import PREFETCHED, WORKERS, input_arguments, loader_arguments
+from layerwise.train import arguments, fine_tuning
+from layerwise.train.arguments import PREFETCHED, WORKERS, input_arguments, loader_arguments
+from layerwise.train.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain import trainer as pretraining
 from layerwise.train.pretrain.recipe import pretraining_recipe
 from layerwise.train.recipe import Recipe, Settings
@@ -32,7 +31,7 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     """The type of the device is that of an accelerator, unless a processor is asked for."""
     there = lambda cpu: SimpleNamespace(device=SimpleNamespace(type="cpu" if cpu else "cuda"))  # noqa: E731
-    monkeypatch.setattr(input_pipeline, "PartialState", there)
+    monkeypatch.setattr(arguments, "PartialState", there)
 
 
 def test_an_accelerator_has_workers_and_a_processor_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +55,7 @@ def test_every_training_reads_by_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def made(**given: Any) -> list[TrainingArguments]:
         recipe, given = Recipe("plain", Settings()), {"use_cpu": False, **given}
         return [
-            training_arguments(recipe.settings, recipe, 100, 0, tmp_path, given),
+            training_arguments(recipe, 100, 0, tmp_path, given),
             pretraining._arguments(pretraining_recipe("tiny"), 0, tmp_path, given),
         ]
 

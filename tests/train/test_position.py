@@ -26,7 +26,7 @@ FEATURES = 5
 def _told(stack: Stack, options: PositionOptions) -> PositionEncoding:
     """An encoding with every tensor drawn at random, norms and biases too."""
     torch.manual_seed(8)
-    encoding = position.attach(stack, options)
+    encoding = position.attach_encoding(stack, options)
     with torch.no_grad():
         for tensor in encoding.parameters():
             tensor.normal_()
@@ -66,8 +66,8 @@ def test_every_layer_reads_the_formula_at_its_current_position(table: str, text:
 
 
 def test_tables_are_one_a_layer_or_one_for_all() -> None:
-    each = position.attach(load(tiny_vit()), PositionOptions(features=FEATURES))
-    shared = position.attach(load(tiny_vit()), PositionOptions(features=FEATURES, table="shared"))
+    each = position.attach_encoding(load(tiny_vit()), PositionOptions(features=FEATURES))
+    shared = position.attach_encoding(load(tiny_vit()), PositionOptions(features=FEATURES, table="shared"))
     assert [tuple(table.shape) for table in each.tables] == [(3, FEATURES)] * 3
     assert [tuple(table.shape) for table in shared.tables] == [(3, FEATURES)]
     assert len(shared.projections) == len(shared.norms) == 3
@@ -77,7 +77,7 @@ def test_tables_are_one_a_layer_or_one_for_all() -> None:
 def test_the_encoding_stands_beside_the_plain_parameters() -> None:
     model = tiny_vit()
     plain = [name for name, _ in model.named_parameters()]
-    encoding = position.attach(load(model), PositionOptions())
+    encoding = position.attach_encoding(load(model), PositionOptions())
     added = [name for name, _ in model.named_parameters() if name not in plain]
     assert [name for name, _ in model.named_parameters() if name in plain] == plain
     assert added == [f"layer_positions.{name}" for name, _ in encoding.named_parameters()]
@@ -86,7 +86,7 @@ def test_the_encoding_stands_beside_the_plain_parameters() -> None:
 @pytest.mark.parametrize("single_pass", [True, False])
 def test_more_visits_than_learned_positions_are_refused(single_pass: bool) -> None:
     stack = load(tiny_vit())
-    position.attach(stack, PositionOptions())
+    position.attach_encoding(stack, PositionOptions())
     pixels = torch.zeros(1, 1, 8, 8)
     with (
         stack.under(Plan.parse("0 1 2 0"), single_pass=single_pass),
@@ -144,13 +144,13 @@ def test_a_model_that_does_not_say_its_width_is_refused() -> None:
             self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
 
     with pytest.raises(TrainError, match="Bare does not say how wide its hidden state is"):
-        position.attach(Stack(Bare(), "layers"), PositionOptions())
+        position.attach_encoding(Stack(Bare(), "layers"), PositionOptions())
 
 
 def test_layers_of_another_model_are_refused() -> None:
     stacks = {name: load(tiny_vit()) for name in "ab"}
     for stack in stacks.values():
-        position.attach(stack, PositionOptions())
+        position.attach_encoding(stack, PositionOptions())
     merged = stacks["a"].with_sources(stacks)
     with (
         merged.under(Plan.parse("a:0 b:1 a:2"), single_pass=True),
@@ -161,8 +161,8 @@ def test_layers_of_another_model_are_refused() -> None:
 
 def test_a_checkpoint_is_not_run_without_the_encoding_it_was_trained_with(tmp_path: Path) -> None:
     stack = load(tiny_vit())
-    position.attach(stack, PositionOptions(features=FEATURES))
+    position.attach_encoding(stack, PositionOptions(features=FEATURES))
     stack.model.save_pretrained(tmp_path)
     with pytest.raises(UnsupportedModel, match=r"trained with an encoding of their positions \(layer_positions\)"):
         load(tmp_path)
-    assert load(tmp_path, adding=(position.NAME,)).depth == stack.depth
+    assert load(tmp_path, adding=("layer_positions",)).depth == stack.depth

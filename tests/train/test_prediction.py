@@ -15,9 +15,9 @@ from transformers import TrainerCallback, set_seed
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Fixed, SeededSampler
 from layerwise.stack import load
-from layerwise.train import prediction
+from layerwise.train import position
 from layerwise.train.methods.layershuffle import PredictionOptions
-from layerwise.train.prediction import PositionPrediction
+from layerwise.train.position import PositionPrediction
 from layerwise.train.trainer import PlanTrainer
 from train.tiny_models import arguments, forward_by_hand, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -27,7 +27,7 @@ PIXELS = torch.randn(4, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 def _asked(model: Any, options: PredictionOptions) -> tuple[Any, PositionPrediction]:
     stack = load(model)
     torch.manual_seed(8)
-    found = prediction.attach(stack, options)
+    found = position.attach_prediction(stack, options)
     with torch.no_grad():
         for tensor in found.parameters():
             tensor.normal_()
@@ -98,8 +98,8 @@ def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
     together = [logits for _, logits in asked.predicted]
     for row, text in enumerate(texts):
         stack.model(input_ids=text)
-        for position, logits in asked.predicted:
-            torch.testing.assert_close(together[position][row], logits[0], rtol=1e-4, atol=1e-5)
+        for at, logits in asked.predicted:
+            torch.testing.assert_close(together[at][row], logits[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_prediction_that_knows_nothing_costs_the_log_of_the_depth_for_every_layer() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import load
+from layerwise.train.measured import TimedCheckpoints
 from layerwise.train.recipe import Recipe, Settings
-from layerwise.train.timed_checkpoints import TimedCheckpoints
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_vit
@@ -28,7 +28,7 @@ class Stopped(Exception):
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A clock on which every step takes a minute."""
     found = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("layerwise.train.timed_checkpoints.time", SimpleNamespace(monotonic=lambda: found.now))
+    monkeypatch.setattr("layerwise.train.measured.time", SimpleNamespace(monotonic=lambda: found.now))
     own = PlanTrainer.training_step
 
     def stepping(self: PlanTrainer, *args: Any, **kwargs: Any) -> Any:
@@ -85,11 +85,9 @@ def test_any_checkpoint_starts_the_clock_anew_and_the_best_model_is_one_that_was
 
 def test_processes_look_at_the_clock_ever_more_often_and_all_of_them_save(monkeypatch: pytest.MonkeyPatch) -> None:
     now = SimpleNamespace(value=0.0)
-    monkeypatch.setattr("layerwise.train.timed_checkpoints.time", SimpleNamespace(monotonic=lambda: now.value))
+    monkeypatch.setattr("layerwise.train.measured.time", SimpleNamespace(monotonic=lambda: now.value))
     told: list[list[Any]] = []
-    monkeypatch.setattr(
-        "layerwise.train.timed_checkpoints.broadcast_object_list", lambda news: told.append([*news]) or told[-1]
-    )
+    monkeypatch.setattr("layerwise.train.measured.broadcast_object_list", lambda news: told.append([*news]) or told[-1])
     callback, args = TimedCheckpoints(minutes=10), SimpleNamespace(world_size=2)
     state, control = SimpleNamespace(global_step=0), SimpleNamespace(should_save=False)
     callback.on_train_begin(args, state, control)

@@ -142,7 +142,7 @@ def test_a_training_that_was_killed_before_its_model_was_written_takes_no_furthe
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "_publish", killed)
+        patch.setattr(training.PlanTrainer, "write", killed)
         with pytest.raises(Stopped):
             run()
     steps = len(losses)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from transformers import TrainerCallback
 
-from layerwise.schedule import GrowthSchedule, ModelCost, Phase
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.stack import load
 from layerwise.train import trial_steps
 from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase, SpreadBatches

@@ -15,7 +15,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
-from layerwise.data.text import python_stdlib, skills
+from layerwise.data.demo import python_stdlib, skills
 from tools.demo.grading import exact_matches, text_grade
 
 

@@ -16,8 +16,8 @@ import torch
 from torch.nn import functional
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from layerwise.data.text.python_stdlib import PythonText
-from layerwise.data.text.skills import Example
+from layerwise.data.demo.python_stdlib import PythonText
+from layerwise.data.demo.skills import Example
 from layerwise.errors import DataError
 
 _IGNORED = -100

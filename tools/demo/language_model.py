@@ -2,8 +2,8 @@
 
     python -m tools.demo.language_model --out FOLDER [--resume] [--minutes M]
 
-It reads the standard library's documentation strings and source (`layerwise.data.text.python_stdlib`) mixed with four
-generated skills (`layerwise.data.text.skills`), so that it has something to lose when its layers are skipped or
+It reads the standard library's documentation strings and source (`layerwise.data.demo.python_stdlib`) mixed with four
+generated skills (`layerwise.data.demo.skills`), so that it has something to lose when its layers are skipped or
 re-ordered, and something to say about which skills lose most. The recipe is one frozen value. The Hugging Face Trainer
 runs the loop; the learning rate follows a cosine over the share of the run that is done, where the run ends at the
 recipe's last step or after `--minutes` of training, whichever is nearer, so that a slow machine still ends with a
@@ -34,7 +34,7 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
-from layerwise.data.text import python_stdlib, skills
+from layerwise.data.demo import python_stdlib, skills
 from layerwise.errors import RunError
 from tools.demo.callbacks import Grader, Progress
 from tools.demo.grading import exact_matches, generated, text_grade

@@ -21,7 +21,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.data.text import python_stdlib, skills
+from layerwise.data.demo import python_stdlib, skills
 
 END = "<|endoftext|>"
 PAD = "<|pad|>"

@@ -12,7 +12,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification
 
 from layerwise.data.suites.generated_pairs import PARADIGMS, paradigm_pairs
-from layerwise.data.text.bytepair import train_bytepair
+from layerwise.data.text.vocabulary import train_bytepair
 
 SENTENCES = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
 VOCABULARY = 280

@@ -16,17 +16,17 @@ from typing import Any
 import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from layerwise.checkpoint.kinds import difference, fitting_config, kinds_of, on_meta, positional_traits
+from layerwise.bounded import reason_of
+from layerwise.checkpoint.kinds import difference, kinds_of, on_meta, planned_config
 from layerwise.checkpoint.layer_names import UnresolvedNames
-from layerwise.checkpoint.quiet import quiet_transformers
-from layerwise.checkpoint.stored_config import config_text, remade
-from layerwise.checkpoint.tensor_files import Tensors
+from layerwise.checkpoint.proof import quiet_transformers
+from layerwise.checkpoint.stored_config import config_text
 from layerwise.data.auto_classes import from_pretrained
+from layerwise.data.stored_files import Tensors
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.blocks import block_list, find_blocks
 from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
-from layerwise.stack.executors.config_view import configuration_in_order
 from layerwise.stack.load import model_class
 
 _DTYPES = {
@@ -62,17 +62,12 @@ class Expectation:
             model = on_meta(kind, own)
             blocks = find_blocks(model, path)
             refuse_loss_of_a_kind(model, blocks, Plan.of(order))
-            own_blocks = list(block_list(model, blocks))
-            positional = positional_traits(own_blocks)
-            own_kinds = kinds_of(own_blocks, positional)
-            config = remade(configuration_in_order(model, blocks, order, len(own_kinds)), type(own))
-            wanted = [own_kinds[layer] for layer in order]
-            config = fitting_config(kind, config, blocks, wanted, order, positional)
+            config, wanted, positional = planned_config(model, blocks, order)
             kinds = kinds_of(block_list(on_meta(kind, config), blocks), positional)
         except LayerwiseError:
             raise
         except Exception as error:
-            raise UnresolvedNames(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
+            raise UnresolvedNames(reason_of(error)) from error
         unlike = difference(wanted, kinds) if len(wanted) == len(kinds) else f"it would have {len(kinds)} layers"
         if unlike is not None:
             raise UnsupportedModel(

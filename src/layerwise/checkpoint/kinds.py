@@ -20,10 +20,11 @@ import torch
 from torch import nn
 from transformers.initialization import no_init_weights
 
-from layerwise.checkpoint.stored_config import INDEX_CODED
+from layerwise.checkpoint.stored_config import INDEX_CODED, remade
 from layerwise.data.auto_classes import from_config
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.clone import INDEX_NAMES
+from layerwise.stack.executors.config_view import configuration_in_order
 
 Kind: TypeAlias = frozenset[tuple[str, ...]]
 """What a block consists of, as pairs and triples of texts that can be compared."""
@@ -87,16 +88,22 @@ def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
     return None
 
 
-def fitting_config(
-    kind: Any, config: Any, path: str, wanted: Sequence[Kind], order: Sequence[int],
-    positional: frozenset[tuple[str, str]],
-) -> Any:  # fmt: skip
-    """`config`, or a copy with other values of index-coded settings, under which the blocks are those `wanted`.
+def planned_config(
+    model: Any, path: str, order: Sequence[int]
+) -> tuple[Any, list[Kind], frozenset[tuple[str, str]]]:  # fmt: skip
+    """The configuration for the visits `order` of the blocks of `model` at `path`, the kind of block that each visit
+    needs, and the attributes that are `positional`.
 
-    Groups of settings that belong together (`attn_layer_period`, `attn_layer_offset`) are chosen one after another, the
-    values of each so that most blocks are as wanted, and then all together; among equals the model's own value stays,
-    then the smallest is taken. Where no values fit, `config` is returned as it is.
+    It is the model's own in visit order, with other values of index-coded settings where the blocks need them. Groups
+    of settings that belong together (`attn_layer_period`, `attn_layer_offset`) are chosen one after another, the values
+    of each so that most blocks are as wanted, and then all together; among equals the model's own value stays, then the
+    smallest is taken. Where no values fit, they stay the model's own.
     """
+    kind, blocks = type(model), list(block_list(model, path))
+    positional = positional_traits(blocks)
+    kinds = kinds_of(blocks, positional)
+    wanted = [kinds[layer] for layer in order]
+    config = remade(configuration_in_order(model, path, order, len(blocks)), type(model.config))
 
     def fit(trial: Any) -> int:
         with suppress(Exception):  # a class may refuse a configuration in any way
@@ -116,8 +123,8 @@ def fitting_config(
             if (now := fit(trial)) > score:
                 best, score = trial, now
             if score == most:
-                return best
-    return best if score == most else config
+                return best, wanted, positional
+    return best if score == most else config, wanted, positional
 
 
 def _owner(config: Any) -> Any:

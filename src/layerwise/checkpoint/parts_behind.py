@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import ExitStack
 from itertools import chain
 from typing import Any
 
@@ -46,24 +47,20 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
         nonlocal passed
         passed = True
 
-    hooks = [
-        module.register_forward_pre_hook(lambda module, _, name=name: note(name, module))
-        for name, module in model.named_modules()
-        if id(module) not in inside
-    ]
-    hooks.append(blocks[-1].register_forward_hook(pass_on))
-    try:
-        if batch is None:
-            raise UnsupportedModel(f"{type(model).__name__} takes inputs that layerwise cannot make up")
-        with evaluating(model), torch.no_grad(), _WithoutContent():  # type: ignore[no-untyped-call]
-            model(**accepted(model, batch))
-    except LayerwiseError:
-        raise
-    except Exception as error:  # a model may fail in any way where nothing is computed
-        raise UnsupportedModel(f"{type(model).__name__} does not run ({type(error).__name__})") from error
-    finally:
-        for hook in hooks:
-            hook.remove()
+    if batch is None:
+        raise UnsupportedModel(f"{type(model).__name__} takes inputs that layerwise cannot make up")
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if id(module) not in inside:
+                hooks.enter_context(module.register_forward_pre_hook(lambda module, _, name=name: note(name, module)))
+        hooks.enter_context(blocks[-1].register_forward_hook(pass_on))
+        try:
+            with evaluating(model), torch.no_grad(), _WithoutContent():  # type: ignore[no-untyped-call]
+                model(**accepted(model, batch))
+        except LayerwiseError:
+            raise
+        except Exception as error:  # a model may fail in any way where nothing is computed
+            raise UnsupportedModel(f"{type(model).__name__} does not run ({type(error).__name__})") from error
     before = {id(tensor) for _, module in called[False] for tensor in _own(module).values()}
     return frozenset(
         f"{name}.{leaf}" if name else leaf

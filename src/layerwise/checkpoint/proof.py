@@ -7,22 +7,23 @@ import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
+from layerwise.bounded import reason_of
 from layerwise.checkpoint.compact import over_stored, stored_layers
-from layerwise.checkpoint.quiet import quiet_transformers
 from layerwise.checkpoint.remote_code import MODULE
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.placement import named_tensors
 from layerwise.stack.precision import in_float32
 from layerwise.stack.rounding import Agreement, compare
 
@@ -132,8 +133,8 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
         raise
     except Exception as error:  # a model may fail in any way under a configuration that nobody had in mind
         raise UnsupportedModel(
-            f"{kind} was written, and does not run when it is loaded again ({reason_of(error)}): its configuration "
-            f"cannot say what {plan} does; run it in place with stack.under"
+            f"{kind} was written, and does not run when it is loaded again ({reason_of(error, lines=2)}): its "
+            f"configuration cannot say what {plan} does; run it in place with stack.under"
         ) from error
 
 
@@ -142,12 +143,6 @@ def _refusal(kind: str, agreement: Agreement) -> UnsupportedModel:
         f"{kind} was written and loaded again, and its logits and the plan's are {agreement}: "
         "its configuration cannot say what the plan does; run it in place with stack.under"
     )
-
-
-def reason_of(error: Exception) -> str:
-    """The first two lines of an error, with its class."""
-    lines = " ".join(line.strip() for line in str(error).strip().splitlines()[:2])
-    return f"{type(error).__name__}: {lines}"
 
 
 def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:
@@ -162,7 +157,7 @@ def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrain
             kind, draft, dtype=reduce(torch.promote_types, parameters), use_safetensors=True,
             attn_implementation=_attention(stack.model),
         )  # fmt: skip
-    for name, tensor in _stored_tensors(loaded):
+    for name, tensor in named_tensors(loaded):
         tensor.data = tensor.data.to(dtypes.get(name, tensor.dtype))
     return loaded.to(stack.device).eval()
 
@@ -177,13 +172,23 @@ def _dtypes(stack: Stack, plan: Plan) -> tuple[dict[str, torch.dtype], list[torc
     """
     prefix = f"{stack.path}."
     modules = {f"{prefix}{slot}.": stack.block(step.layer, step.source) for slot, step in enumerate(plan.steps())}
-    outside = [(name, tensor) for name, tensor in _stored_tensors(stack.model) if not name.startswith(prefix)]
-    inside = [(f"{slot}{name}", tensor) for slot, block in modules.items() for name, tensor in _stored_tensors(block)]
+    outside = [(name, tensor) for name, tensor in named_tensors(stack.model) if not name.startswith(prefix)]
+    inside = [(f"{slot}{name}", tensor) for slot, block in modules.items() for name, tensor in named_tensors(block)]
     tensors = dict([*outside, *inside])
     return {name: t.dtype for name, t in tensors.items()}, [
         t.dtype for t in tensors.values() if isinstance(t, nn.Parameter)
     ]
 
 
-def _stored_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    return chain(module.named_parameters(), module.named_buffers())
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Within the context transformers shows no progress bar and logs errors alone."""
+    bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,6 +1,6 @@
 """The code that transformers runs with `trust_remote_code`, where layerwise is not installed: one file in the folder.
 
-For a plan it is `remote/planned.py` and a class or two that derive from those of transformers. Models of layerwise's
+For a plan it is `planned.py` and a class or two that derive from those of transformers. Models of layerwise's
 own (`layerwise-elc`) bring their modules along, joined to one file.
 """
 
@@ -13,11 +13,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from layerwise.checkpoint.compact import over_stored, stored_layers, write_record
 from layerwise.checkpoint.kinds import on_meta
 from layerwise.data.auto_classes import model_classes
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.config_order import in_visit_order
 from layerwise.plan.sublayer import other_sublayer
+from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.config_view import configuration_in_order
 from layerwise.stack.executors.in_place import slots_per_block
@@ -28,10 +30,32 @@ OWN = "layerwise."
 """How the modules begin whose models transformers does not have."""
 
 
+def add_plan(
+    draft: Path, plan: Plan, kind: Any, config: Any, path: str, stack: Stack | None, remote_code: bool
+) -> None:
+    """Add `plan` to a draft of its stored layers: a model of class `kind` and this configuration, its blocks at `path`.
+
+    The halves of layers are found on `stack`, and so are there before a plan with halves is written. Raises
+    `UnsupportedModel` for a plan with halves of a model that has none.
+    """
+    halves = stack.branches().paths if stack is not None and plan.has_sublayers() else None
+    if not remote_code:
+        write_record(draft, over_stored(plan))
+        return
+    paths = None if halves is None else [halves[step.layer] for step in stored_layers(plan).steps()]
+    record = plan_record(kind, config, path, over_stored(plan), paths)
+    write_record(draft, over_stored(plan), record, write_code(draft, kind, planned=True))
+
+
+def add_own_code(draft: Path, kind: Any) -> None:
+    """Add the code of a model of layerwise's own to its folder, so that plain transformers opens it."""
+    write_record(draft, None, None, write_code(draft, kind, planned=False))
+
+
 def plan_record(
     kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]] | None
 ) -> dict[str, Any]:
-    """What `remote/planned.py` reads of a plan over the stored layers: its visits, and what changes for them.
+    """What `planned.py` reads of a plan over the stored layers: its visits, and what changes for them.
 
     `halves` are the paths of the two branches of each stored layer, for a plan that runs halves.
     """
@@ -87,7 +111,7 @@ def write_code(folder: Path, kind: Any, planned: bool) -> dict[str, str]:
     names = sorted(set(automatic.values()))
     parts = [joined_modules(kind.__module__)] if own else []
     if planned:
-        parts.append((resources.files("layerwise.checkpoint.remote") / "planned.py").read_text(encoding="utf-8"))
+        parts.append((resources.files("layerwise.checkpoint") / "planned.py").read_text(encoding="utf-8"))
         parts.append("" if own else f"from transformers import {', '.join(names)}  # noqa: E402")
         parts += [f"\nclass {name}(PlannedModel, {name}):\n    pass\n" for name in names]
     (folder / f"{MODULE}.py").write_text(_one_future("\n".join(parts)), encoding="utf-8")

@@ -108,7 +108,7 @@ def save_named(
 
 def _opened(names: Mapping[str, str]) -> Stack:
     """The models in memory, in the dtype in which they are stored."""
-    from layerwise.checkpoint.quiet import quiet_transformers
+    from layerwise.checkpoint.proof import quiet_transformers
     from layerwise.stack import Stack, load
 
     with quiet_transformers():

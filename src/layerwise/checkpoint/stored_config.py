@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from layerwise.bounded import reason_of
 from layerwise.checkpoint.layer_names import UnresolvedNames, stack_prefix
 from layerwise.plan.config_order import COUNTS, computed_per_layer, in_visit_order, is_count
 
@@ -76,7 +77,7 @@ def visit_config(
     except UnresolvedNames:
         raise
     except Exception as error:  # a class of configurations may fail in any way on values that nobody had in mind
-        raise UnresolvedNames(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}") from error
+        raise UnresolvedNames(reason_of(error)) from error
     coded += tuple(name for name, value in wanted.items() if getattr(again, name) != value)
     listed = any(isinstance(value, list | tuple) for value in wanted.values())
     return VisitConfig(prefix, depth, config_text(made), coded, listed)

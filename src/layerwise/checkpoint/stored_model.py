@@ -10,13 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from layerwise.bounded import Unreadable, read_json
 from layerwise.checkpoint.layer_names import UnresolvedNames
-from layerwise.checkpoint.tensor_files import Tensors, stored_tensors
 from layerwise.data.model_location import location_of
-from layerwise.errors import CheckpointError
-
-CONFIG = "config.json"
+from layerwise.data.stored_files import CONFIG, Tensors, read_config, stored_tensors
 
 # What belongs to a model beside its weights: how texts and images become tensors, how it generates, its own code.
 BESIDE = re.compile(
@@ -47,12 +43,7 @@ class StoredModel:
             folder = _fetched(name, revision)
         if not (folder / CONFIG).is_file():
             raise UnresolvedNames(f"{folder} has no {CONFIG}")
-        try:
-            settings = read_json(folder / CONFIG)
-        except Unreadable as fault:
-            raise CheckpointError(f"{folder / CONFIG} {fault}; restore the file, or save the model again") from fault
-        if not isinstance(settings, dict):
-            raise CheckpointError(f"{folder / CONFIG} is not an object; restore it, or save the model again")
+        settings = read_config(folder)
         if settings.get("transformers_weights") is not None:
             raise UnresolvedNames(f"{CONFIG} names other weights than those of model.safetensors")
         return cls(name, folder, _with_floats(settings), stored_tensors(folder))
@@ -72,10 +63,6 @@ class StoredModel:
         for path in sorted(self.folder.iterdir()):
             if path.is_file() and BESIDE.fullmatch(path.name):
                 shutil.copyfile(path, folder / path.name)
-
-    def has_tokenizer(self) -> bool:
-        """Whether a tokenizer lies beside the weights."""
-        return any(path.name.startswith(("tokenizer", "vocab")) for path in self.folder.iterdir())
 
 
 def _with_floats(value: Any) -> Any:

@@ -15,17 +15,18 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerwise.checkpoint.compact import over_stored, stored_layers, write_record
+from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, stored_layers, write_record
 from layerwise.checkpoint.config_process import without_torch
-from layerwise.checkpoint.expressible import refuse_inexpressible
 from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
 from layerwise.checkpoint.origin import Origin, Proof
 from layerwise.checkpoint.stored_config import VisitConfig, visit_config
-from layerwise.checkpoint.stored_model import CONFIG, StoredModel
-from layerwise.checkpoint.tensor_files import StoredTensor, Tensors, write_checkpoint
+from layerwise.checkpoint.stored_model import StoredModel
+from layerwise.checkpoint.tensor_files import write_checkpoint
+from layerwise.data.stored_files import CONFIG, StoredTensor, Tensors
 from layerwise.errors import OptionError
 from layerwise.plan import Plan
+from layerwise.plan.config_order import OF_THE_HOST
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
 
 PROVED_SIZE = 2 * 10**9
 """Bytes of the largest model whose logits are compared without being asked for: two of them are held in memory."""
-
-# Settings in which models may differ whose layers run in one another: names, vocabularies, and what training reads.
-_OF_THE_HOST = re.compile(
-    r"^_|version|architectures|label|vocab|token_id|problem_type|dropout|drop_|pdrop|use_cache|initializer|classifier"
-    r"|output_|return_dict|task_specific_params|tie_word_embeddings"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +95,14 @@ def save_stored(
         host.copy_beside(draft)
         stack = open_stack() if needs_stack else None
         if writing.compact and (writing.remote_code or stack is not None):
-            from layerwise.checkpoint.compact_code import add_plan
+            from layerwise.checkpoint.remote_code import add_plan
 
             assert expected is not None
             add_plan(draft, plan, expected.kind, expected.config, expected.blocks, stack, writing.remote_code)
         elif writing.compact:
             write_record(draft, over_stored(plan))
         elif writing.remote_code:
-            from layerwise.checkpoint.compact_code import add_own_code
+            from layerwise.checkpoint.remote_code import add_own_code
 
             assert expected is not None
             add_own_code(draft, expected.kind)
@@ -170,7 +165,7 @@ def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
     (_, host), *others = models.items()
     for _, other in others:
         shapes = [{name: (each.dtype, each.shape) for name, each in m.tensors.items()} for m in (host, other)]
-        settings = [{k: v for k, v in m.settings.items() if not _OF_THE_HOST.search(k)} for m in (host, other)]
+        settings = [{k: v for k, v in m.settings.items() if not OF_THE_HOST.search(k)} for m in (host, other)]
         if settings[0] != settings[1] or shapes[0] != shapes[1]:
             raise UnresolvedNames(f"{other.name} has other settings, or tensors of other shapes, than {host.name}")
 

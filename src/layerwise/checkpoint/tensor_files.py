@@ -1,7 +1,6 @@
-"""Safetensors files as ranges of bytes: headers are read, and the data is copied by the kernel, never held in memory.
+"""Safetensors files written from ranges of bytes: the data is copied by the kernel, never held in memory.
 
-A file is 8 bytes with the length of its header, the header as JSON (each tensor's dtype, shape and range), and the
-data. What is written equals what the library safetensors writes for the same tensors, byte for byte: tensors of the
+What is written equals what the library safetensors writes for the same tensors, byte for byte: tensors of the
 widest dtype first, then by name.
 """
 
@@ -10,20 +9,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from layerwise.bounded import Unreadable, check_file, named, read_json, shortened, shown
+from layerwise.data.stored_files import INDEX, WEIGHTS, StoredTensor, Tensors
 from layerwise.errors import CheckpointError
-
-WEIGHTS = "model.safetensors"
-INDEX = f"{WEIGHTS}.index.json"
-
-LONGEST_HEADER = 100_000_000
-"""Bytes of the longest header, as in safetensors."""
 
 # The order in which safetensors declares its dtypes, which is the reverse of that in a file.
 _DTYPES = (
@@ -34,91 +26,6 @@ _DTYPES = (
 # The kernel cannot copy between these files; they are read and written instead, so many bytes at a time.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 _PIECE = 1 << 22
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """A tensor on the disk: its dtype as safetensors spells it, its shape, and its bytes `begin` to `end` of a file."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    file: Path
-    begin: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        """Its bytes."""
-        return self.end - self.begin
-
-
-Tensors = Mapping[str, StoredTensor]
-
-
-def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """The tensors of a checkpoint by name: those of `model.safetensors`, or of the files that its index names.
-
-    Raises `CheckpointError` for a folder without safetensors, and for files that are malformed, or cut short.
-    """
-    if (folder / WEIGHTS).exists():
-        return read_header(folder / WEIGHTS)
-    if not (folder / INDEX).exists():
-        raise CheckpointError(f"{folder} has no {WEIGHTS} and no {INDEX}; save the model with save_pretrained")
-    index = _read_json(folder / INDEX)
-    placed = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(placed, dict) or not placed or not all(map(_is_beside, placed.values())):
-        raise CheckpointError(
-            f"{folder / INDEX} should map tensors to safetensors files beside it, and its weight_map is "
-            f"{shown(placed)}; save the model again"
-        )
-    headers = {file: read_header(folder / file) for file in sorted(set(placed.values()))}
-    missing = next((name for name, file in placed.items() if name not in headers[file]), None)
-    if missing is not None:
-        raise CheckpointError(
-            f"{folder / INDEX} names {shortened(missing)}, which {shortened(placed[missing])} does not hold; fetch it "
-            "again"
-        )
-    return {name: headers[file][name] for name, file in placed.items()}
-
-
-def _is_beside(file: object) -> bool:
-    return isinstance(file, str) and file.endswith(".safetensors") and "/" not in file and "\\" not in file
-
-
-def _read_json(file: Path) -> Any:
-    try:
-        return read_json(file)
-    except Unreadable as fault:
-        raise CheckpointError(f"{file} {fault}; restore the file, or save the model again") from fault
-
-
-def read_header(file: Path) -> dict[str, StoredTensor]:
-    """The tensors of one safetensors file. Raises `CheckpointError` for a file that is not whole."""
-    try:
-        check_file(file)
-        with file.open("rb") as stream:
-            size = os.fstat(stream.fileno()).st_size
-            length = int.from_bytes(stream.read(8), "little")
-            if not 2 <= length <= min(LONGEST_HEADER, size - 8):
-                raise ValueError(f"its header would have {length} bytes")
-            header = json.loads(stream.read(length))
-        header.pop("__metadata__", None)
-        tensors = {name: _stored(entry, file, 8 + length) for name, entry in header.items()}
-        if any(not 8 + length <= each.begin <= each.end <= size for each in tensors.values()):
-            raise ValueError("its tensors reach beyond its end")
-    except (Unreadable, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CheckpointError(
-            f"{named(file)} is not a whole safetensors file ({shortened(str(error))}); fetch or save it again"
-        ) from error
-    return tensors
-
-
-def _stored(entry: Any, file: Path, offset: int) -> StoredTensor:
-    begin, end = map(int, entry["data_offsets"])
-    return StoredTensor(str(entry["dtype"]), tuple(map(int, entry["shape"])), file, begin + offset, end + offset)
-
-
-# -- writing --------------------------------------------------------------------------------------------------------
 
 
 def write_checkpoint(folder: Path, tensors: Tensors, max_shard_size: int) -> None:

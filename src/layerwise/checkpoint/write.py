@@ -21,23 +21,24 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
-from layerwise.checkpoint.compact import stored_layers
-from layerwise.checkpoint.compact_code import add_own_code, add_plan
-from layerwise.checkpoint.expressible import refuse_inexpressible
+from layerwise.bounded import reason_of
+from layerwise.checkpoint.compact import refuse_inexpressible, stored_layers
 from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
-from layerwise.checkpoint.kinds import fitting_config, kinds_of, positional_traits
-from layerwise.checkpoint.origin import FILE, Origin
-from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove_compact, prove_logits, reason_of
-from layerwise.checkpoint.quiet import quiet_transformers
-from layerwise.checkpoint.stored_config import remade
+from layerwise.checkpoint.kinds import planned_config
+from layerwise.checkpoint.origin import Origin
+from layerwise.checkpoint.proof import (
+    parameters_of,
+    proof_inputs,
+    prove_compact,
+    prove_logits,
+    quiet_transformers,
+)
+from layerwise.checkpoint.remote_code import add_own_code, add_plan
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.executors.config_view import configuration_in_order
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
-
-__all__ = ["FILE", "origin_of", "save_stack"]
 
 # What says how inputs become tensors; the tokenizer writes its own files.
 PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
@@ -95,21 +96,16 @@ def assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
     """The model of the plan, sharing every weight that it can share."""
     model = stack.model
     assert isinstance(model, PreTrainedModel)
-    kind, blocks = type(model), [stack.block(layer) for layer in range(stack.depth)]
     try:
-        config = remade(configuration_in_order(model, stack.path, plan.order(), stack.depth), type(model.config))
-        positional = positional_traits(blocks)
-        kinds = kinds_of(blocks, positional)
-        wanted = [kinds[layer] for layer in plan.order()]
-        config = fitting_config(kind, config, stack.path, wanted, plan.order(), positional)
+        config, *_ = planned_config(model, stack.path, plan.order())
         config._attn_implementation = model.config._attn_implementation
         with torch.device("meta"):
-            made = kind(config)
+            made = type(model)(config)
         made.to(stack.dtype).load_state_dict(_weights(stack, plan), assign=True)
     except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModel(
             f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
-            f"({reason_of(error)}); run the plan in place with stack.under"
+            f"({reason_of(error, lines=2)}); run the plan in place with stack.under"
         ) from error
     made.tie_weights()
     if model.can_generate():

@@ -11,7 +11,7 @@ from layerwise.errors import OptionError
 from layerwise.experiments.terminal import errors, output, write
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
-from layerwise.plan.picture import LEGEND, picture
+from layerwise.plan.wiring import LEGEND, picture
 
 if TYPE_CHECKING:
     from layerwise.plan.dialects import MergeRecipe

@@ -3,13 +3,15 @@
 `AutoConfig`, `AutoTokenizer`, `AutoModel` and their like read in a checkpoint which class to make. A checkpoint may
 name code of its own there (`auto_map`); unless transformers is told whether it may run, it asks on the terminal, and
 the letter y runs it. So nothing else in layerwise calls an automatic class (tests/laws/test_auto_classes.py), and
-every call from here says `trust_remote_code`, which is false unless a caller's own option says otherwise.
+every call from here says `trust_remote_code`, which is false unless a caller's own option says otherwise. The hub is
+asked once: where it does not answer, the cache is read (`without_retries`).
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,28 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 from layerwise.bounded import named
-from layerwise.data.hub import without_retries
 from layerwise.errors import ModelError
+
+
+@contextmanager
+def without_retries(location: str | Path | None) -> Iterator[None]:
+    """Within the context nothing is requested from a hub that does not answer.
+
+    A folder, a file and no location at all need no hub, so it is not asked. huggingface_hub tries each request six
+    times, which takes half a minute where there is no network.
+    """
+    from huggingface_hub import constants, get_session
+
+    before = constants.HF_HUB_OFFLINE
+    if not before and location is not None and not Path(location).exists():
+        try:
+            get_session().head(constants.ENDPOINT, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+        except Exception:  # the errors of its client, which is not ours to choose
+            constants.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = before
 
 
 def class_named(name: str) -> Any | None:

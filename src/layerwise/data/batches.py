@@ -69,13 +69,13 @@ class LabelledBatch:
 
 AnyBatch = Batch | LabelledBatch
 
-_Row = tuple[Tensor, Tensor]
+Row = tuple[Tensor, Tensor]
 """The ids and the targets of one window, without padding."""
 
 
-def item(document: str, task: str = "label") -> Window:
+def item(document: str) -> Window:
     """The name of one labelled item: a window without tokens, scored once."""
-    return Window(document, task, 0, (), 0, 1)
+    return Window(document, "label", 0, (), 0, 1)
 
 
 def batches(
@@ -95,12 +95,23 @@ def batches(
         raise DataError("there is no window to make a batch of: give a text with at least 2 tokens")
     if tokens_per_batch < 1:
         raise DataError(f"a batch of {tokens_per_batch} tokens holds nothing: use 1 or more")
-    groups = list(of_like_length(windows, tokens_per_batch))
-    if all(window.masked is None for window in windows):
-        return tuple(_next_token_batch(group, pad_id) for group in groups)
-    if mask_id is None:
+    if mask_id is None and any(window.masked is not None for window in windows):
         raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
-    return tuple(_masked_batch(group, pad_id, mask_id) for group in groups)
+    rows = {window: row_of(window, mask_id) for window in windows}
+    return tuple(_padded_batch(group, rows, pad_id) for group in of_like_length(windows, tokens_per_batch))
+
+
+def row_of(window: Window, mask_id: int | None) -> Row:
+    """The ids that the model sees of a window and what is asked at each, both (seq,), as in a `Batch`."""
+    ids = torch.tensor(window.ids)
+    targets = torch.full_like(ids, IGNORED)
+    if window.masked is None:
+        targets[window.scored_from - 1 : window.scored_until - 1] = ids[window.scored_from : window.scored_until]
+    else:
+        chosen = torch.tensor(window.masked, dtype=torch.int64)
+        targets[chosen] = ids[chosen]
+        ids[chosen] = mask_id
+    return ids, targets
 
 
 def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
@@ -132,7 +143,7 @@ def regrouped(
     `DataError` when nothing is left.
     """
     wanted = frozenset(kept)
-    rows: dict[Window, _Row] = {}
+    rows: dict[Window, Row] = {}
     labelled: list[AnyBatch] = []
     for batch in made:
         chosen = [row for row, window in enumerate(batch.windows) if window in wanted]
@@ -155,7 +166,7 @@ def regrouped(
     return (*(_padded_batch(group, rows) for group in groups), *labelled)
 
 
-def _beginning(row: _Row, whole: Window, window: Window) -> _Row:
+def _beginning(row: Row, whole: Window, window: Window) -> Row:
     """The ids and targets of a window that is the beginning of the `whole` one."""
     kept = [*range(window.scored_until), *range(whole.scored_until, len(whole.ids))]
     ids, targets = (values[kept] for values in row)
@@ -165,39 +176,11 @@ def _beginning(row: _Row, whole: Window, window: Window) -> _Row:
     return ids, targets
 
 
-def _padded_batch(group: Sequence[Window], rows: Mapping[Window, _Row]) -> Batch:
+def _padded_batch(group: Sequence[Window], rows: Mapping[Window, Row], pad_id: int = 0) -> Batch:
     """The ids and targets of the windows of a group, as one batch."""
     members = [rows[window] for window in group]
     width = max(len(ids) for ids, _ in members)
-    ids = torch.stack([nn.functional.pad(row, (0, width - len(row))) for row, _ in members])
+    ids = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=pad_id) for row, _ in members])
     targets = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=IGNORED) for _, row in members])
     attention = torch.stack([(torch.arange(width) < len(row)).long() for row, _ in members])
     return Batch(ids, attention, targets, tuple(group))
-
-
-def _next_token_batch(group: Sequence[Window], pad_id: int) -> Batch:
-    input_ids = _padded([window.ids for window in group], pad_id)
-    targets = torch.full_like(input_ids, IGNORED)
-    for row, window in enumerate(group):
-        first, last = window.scored_from, window.scored_until
-        targets[row, first - 1 : last - 1] = input_ids[row, first:last]
-    return Batch(input_ids, _attention(group), targets, tuple(group))
-
-
-def _masked_batch(group: Sequence[Window], pad_id: int, mask_id: int) -> Batch:
-    input_ids = _padded([window.ids for window in group], pad_id)
-    targets = torch.full_like(input_ids, IGNORED)
-    for row, window in enumerate(group):
-        chosen = torch.tensor(window.masked or (), dtype=torch.int64)
-        targets[row, chosen] = input_ids[row, chosen]
-        input_ids[row, chosen] = mask_id
-    return Batch(input_ids, _attention(group), targets, tuple(group))
-
-
-def _padded(rows: Sequence[Sequence[int]], filler: int) -> Tensor:
-    width = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[filler] * (width - len(row))] for row in rows])
-
-
-def _attention(group: Sequence[Window]) -> Tensor:
-    return _padded([[1] * len(window.ids) for window in group], 0)

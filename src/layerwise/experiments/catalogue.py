@@ -16,7 +16,6 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "verify": "actions:Verification",
         "time": "timing.config:Timing",
         "time frontier": "timing.config:LatencyFrontier",
-        "time speculation": "timing.config:SpeculativeDecoding",
     },
     "Measuring": {
         "sweep": "sweep.config:Sweep",
@@ -56,7 +55,6 @@ VERBS: Mapping[str, str] = {verb: path for members in CATALOGUE.values() for ver
 """Every verb, kinds included, with its module and class."""
 
 RENAMED: Mapping[str, str] = {
-    "speculate": "time speculation",
     "frontier": "time frontier",
     "layer-weights": "diagnose layer-weights",
     "merge": "robustness merge",
@@ -68,6 +66,7 @@ RENAMED: Mapping[str, str] = {
     "swarm serve": "serve",
     "swarm status": "serve status",
     "swarm rehearse": "robustness rehearse",
+    "speculate": "save MODEL --plan PLAN --output DRAFT, and give DRAFT to generate(assistant_model=...)",
     "claims": "report RUN --format claims",
     "export": "report RUN --format parquet",
 }

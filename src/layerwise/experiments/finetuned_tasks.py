@@ -38,7 +38,7 @@ from layerwise.results.checked import read, value_of
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import CHANCE, LEARNING_CURVE
 from layerwise.stack.load import resolve_device
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
 
 PREDICTIONS = "predictions"
 _FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")

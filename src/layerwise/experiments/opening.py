@@ -39,7 +39,7 @@ from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.precision import matmul_precision
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
-from layerwise.train.finetune.new_head import with_new_head
+from layerwise.train.new_head import with_new_head
 from layerwise.train.training import Base
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from layerwise.stack import Stack
-    from layerwise.swarm.placement.replication import Capacity
+    from layerwise.swarm.replication import Capacity
     from layerwise.swarm.settings import SwarmSettings
     from layerwise.swarm.swarm import Swarm
 
@@ -54,7 +54,7 @@ class Serving(ModelOptions, Action):
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
     nodes: int = option(4, metavar="N", least=1, most=10_000)
     node_file: Path | None = option(
-        None, "JSON list of the nodes: name, bytes, speed, watts, joules_per_hop, life_per_second.", metavar="PATH",
+        None, "JSON list of the nodes: name, bytes, speed, watts, joules_per_hop.", metavar="PATH",
         setting=True,
     )  # fmt: skip
     replicas: int = option(2, metavar="N", least=1, most=10_000)
@@ -82,19 +82,12 @@ class Serving(ModelOptions, Action):
         0.01, "Share of the hops that a second node computes too; 0 trusts every node.", metavar="SHARE", least=0,
         most=1, setting=True,
     )  # fmt: skip
-    paths: int = option(
-        1, "Routes on which each request of a one-pass model is computed, to return what most say.", metavar="K",
-        least=1, setting=True,
-    )  # fmt: skip
     price_latency: float = option(1.0, "Price of a second of a route.", metavar="X", least=0, setting=True)
     price_nats: float = option(
         0.0, "Price of a nat per token that a route costs.", metavar="X", least=0, needs="sweep", setting=True
     )
     price_energy: float = option(
         0.0, "Price of a joule of a route.", metavar="X", least=0, needs="node_file", setting=True
-    )
-    price_life: float = option(
-        0.0, "Price of the whole life of a device.", metavar="X", least=0, needs="node_file", setting=True
     )
     host: str = option("127.0.0.1", "Address to listen on; any but loopback needs a token.", metavar="HOST")
     port: int = option(8000, "Port to listen on; 0 is any free one.", metavar="PORT", least=0, most=65535)
@@ -114,7 +107,7 @@ class Serving(ModelOptions, Action):
 
     def check(self) -> None:
         """Raise `PlanError` for a plan and `SwarmError` for a quorum that cannot be read."""
-        from layerwise.swarm.routing.quorum import Quorum
+        from layerwise.swarm.settings import Quorum
 
         if self.plan is not None:
             given_plan(self.plan)
@@ -123,9 +116,8 @@ class Serving(ModelOptions, Action):
 
     def act(self, reporter: Reporter) -> int:
         """Serve until SIGINT or SIGTERM. Returns 0, or 1 where requests were cut off."""
-        from layerwise.swarm.serve.access import read_tokens
         from layerwise.swarm.serve.run import run
-        from layerwise.swarm.serve.settings import ServeSettings
+        from layerwise.swarm.serve.settings import ServeSettings, read_tokens
 
         serving = ServeSettings(
             self.host, self.port, read_tokens(self.token_file, os.environ), self.temperature,
@@ -157,7 +149,7 @@ class Serving(ModelOptions, Action):
 
     async def gathered(self, stack: Stack, reporter: Reporter) -> Swarm:
         """The swarm, once every node holds its layers."""
-        from layerwise.swarm.cost.estimate import estimate_of_run
+        from layerwise.swarm.estimate import estimate_of_run
         from layerwise.swarm.gathering import gathered
 
         estimate = None if self.sweep is None else estimate_of_run(self.sweep)
@@ -175,28 +167,24 @@ class Serving(ModelOptions, Action):
         return swarm
 
     def _nodes(self) -> int | Sequence[Capacity]:
-        from layerwise.swarm.placement.replication import read_capacities
+        from layerwise.swarm.replication import read_capacities
 
         return self.nodes if self.node_file is None else read_capacities(self.node_file)
 
     def _settings(self) -> SwarmSettings:
         from layerwise.data.model_location import location_of
         from layerwise.swarm.gathering import order_of
-        from layerwise.swarm.routing.quorum import Quorum
-        from layerwise.swarm.routing.route import Prices
-        from layerwise.swarm.settings import SwarmSettings
+        from layerwise.swarm.route import Prices
+        from layerwise.swarm.settings import Quorum, SwarmSettings
 
         return SwarmSettings(
             order=order_of(location_of(self.model)) if self.order == "auto" else self.order,
             on_loss=self.on_loss,
             quorum=None if self.quorum is None else Quorum.parse(self.quorum),
-            prices=Prices(self.price_latency, self.price_nats, self.price_energy, self.price_life),
+            prices=Prices(self.price_latency, self.price_nats, self.price_energy),
             replacements=tuple(f"r{number}" for number in range(len(self.replacement))),
             hop_floor=self.deadline,
             spot_share=self.spot_share,
-            paths=self.paths,
-            most_running=self.most_running,
-            most_queued=self.most_queued,
         )
 
 
@@ -220,7 +208,7 @@ class SwarmStatus(Action):
 
     def act(self, reporter: Reporter) -> int:
         """Ask the server, and show what it says."""
-        from layerwise.swarm.serve.access import read_tokens
+        from layerwise.swarm.serve.settings import read_tokens
 
         tokens = read_tokens(self.token_file, os.environ)
         overview = fetched(f"{self.url.rstrip('/')}/swarm/overview", tokens)

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from layerwise.data.file_stamps import code_digest
+from layerwise.data.cache_folder import code_digest
+from layerwise.data.demo import python_stdlib
 from layerwise.data.model_location import EMBEDDED
 from layerwise.data.splits import Splits, selecting_on_reported
-from layerwise.data.text import python_stdlib
 from layerwise.data.text.babylm_cleaning import cleaned
 from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus, source_files
 from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.sources.hub_texts import HubText, is_hub_text
-from layerwise.data.text.token_cache.token_cache import ReadText, TextSource
-from layerwise.data.vision.images import read_images
-from layerwise.data.vision.labels import check_labels
+from layerwise.data.text.sources import HubText, is_hub_text
+from layerwise.data.text.token_cache import ReadText, TextSource
+from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.opening import described
@@ -35,8 +34,7 @@ from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
 from layerwise.results.vocabulary import FEWEST_UNITS, TRAINING
 from layerwise.stack import Stack
-from layerwise.stack.max_length import longest_input
-from layerwise.stack.packed_texts import keeps_texts_apart
+from layerwise.stack.max_length import keeps_texts_apart, longest_input
 
 DIGITS = "digits"
 TEXT_LENGTH = 256
@@ -120,7 +118,8 @@ def _windows(
     options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
 ) -> tuple[Splits, int]:
     """The texts in windows, and the most tokens that one holds."""
-    from layerwise.data.text.language_modelling import demo_text_splits, splits_of
+    from layerwise.data.demo.corpus import demo_text_splits
+    from layerwise.data.text.language_modelling import splits_of
 
     length = options.max_length
     if stack.tokenizer is None:
@@ -188,9 +187,8 @@ def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None)
     }
     if options.text is None or corpus is not None:
         return TextSource(read, settings)
-    return TextSource(
-        read, settings, lambda: [file for path in paths if path is not None for file in source_files(path)]
-    )
+    given = [path for path in paths if path is not None]
+    return TextSource(read, settings, lambda: [file for path in given for file in source_files(path)])
 
 
 def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:

@@ -102,7 +102,6 @@ merge = _function("robustness merge", "models text", Result)
 rehearse = _function("robustness rehearse", "model text", Result)
 time = _function("time", "model plans", Result)
 frontier = _function("time frontier", "model text", Result)
-speculation = _function("time speculation", "model text", Result)
 search = _function("search", "model text budget", SearchResult)
 route = _function("search route", "model", RoutingResult)
 heal = _function("heal", "model text", Result)
@@ -115,7 +114,7 @@ train_growth_study = _function("train growth-study", "model text", Result)
 _KINDS: Mapping[Callable[..., Result], tuple[Callable[..., Result], ...]] = {
     diagnose: (layer_weights,),
     robustness: (merge, rehearse),
-    time: (frontier, speculation),
+    time: (frontier,),
 }
 for _verb, _members in _KINDS.items():
     for _member in _members:  # `time.frontier`, as on the command line

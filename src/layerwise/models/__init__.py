@@ -8,16 +8,15 @@ published checkpoint's tensors.
 from __future__ import annotations
 
 from layerwise.data.auto_classes import register
-from layerwise.models.elc import (
-    VARIANTS,
-    ElcConfig,
+from layerwise.models.elc.configuration import VARIANTS, ElcConfig
+from layerwise.models.elc.convert import convert_elc
+from layerwise.models.elc.encoder import ElcModel
+from layerwise.models.elc.heads import (
     ElcForMaskedLM,
     ElcForMultipleChoice,
     ElcForQuestionAnswering,
     ElcForSequenceClassification,
     ElcForTokenClassification,
-    ElcModel,
-    convert_elc,
 )
 
 __all__ = [

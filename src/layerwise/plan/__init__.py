@@ -2,19 +2,18 @@
 
     plan            Plan, Visit, Group, Block, Reduction: the value
     sublayer        Part: the two halves of a layer
-    source          the names of models, where a plan takes layers from several
-    checks          what no plan may be, of any model
-    lowering        a plan as one flat list of Step, which every executor follows
+    checks          what no plan may be, of any model; how models are named, where a plan takes layers from several
+    lowering        a plan as one flat list of Step, which every executor follows, and what it costs
     grammar         the plan language: text to plan and back
-    cost            layer evaluations, sequential stages, weights, KV slots
-    wiring          the matrix of what each step reads
+    wiring          the matrix of what each step reads, and its picture as text
     layer_weights   a learned wiring, frozen: what each layer reads of all earlier states, as a sparse value
     edits           skip, swap, reverse, repeat, parallel, ...: from a plan to a new plan
-    samplers        from chance to the plan of one pass: `Shuffle`, `Drop`, `Failout`; `Draws` ties one to a seed
-    layer_subsets   which layers are kept when there must be fewer
+    samplers        from chance to the plan of one pass: `Shuffle`, `Drop`, `Failout`; `SeededSampler` has its seed;
+                    which layers are kept when there must be fewer, and which lie on which node
     families        from a depth to the plans of one study: `painters` (the published grid), `kendall`, ...
     explain         a plan in words
-    picture         its wiring as text
+    dialects        plans as other tools write them
+    schedule        growth training as a value: which layers learn when
 
 Standard library only: no torch, no model.
 """
@@ -22,15 +21,14 @@ Standard library only: no torch, no model.
 from __future__ import annotations
 
 from layerwise.plan import edits, families, samplers
-from layerwise.plan.cost import Cost
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
 from layerwise.plan.layer_weights import Edge, LayerWeights
-from layerwise.plan.lowering import Close, Step
-from layerwise.plan.member import Member
+from layerwise.plan.lowering import Close, Cost, Step, cost, lower
+from layerwise.plan.painters import Member
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer
-from layerwise.plan.wiring import Matrix
+from layerwise.plan.wiring import Matrix, matrix, picture
 
 __all__ = [
     "FAMILIES",
@@ -49,10 +47,14 @@ __all__ = [
     "Step",
     "Sublayer",
     "Visit",
+    "cost",
     "edits",
     "families",
     "family",
+    "lower",
+    "matrix",
     "parse",
+    "picture",
     "samplers",
     "write",
 ]

@@ -7,7 +7,9 @@ another question: `Plan.check`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from string import ascii_lowercase
 
 from layerwise.errors import PlanError
 
@@ -19,6 +21,12 @@ NESTING_LIMIT = 50
 
 LAYER_LIMIT = 10_000
 """Layer indices stay below this: far above any model, and low enough to catch a slip of the keyboard."""
+
+SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+"""The names of sources, as a plan's text has them before the colon."""
+
+LONGEST_SOURCE = 40
+"""The most characters of a source's name."""
 
 
 def check_depth(depth: int, least: int = 1) -> None:
@@ -45,6 +53,26 @@ def check_times(times: int) -> None:
         raise PlanError(
             f"a repeat count is a whole number from 1 up, not {shown(times)}; to skip a layer, leave it out"
         )
+
+
+def check_source(name: object) -> None:
+    """Raise `PlanError` unless `name` can stand before a layer: a letter, then letters, digits, `-` and `_`."""
+    if not isinstance(name, str) or SOURCE.fullmatch(name) is None:
+        raise PlanError(
+            f"a source is named by a letter and then letters, digits, - or _, as in a or run-2, not {shown(name)}"
+        )
+    if len(name) > LONGEST_SOURCE:
+        raise PlanError(f"the name of a source has at most {LONGEST_SOURCE} characters, not {len(name)}")
+
+
+def source_name(number: int) -> str:
+    """The name of a source that has none of its own: a to z, then a1 to z1, and so on.
+
+    >>> [source_name(number) for number in (0, 25, 26, 51)]
+    ['a', 'z', 'a1', 'z1']
+    """
+    letters = len(ascii_lowercase)
+    return f"{ascii_lowercase[number % letters]}{number // letters or ''}"
 
 
 def check_size(evaluations: int, nesting: int) -> None:

@@ -19,6 +19,13 @@ COUNTS = frozenset(
 )  # fmt: skip
 """The names under which configurations count their layers."""
 
+OF_THE_HOST = re.compile(
+    r"^_|version|architectures|label|vocab|token_id|problem_type|dropout|drop_|pdrop|use_cache|initializer|^dtype$"
+    r"|classifier|finetuning_task|output_|return_dict|task_specific_params|tie_word_embeddings"
+)
+"""Entries of a configuration that no layer computes with: names, vocabularies, classes, and what only training reads.
+Models may differ in them whose layers run in one another."""
+
 # Lists that number the layers one entry each; lists of layer *indices* (`..._ids`, `..._idxs`) are another thing.
 _PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|intermediate_size")
 _INDEX_LISTS = re.compile(r"(ids|idxs|indices|indexes)$")

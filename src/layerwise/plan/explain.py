@@ -45,12 +45,12 @@ def _never(plan: Plan, depth: int) -> Iterator[str]:
     run = {(step.layer, step.sublayer) for step in plan.steps()}
     unused = [layer for layer in range(depth) if layer not in plan.layers()]
     if unused:
-        yield f"never: {_named(unused)}"
+        yield f"never: {named_layers(unused)}"
     for sublayer in SUBLAYERS:
         alone = [layer for layer in range(depth) if (layer, other_sublayer(sublayer)) in run]
         silent = [layer for layer in alone if run.isdisjoint({(layer, sublayer), (layer, None)})]
         if silent:
-            yield f"never: {_named(silent, sublayer)}"
+            yield f"never: {named_layers(silent, sublayer)}"
 
 
 def _lines(plan: Plan) -> Iterator[str]:
@@ -80,7 +80,7 @@ def _kind(visit: Visit) -> tuple[Sublayer | None, str | None]:
 
 
 def _in_turn(visits: list[Visit]) -> str:
-    names = _named((visit.layer for visit in visits), *_kind(visits[0]))
+    names = named_layers((visit.layer for visit in visits), *_kind(visits[0]))
     return names if len(visits) == 1 else f"{names}, in this order"
 
 
@@ -95,7 +95,7 @@ def _range(first: Stage, last: Stage) -> str:
 def _stage(stage: Stage) -> str:
     match stage:
         case Visit():
-            text = _named([stage.layer], *_kind(stage))
+            text = named_layers([stage.layer], *_kind(stage))
         case Block():
             text = f"the block {stage.plan}"
         case Group():
@@ -117,11 +117,11 @@ def _branches(branches: tuple[Plan, ...]) -> str:
     if all(branch.evaluations == 1 and branch.nesting == 0 for branch in branches):
         steps = [step for branch in branches for step in branch.steps()]
         if len({(step.sublayer, step.source) for step in steps}) == 1:
-            return _named((step.layer for step in steps), steps[0].sublayer, steps[0].source)
+            return named_layers((step.layer for step in steps), steps[0].sublayer, steps[0].source)
     return f"the branch{'es' * (len(branches) > 1)} {' and '.join(map(str, branches))}"
 
 
-def _named(layers: Iterable[int], sublayer: Sublayer | None = None, source: str | None = None) -> str:
+def named_layers(layers: Iterable[int], sublayer: Sublayer | None = None, source: str | None = None) -> str:
     """`layer 5`, `layers 1, 3 to 6 of a`, `the attn halves of layers 5, 9`: ranges as the plan language makes them."""
     words = str(Plan.of(layers)).split()
     joined = ", ".join(word.replace("-", " to ") for word in words)

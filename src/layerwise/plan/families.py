@@ -15,17 +15,16 @@ from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
 from layerwise.plan.checks import check_depth
 from layerwise.plan.kendall import draw_order, most_inversions
-from layerwise.plan.layer_subsets import layer_subset
-from layerwise.plan.member import Member
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
     PAINTERS_SEEDS,
+    Member,
     painters,
     published_windows,
-    strategies,
     window,
 )
 from layerwise.plan.plan import Plan, Reduction
+from layerwise.plan.samplers import layer_subset
 from layerwise.plan.sublayer import SUBLAYERS
 
 __all__ = [
@@ -119,7 +118,7 @@ def random_subsets(depth: int, count: int = SUBSETS, seed: int = 0) -> tuple[Mem
 
     There are at most `count` sets, no two alike, about as many of each number of layers as of any other; where there
     are fewer such sets, all of them. `affected` is the number of layers left out. A swarm fits to them what a set that
-    nobody has measured costs (`layerwise.swarm.cost.estimate`).
+    nobody has measured costs (`layerwise.swarm.estimate`).
 
     >>> [(member.affected, str(member.plan)) for member in random_subsets(6, count=4)]
     [(1, '0-2 4 5'), (1, '1-5'), (2, '0 1 3 5'), (3, '0 1 4')]
@@ -173,32 +172,21 @@ def repeat_blocks(depth: int, times: Iterable[int] = (TWICE,)) -> tuple[Member, 
     )
 
 
-def off_centre(
-    depth: int, strategy: str = "reverse", width: int | None = None, seeds: Iterable[int] = PAINTERS_SEEDS
-) -> tuple[Member, ...]:
-    """One of the Painters' strategies on a window of one width at every position, from the first layers to
-    the last.
+def off_centre(depth: int) -> tuple[Member, ...]:
+    """A window of a quarter of the layers, and at least 2, run in descending order at every position.
 
-    The published windows are all centred; this asks how much of their effect is where they stand. `width` is
-    a quarter of the depth, and at least 2, by default; `affected` is the width.
+    The published windows are all centred; this asks how much of their effect is where they stand. `affected` is the
+    width. Every strategy on any window is `window`.
 
-    >>> [str(member.plan) for member in off_centre(5, "parallel", width=3)]
-    ['(0|1|2) 3 4', '0 (1|2|3) 4', '0 1 (2|3|4)']
+    >>> [str(member.plan) for member in off_centre(5)]
+    ['1 0 2-4', '0 2 1 3 4', '0 1 3 2 4', '0-2 4 3']
     """
     check_depth(depth, least=3)
-    chosen = max(2, depth // 4) if width is None else width
-    if type(chosen) is not int or not 1 <= chosen < depth:
-        raise PlanError(f"a window in {depth} layers is 1 to {depth - 1} wide, not {chosen!r}")
-    whole = Plan.identity(depth)
-    variants = [
-        (name, draw, plan)
-        for start in range(depth - chosen + 1)
-        for name, draw, plan in strategies(whole, start, start + chosen, tuple(seeds))
-    ]
-    names = {name for name, _, _ in variants}
-    if strategy not in names:
-        raise PlanError(f"unknown strategy {strategy!r}; {near_matches(str(strategy), names)}")
-    return tuple(Member(plan, "off_centre", name, chosen, draw) for name, draw, plan in variants if name == strategy)
+    whole, width = Plan.identity(depth), max(2, depth // 4)
+    return tuple(
+        Member(edits.reverse(whole, start, start + width), "off_centre", "reverse", width)
+        for start in range(depth - width + 1)
+    )
 
 
 def kendall(

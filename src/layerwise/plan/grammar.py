@@ -27,9 +27,8 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeVar
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.checks import LAYER_LIMIT, NESTING_LIMIT, STEP_LIMIT
+from layerwise.plan.checks import LAYER_LIMIT, NESTING_LIMIT, SOURCE, STEP_LIMIT, check_source
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
-from layerwise.plan.source import SOURCE, check_source
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer, named
 
 _Built = TypeVar("_Built")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
@@ -30,8 +29,6 @@ OUTPUT = "out"
 
 LEAST_SUM = 1e-3
 """The smallest share of a row's sum that may be left when a row is renormalised: the rest grows by its inverse."""
-
-_WEIGHT = re.compile(r"([0-9]+)\*(\S+)")
 
 
 class Edge(NamedTuple):
@@ -61,10 +58,7 @@ class LayerWeights:
     nothing, and for rows of another number than the layers'.
 
     >>> wiring = LayerWeights(2, (((0, 1.0),), ((0, 0.25), (1, 0.75))))
-    >>> print(wiring)
-    0: 0*1
-    1: 0*0.25 1*0.75
-    >>> LayerWeights.parse(str(wiring)) == wiring
+    >>> LayerWeights.from_json(wiring.to_json()) == wiring
     True
     """
 
@@ -101,26 +95,7 @@ class LayerWeights:
         """
         return cls(depth, tuple(((reader, 1.0),) for reader in range(depth)))
 
-    # -- text ---------------------------------------------------------------------------------------------------
-
-    @classmethod
-    def parse(cls, text: str) -> LayerWeights:
-        """Read the text of `str`: a line a reader, `3: 0*0.25 2*0.75`, the output's last and called `out`."""
-        rows: list[Row] = []
-        mixed = False
-        for line in filter(None, map(str.strip, text.splitlines())):
-            name, colon, weights = line.partition(":")
-            if not colon or mixed or name.strip() not in (str(len(rows)), OUTPUT):
-                raise PlanError(f"line {len(rows) + 1} of a wiring begins with `{len(rows)}:`, not {shown(line)}")
-            mixed = name.strip() == OUTPUT
-            rows.append(tuple(_weight(word) for word in weights.split()))
-        return cls(len(rows) - mixed, tuple(rows))
-
-    def __str__(self) -> str:
-        return "\n".join(
-            f"{self.reader_name(reader)}: " + " ".join(f"{source}*{_number(weight)}" for source, weight in row)
-            for reader, row in enumerate(self.rows)
-        )
+    # -- kept ---------------------------------------------------------------------------------------------------
 
     def to_json(self) -> str:
         """The wiring as JSON: `{"depth": 2, "rows": [[[0, 1.0]], [[0, 0.25], [1, 0.75]]]}`, a row a line."""
@@ -252,15 +227,3 @@ def _check_row(name: str, reader: int, row: Row) -> None:
         if type(weight) is not float or not math.isfinite(weight):
             raise PlanError(f"the weight of {name}<-{source} is a finite number such as 0.5, not {shown(weight)}")
         before = source
-
-
-def _weight(word: str) -> tuple[int, float]:
-    match = _WEIGHT.fullmatch(word)
-    try:
-        return int(match[1]), float(match[2])  # type: ignore[index]  # None is a TypeError, refused below
-    except (TypeError, ValueError):
-        raise PlanError(f"an edge is written SOURCE*WEIGHT, as in 2*0.75, not {shown(word)}") from None
-
-
-def _number(weight: float) -> str:
-    return repr(weight).removesuffix(".0")

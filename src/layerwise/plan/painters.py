@@ -18,12 +18,15 @@ figures agree. Its ten seeds are not published; ours are `PAINTERS_SEEDS`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from layerwise.errors import PlanError
 from layerwise.plan import edits
 from layerwise.plan.checks import check_depth
-from layerwise.plan.member import Member
 from layerwise.plan.plan import Plan, Visit
+
+GIVEN = "given"
+"""The family of plans that are there for themselves: somebody wrote them."""
 
 PAINTERS_SEEDS: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 """The ten draws of a random order. Every window is shuffled afresh, by `random.Random(seed).shuffle`."""
@@ -33,6 +36,22 @@ PAINTERS_LOOPS = 3
 
 PAINTERS_RANKING = ("looped_parallel", "random", "reverse", "parallel", "skip", "middle_repeat")
 """The strategies from least to most harmful, as published (section 3.8 and figure 11)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One plan of a family: a function from the depth of a model to such members.
+
+    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its position on the axis: the
+    number of layers the strategy touches, or what the family's own documentation says. `draw` is the seed of
+    a random order.
+    """
+
+    plan: Plan
+    family: str
+    strategy: str
+    affected: int
+    draw: int | None = None
 
 
 def painters(

@@ -23,14 +23,21 @@ from operator import index
 from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias, get_args
 
 from layerwise.errors import PlanError, near_matches
-from layerwise.plan.checks import LAYER_LIMIT, STEP_LIMIT, check_depth, check_size, check_times, check_tuple, shown
-from layerwise.plan.source import SOURCE, check_source
+from layerwise.plan.checks import (
+    LAYER_LIMIT,
+    SOURCE,
+    STEP_LIMIT,
+    check_depth,
+    check_size,
+    check_source,
+    check_times,
+    check_tuple,
+    shown,
+)
 from layerwise.plan.sublayer import Sublayer, check_sublayer
 
 if TYPE_CHECKING:
-    from layerwise.plan.cost import Cost
-    from layerwise.plan.lowering import Step
-    from layerwise.plan.wiring import Matrix
+    from layerwise.plan import Cost, Matrix, Step
 
 ReductionRule: TypeAlias = Literal["mean", "sum", "gain"]
 
@@ -89,7 +96,7 @@ class Visit:
     """One layer, or one half of it, run `times` times in a row.
 
     `Visit(15, 4)` is the text `15*4`, `Visit(12, part="attn")` is `12.attn` (see `layerwise.plan.sublayer`), and
-    `Visit(12, source="a")` is `a:12`, layer 12 of the model called a (see `layerwise.plan.source`).
+    `Visit(12, source="a")` is `a:12`, layer 12 of the model called a (see `layerwise.plan.checks`).
     """
 
     layer: int
@@ -203,7 +210,7 @@ class Plan:
 
         A plan is returned as it is, so that whatever takes a plan takes its text as well.
         """
-        from layerwise.plan.grammar import parse
+        from layerwise.plan import parse
 
         return text if isinstance(text, Plan) else parse(text)
 
@@ -231,7 +238,7 @@ class Plan:
         return cls(tuple(map(_whole_layer, numbers)))
 
     def __str__(self) -> str:
-        from layerwise.plan.grammar import write
+        from layerwise.plan import write
 
         return write(self)
 
@@ -240,7 +247,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """The text and the wiring, as a notebook shows a plan."""
-        from layerwise.plan.picture import picture
+        from layerwise.plan import picture
 
         return f'<code>{self}</code><pre style="line-height:1">{picture(self)}</pre>'
 
@@ -253,7 +260,7 @@ class Plan:
         Step(layer=7, opens=0, closes=(None,), sublayer=None, source=None)
         Step(layer=8, opens=0, closes=(Reduction(rule='sum', gain=None),), sublayer=None, source=None)
         """
-        from layerwise.plan.lowering import lower
+        from layerwise.plan import lower
 
         return tuple(lower(self))
 
@@ -327,14 +334,14 @@ class Plan:
         )
 
     def cost(self) -> Cost:
-        """Layer evaluations, sequential stages, distinct weights and KV slots (see `layerwise.plan.cost`)."""
-        from layerwise.plan.cost import cost
+        """Layer evaluations, sequential stages, distinct weights and KV slots (see `layerwise.plan.Cost`)."""
+        from layerwise.plan import cost
 
         return cost(self)
 
     def matrix(self) -> Matrix:
         """The wiring A: what each step reads of what came before it; see `layerwise.plan.wiring`."""
-        from layerwise.plan.wiring import matrix
+        from layerwise.plan import matrix
 
         return matrix(self)
 

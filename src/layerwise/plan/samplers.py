@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from layerwise.errors import PlanError
+from layerwise.errors import PlanError, near_matches
 from layerwise.plan.checks import check_depth, shown
 from layerwise.plan.plan import Group, Plan, Reduction, Stage, Visit
 
@@ -203,6 +203,64 @@ def nodes_of(depth: int, count: int) -> tuple[tuple[int, ...], ...]:
     each, more = divmod(depth, count)
     starts = [node * each + min(node, more) for node in range(count + 1)]
     return tuple(tuple(range(start, stop)) for start, stop in pairwise(starts))
+
+
+LAYOUTS = ("blocks", "round-robin")
+
+Nodes = tuple[tuple[int, ...], ...]
+"""The layers of each node, ascending."""
+
+
+def node_layout(depth: int, count: int, layout: str) -> Nodes:
+    """`depth` layers on `count` nodes, none empty: in contiguous `blocks`, as even as they go, as pipelines have them,
+    or `round-robin`, layer l on node l modulo their number, so that what is lost with a node is spread over the depth.
+
+    >>> node_layout(7, 3, "round-robin")
+    ((0, 3, 6), (1, 4), (2, 5))
+
+    Raises `PlanError` for more nodes than layers, and for a layout that is not in `LAYOUTS`.
+    """
+    blocks = nodes_of(depth, count)
+    match layout:
+        case "blocks":
+            return blocks
+        case "round-robin":
+            return tuple(tuple(range(node, depth, count)) for node in range(count))
+    raise PlanError(f"layers are spread over nodes by a layout; {layout!r} is none: {near_matches(layout, LAYOUTS)}")
+
+
+RULES = ("first", "last", "even", "random")
+
+
+def layer_subset(depth: int, count: int, rule: str, chance: random.Random) -> tuple[int, ...]:
+    """The `count` layers of `depth` that `rule` keeps, ascending; only `random` draws from `chance`.
+
+    The papers do not agree on one rule: the `first` K, which early exit runs; the `last` K; `even`, the layers
+    floor((i + 1/2) L / K) for i = 0..K-1 (LayerDrop recommends it); `random`, a uniform subset.
+
+    >>> layer_subset(12, 6, "even", random.Random(0))
+    (1, 3, 5, 7, 9, 11)
+    """
+    check_depth(depth)
+    if type(count) is not int or not 1 <= count <= depth:
+        raise PlanError(f"of {depth} layers 1 to {depth} can be kept, not {shown(count)}")
+    match rule:
+        case "first":
+            return tuple(range(count))
+        case "last":
+            return tuple(range(depth - count, depth))
+        case "even":
+            return tuple((2 * index + 1) * depth // (2 * count) for index in range(count))
+        case "random":
+            return tuple(sorted(chance.sample(range(depth), count)))
+    raise PlanError(f"layers are kept by a rule; {rule!r} is none: {near_matches(rule, RULES)}")
+
+
+def shuffled_subset(layers: tuple[int, ...], chance: random.Random) -> Plan:
+    """The plan that runs `layers` in a uniformly random order."""
+    order = list(layers)
+    chance.shuffle(order)
+    return Plan.of(order)
 
 
 def _check_share(what: str, share: float) -> None:

@@ -120,16 +120,10 @@ DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 LOOPED, GAINED = "looped", "gain_sweep"
 """The families of parallel layers whose strategies are numbers: of loops, and of gains in one pass."""
 
-# Speculative decoding: `plan` is the draft, `condition` the way of decoding, `seed` the number of a prompt
-
-SPECULATION_DRAFT, SPECULATION_PROMPT, SPECULATION = "speculation_draft", "speculation_prompt", "speculation"
-PLAIN, DRAFTED = "generate", "speculative"
-TOKENS_PER_SECOND = "tokens_per_second"
-
 # A frontier: `plan` is what was timed, `arm` and `part` its arm and its kind there, `condition` the setting, `task` the
 # part of the text, `against` the rival
 
-FRONTIER, FRONTIER_DRAFT = "frontier", "frontier_draft"
+FRONTIER = "frontier"
 IDENTITY, PARALLEL, FUSED = "identity", "parallel", "parallel, fused"
 CHOOSE, REPORT = "choose", "report"
 BEATEN, BEST, UNRESOLVED = "beaten", "best", "not_resolvable"

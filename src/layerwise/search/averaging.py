@@ -2,7 +2,7 @@
 
 Merging layers (LaCo, Yang et al. 2024, arXiv 2402.11187; MKA, Liu et al. 2024, arXiv 2406.16330) replaces neighbours by
 one layer with other weights. A plan holds no weights, but it may take a layer from a model that it names
-(`layerwise.plan.source`). So the averages are a second model of the same shape: layer l of `mean2` has the mean of the
+(`layerwise.plan.checks`). So the averages are a second model of the same shape: layer l of `mean2` has the mean of the
 weights of the layers l and l+1, and
 
     0-4 mean2:5 7-11

@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
 from layerwise.measure.stats.statistics import student_interval
 from layerwise.measure.stats.strata import Strata, combined, stratum_parts, unit_pieces

@@ -24,10 +24,11 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, EvalData, pieces
+from layerwise.measure.language.evaluation_data import EvalData, pieces
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.stats.grid import Cell
 from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS
 from layerwise.plan import Plan
 from layerwise.plan.plan import Stage
 from layerwise.results.rows import Loss

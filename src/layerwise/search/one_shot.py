@@ -20,7 +20,7 @@ import torch
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.rankings import rankings
+from layerwise.measure.stats.agreement import rankings
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
 from layerwise.search.greedy import Space

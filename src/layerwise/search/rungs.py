@@ -22,8 +22,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from layerwise.measure.stats.estimate import student
 from layerwise.measure.stats.statistics import Numbers, ratio, standard_error
 from layerwise.plan import Plan
 
@@ -138,7 +138,7 @@ def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray
     if level == 0:
         return np.zeros(len(rise), dtype=bool)
     above = rise - rise[leader]
-    reach = stdtrit(tokens.size - 1, 1 - level) * standard_error(above, tokens)
+    reach = student(1 - level, tokens.size - 1.0) * standard_error(above, tokens)
     return np.asarray(ratio(above, tokens) > reach)
 
 

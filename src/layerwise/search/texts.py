@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from layerwise.errors import DataError
-from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, EvalData, pieces, portion, shuffled
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.search.rungs import GROWTH
 
 SHARES: Mapping[str, float] = {"search": 0.4, "select": 0.2, "report": 0.4}

@@ -38,8 +38,7 @@ from layerwise.stack.precision import computing_as, in_float32
 from layerwise.stack.rounding import ADDITIONS, apart, rounding
 
 if TYPE_CHECKING:
-    from layerwise.stack.executors.capture import Capture
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Capture, Stack
 
 Edit = Callable[[Tensor], Tensor]
 Pair = Mapping[Sublayer, str]
@@ -81,14 +80,17 @@ def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
     candidates = tuple(_candidates(stack, captured))
     # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
     known: dict[type, list[Pair]] = defaultdict(list)
+    pairs: list[Pair | None] = []
     for candidate in candidates:
         with computing_as(candidate.state, candidate.block):
-            if not _proved(candidate, known) and (pair := next(filter(candidate.proves, candidate.pairs()), None)):
+            pair = _proved(candidate, known)
+            if pair is None and (pair := next(filter(candidate.proves, candidate.pairs()), None)):
                 known[type(candidate.block)].append(pair)
-    pairs = []
-    for candidate in candidates:
-        with computing_as(candidate.state, candidate.block):
-            pairs.append(_proved(candidate, known))
+        pairs.append(pair)
+    for layer, candidate in enumerate(candidates):
+        if pairs[layer] is None:  # a pair that a later layer has proved may be its own
+            with computing_as(candidate.state, candidate.block):
+                pairs[layer] = _proved(candidate, known)
     return pairs
 
 
@@ -124,11 +126,8 @@ def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
         # A block may add its other branch onto this very tensor (Falcon does).
         return with_returned_state(output, edit(returned_state(output)).clone())
 
-    handle = block.get_submodule(path).register_forward_hook(hook)
-    try:
+    with block.get_submodule(path).register_forward_hook(hook):
         yield
-    finally:
-        handle.remove()
 
 
 @contextmanager
@@ -187,8 +186,8 @@ class _Candidate:
         }
         if any(apart(halved[sublayer] - alone[sublayer] / 2, self.state) > ADDITIONS for sublayer in SUBLAYERS):
             return False
-        mixes = self._mixes_tokens(pair, "attn") or (known and not alone["attn"].any())
-        return mixes and not self._mixes_tokens(pair, "mlp")
+        mixes = self._mixes_tokens(pair, "attn", alone["attn"]) or (known and not alone["attn"].any())
+        return mixes and not self._mixes_tokens(pair, "mlp", alone["mlp"])
 
     def _writers(self) -> list[str]:
         """Submodules called once whose output has the shape of the state, in the order in which they complete."""
@@ -196,8 +195,7 @@ class _Candidate:
         with ExitStack() as hooks:
             for path, module in self.block.named_modules():
                 if path:
-                    handle = module.register_forward_hook(_noting(path, self.state, finished))
-                    hooks.callback(handle.remove)
+                    hooks.enter_context(module.register_forward_hook(_noting(path, self.state, finished)))
             self.run(self.state)
         return [path for path in finished if finished.count(path) == 1]
 
@@ -208,12 +206,11 @@ class _Candidate:
                 hooks.enter_context(edited(self.block, path, edit))
             return self.run(state) - state
 
-    def _mixes_tokens(self, pair: Pair, sublayer: Sublayer) -> bool:
-        """Whether another first token changes what the branch `sublayer` alone adds to the other tokens."""
+    def _mixes_tokens(self, pair: Pair, sublayer: Sublayer, before: Tensor) -> bool:
+        """Whether another first token changes what the branch `sublayer` alone, `before`, adds to the other tokens."""
         changed = self.state.clone()
         changed[:, 0] = changed[:, 0].flip(-1) + 1
-        edits = {pair[other_sublayer(sublayer)]: torch.zeros_like}
-        before, after = self._update(edits), self._update(edits, changed)
+        after = self._update({pair[other_sublayer(sublayer)]: torch.zeros_like}, changed)
         # The other tokens may be computed in other positions of a product (experts), and added to the state.
         allowed = rounding(self.state.shape[-1], visits=1) * before.abs() + ADDITIONS * self.state.abs()
         return apart((after - before)[:, 1:], allowed[:, 1:]) > 1

@@ -21,14 +21,14 @@ from torch import nn
 from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import shortened, shown
-from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes
-from layerwise.data.hub import without_retries
+from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes, without_retries
 from layerwise.data.model_location import EMBEDDED, location_of
+from layerwise.data.stored_files import Tensors
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
-from layerwise.stack.checks.checkpoint_files import Saved, check_folder, check_size
+from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantisation import plain_tensors
@@ -256,7 +256,7 @@ class _Opening:
     def _options(self) -> dict[str, Any]:
         return {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
 
-    def _kind(self, saved: Saved | None) -> tuple[Any, Any]:
+    def _kind(self, saved: Tensors | None) -> tuple[Any, Any]:
         """The class of the model, and its configuration."""
         config = from_pretrained("AutoConfig", self.location, **self._options())
         kind = model_class(config, self.trust_remote_code)

@@ -1,8 +1,12 @@
-"""The longest text a model can read: what its configuration says, and what its table of positions has rows for.
+"""What a model makes of positions: the longest text that it reads, and whether it keeps texts in one row apart.
 
-The two are not one number. RoBERTa and its kin count positions from the row behind the padding's, so that a table of
-514 rows serves 512 tokens, while the configuration says 514; other families begin at another row, or know no table.
-Where a model looks its positions up is therefore seen, on a short text, and no architecture is named.
+What a configuration says and what its table of positions has rows for are not one number. RoBERTa and its kin count
+positions from the row behind the padding's, so that a table of 514 rows serves 512 tokens, while the configuration says
+514; other families begin at another row, or know no table. Where a model looks its positions up is therefore seen, on a
+short text, and no architecture is named.
+
+Whether texts are kept apart is found by behaviour too: the second of two texts in a row has the outputs that it has
+alone. Models that read positions in another way, or none (states that run on, biases by distance), fail.
 """
 
 from __future__ import annotations
@@ -16,7 +20,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from layerwise.stack.inputs import accepted, evaluating
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.stack.placement import device_of
 
 _TOKENS = 7
 
@@ -65,3 +70,25 @@ class _Lookups(TorchFunctionMode):
         positions = rows.reshape(-1, rows.shape[-1])[0, :_TOKENS] if rows.ndim else rows
         if positions.shape == (_TOKENS,) and bool((positions.diff() == 1).all()):
             self.limits.append(len(table) - int(positions[0]))
+
+
+LENGTHS = (7, 9)
+LEAK = 0.01
+"""Of what the first text does to the second in one text, how much may be left: far above rounding, far below a leak."""
+
+
+def keeps_texts_apart(model: nn.Module) -> bool:
+    """Whether the model reads a row of packed texts as it reads each alone."""
+    vocabulary = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    ids = torch.randint(0, vocabulary, (1, sum(LENGTHS)), generator=torch.Generator().manual_seed(0))
+    ids = ids.to(device_of(model))
+    positions = torch.cat([torch.arange(length) for length in LENGTHS])[None].to(ids.device)
+    with evaluating(model), torch.inference_mode():
+        alone = main_tensor(model(**accepted(model, {"input_ids": ids[:, LENGTHS[0] :]})))
+        joined = main_tensor(model(**accepted(model, {"input_ids": ids})))[:, LENGTHS[0] :]
+        try:
+            rows = main_tensor(model(**accepted(model, {"input_ids": ids, "position_ids": positions})))
+        except TypeError:  # it takes no positions
+            return False
+    left, whole = ((each - alone).abs().max() for each in (rows[:, LENGTHS[0] :], joined))
+    return bool(left <= LEAK * whole)

@@ -26,7 +26,7 @@ from layerwise.stack.rounding import HALF
 from layerwise.stack.streaming.resident import hold
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 Inputs = Mapping[str, Any]
 Answer = TypeVar("Answer")
@@ -91,17 +91,15 @@ def _in_float32_while_it_runs(block: nn.Module) -> Iterator[None]:
     def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         calls.pop().close()
 
-    hooks = [
+    with (
         block.register_forward_pre_hook(before, prepend=True),
         block.register_forward_hook(after, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for call in calls:  # what was interrupted
-            call.close()
+    ):
+        try:
+            yield
+        finally:
+            for call in calls:  # what was interrupted
+                call.close()
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.preparation import Fusion, fused_projections, prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
-from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
+from layerwise.stack.history.depth_history import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import device_of, dtype_of
 from layerwise.stack.streaming.resident import ResidentLayers
@@ -338,10 +338,8 @@ class Stack:
             raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
         inputs = accepted(self.model, inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
-            if self._recorded is None:
-                return capture.finish(self.model, self._blocks, self._trace, inputs, state)
-            way = self._recorded.way(state)
-            return capture.finish_recorded(self.model, self._blocks, self._trace, inputs, way, state)
+            way = None if self._recorded is None else self._recorded.way(state)
+            return capture.finish(self.model, self._blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""
@@ -403,7 +401,7 @@ class Stack:
         """Within the context the linear layers of a block that read one tensor are computed as one product.
 
         It is what `under(plan, fused=True)` does to the layers of a plan, for the model as it stands: `generate`,
-        `layerwise.speculative`, plans without `fused`. See `layerwise.stack.executors.fused.projections`.
+        plans without `fused`. See `layerwise.stack.executors.fused.projections`.
         """
         self._refuse_while_in_place("fuse its projections")
         with fused_projections(self):

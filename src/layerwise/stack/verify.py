@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.plan import SUBLAYERS, Plan
@@ -21,6 +20,7 @@ from layerwise.plan.sublayer import named
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.placement import named_tensors
 from layerwise.stack.precision import in_float32
 from layerwise.stack.rounding import HALF_OF_THE_DIGITS, Agreement, compare, gap
 from layerwise.stack.stack import Stack
@@ -115,15 +115,11 @@ def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) ->
 
 def _no_copy_law(stack: Stack, plan: Plan) -> Law:
     models = [stack.model, *(source.model for source in stack.sources.values())]
-    storage = {tensor.data_ptr() for model in models for _, tensor in _stored_tensors(model)}
+    storage = {tensor.data_ptr() for model in models for _, tensor in named_tensors(model)}
     with stack.under(plan):
         visits = block_list(stack.model, stack.path)
-        copied = [name for each in visits for name, tensor in _stored_tensors(each) if tensor.data_ptr() not in storage]
+        copied = [name for each in visits for name, tensor in named_tensors(each) if tensor.data_ptr() not in storage]
     return Law("no weight is copied", not copied, copied[0] if copied else f"{len(storage)} tensors, the same storage")
-
-
-def _stored_tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    return chain(model.named_parameters(), model.named_buffers())
 
 
 def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:

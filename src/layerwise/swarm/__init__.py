@@ -17,27 +17,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from layerwise.swarm.answer import Answer, Expected
-    from layerwise.swarm.cost.estimate import LossEstimate, estimate_of_run
+    from layerwise.swarm.estimate import LossEstimate, estimate_of_run
     from layerwise.swarm.gathering import gather
     from layerwise.swarm.nodes.local import Fault, Schedule
-    from layerwise.swarm.placement.replication import Capacity
-    from layerwise.swarm.routing.quorum import Quorum
-    from layerwise.swarm.routing.route import Prices
-    from layerwise.swarm.settings import SwarmSettings
+    from layerwise.swarm.replication import Capacity
+    from layerwise.swarm.route import Prices
+    from layerwise.swarm.settings import Quorum, SwarmSettings
     from layerwise.swarm.swarm import Swarm
 
 _HOMES = {
     "Answer": "answer",
-    "Capacity": "placement.replication",
+    "Capacity": "replication",
     "Expected": "answer",
     "Fault": "nodes.local",
-    "LossEstimate": "cost.estimate",
-    "Prices": "routing.route",
-    "Quorum": "routing.quorum",
+    "LossEstimate": "estimate",
+    "Prices": "route",
+    "Quorum": "settings",
     "Schedule": "nodes.local",
     "Swarm": "swarm",
     "SwarmSettings": "settings",
-    "estimate_of_run": "cost.estimate",
+    "estimate_of_run": "estimate",
     "gather": "gathering",
 }
 

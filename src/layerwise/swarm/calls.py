@@ -9,12 +9,24 @@ from itertools import count
 import torch
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.messages import Corrupt, Hop, Late, Message, Pass, Release, RemoteVisit, Reply, Response
+from layerwise.swarm.deadlines import HedgeBudget
+from layerwise.swarm.messages import (
+    Corrupt,
+    Done,
+    Failure,
+    Hop,
+    Late,
+    Message,
+    Pass,
+    Release,
+    RemoteVisit,
+    Reply,
+    Response,
+    Transport,
+)
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.request import SwarmRequest
-from layerwise.swarm.routing.deadlines import HedgeBudget
 from layerwise.swarm.settings import SwarmSettings
-from layerwise.swarm.transport import Transport
 from layerwise.swarm.wire import to_tensor
 
 TICK = 0.005
@@ -35,17 +47,18 @@ class Calling:
         """A message other than a hop, with the deadline of a first hop."""
         return await self._within(node, message, self.settings.first_deadline)
 
-    async def hop(self, node: str, hop: Hop, session: SwarmRequest) -> Response:
+    async def hop(self, node: str, hop: Hop, session: SwarmRequest) -> Reply | Failure:
         """The answer to a hop within the node's deadline; for a single pass, that of a replica if it is faster."""
-        replica = self._replica(node, hop) if session.one_pass and self.settings.hedging else None
-        if replica is None:
+        hedged = session.one_pass and self.settings.hedging
+        replicas = self.members.holders({visit.layer for visit in hop.visits}, node) if hedged else []
+        if not replicas:
             return await self._hop(node, hop)
         member = self.members[node]
         first = asyncio.ensure_future(self._hop(node, hop))
         await asyncio.wait({first}, timeout=member.latencies.hedge_after(hop.work))
         if first.done() or not self.hedges.take():
             return await first
-        second = asyncio.ensure_future(self._hop(replica, hop))
+        second = asyncio.ensure_future(self._hop(replicas[0], hop))
         done, pending = await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
         if not any(isinstance(task.result(), Reply) for task in done) and pending:
             done, pending = await asyncio.wait(pending)
@@ -54,25 +67,19 @@ class Calling:
         answers = [task.result() for task in (first, second) if task.done() and not task.cancelled()]
         return next((answer for answer in answers if isinstance(answer, Reply)), answers[0])
 
-    async def check(self, node: str, visits: tuple[RemoteVisit, ...], sample: Pass) -> Response:
+    async def check(self, node: str, visits: tuple[RemoteVisit, ...], sample: Pass) -> Reply | Failure:
         """Whether a node can compute: a hop through `visits` of a request of its own."""
         process, numbers = self._checks
         return await self.once(node, Hop(f"check-{process}-{next(numbers)}", 0, visits, (sample,), fresh=True))
 
-    async def once(self, node: str, hop: Hop) -> Response:
+    async def once(self, node: str, hop: Hop) -> Reply | Failure:
         """The answer to a hop of a request that has no other."""
         response = await self._hop(node, hop)
         if isinstance(response, Reply):
             await self._within(node, Release(hop.request), self.settings.first_deadline)
         return response
 
-    def _replica(self, node: str, hop: Hop) -> str | None:
-        """Another live node that holds all layers of a hop."""
-        layers = {visit.layer for visit in hop.visits}
-        others = (member.name for member in self.members.live({node}) if layers <= member.layers)
-        return next(others, None)
-
-    async def _hop(self, node: str, hop: Hop) -> Response:
+    async def _hop(self, node: str, hop: Hop) -> Reply | Failure:
         member = self.members[node]
         self.hedges.call()
         # What waits at the node runs first.
@@ -91,6 +98,8 @@ class Calling:
                 self.members.latencies.record(loop.time() - began, hop.work)
                 return response
             response = Corrupt(node, flaw)
+        elif isinstance(response, Done):
+            response = Corrupt(node, "answered a hop as if it were no hop")
         member.missed(loop.time() - began, hop)
         return response
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.errors import SwarmError
@@ -11,16 +11,15 @@ from layerwise.plan import Plan
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack
 from layerwise.swarm.cluster.connection import NOT_INSTALLED
-from layerwise.swarm.cost.estimate import LossEstimate
-from layerwise.swarm.nodes.local import LocalTransport, Schedule
+from layerwise.swarm.estimate import LossEstimate
+from layerwise.swarm.messages import Transport
+from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import local_node
-from layerwise.swarm.nodes.virtual_time import VirtualLoop
-from layerwise.swarm.placement.replication import Capacity
-from layerwise.swarm.placement.supply import UNLIMITED, Supply
-from layerwise.swarm.routing.route import Order
+from layerwise.swarm.replication import Capacity
+from layerwise.swarm.route import Order
 from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.supply import UNLIMITED, Supply
 from layerwise.swarm.swarm import Swarm
-from layerwise.swarm.transport import Transport
 
 
 def gather(
@@ -31,7 +30,6 @@ def gather(
     address: str | None = None,
     plan: Plan | str | None = None,
     settings: SwarmSettings | None = None,
-    importance: Mapping[int, float] | None = None,
     estimate: LossEstimate | None = None,
     schedule: Schedule | None = None,
 ) -> Swarm:
@@ -41,7 +39,7 @@ def gather(
     suffice for all. Without an `address` the nodes are objects of this process, which share the weights of `stack`;
     with a `schedule` of faults they live on virtual time. With an address (`local`, `auto`, `HOST:PORT`) they are
     processes of a Ray cluster, and are sent their layers. `estimate` says what missing layers cost
-    (`layerwise.swarm.cost.estimate.estimate_of_run`), and so which are the most important, unless `importance` does.
+    (`layerwise.swarm.estimate.estimate_of_run`), and so which are the most important.
 
     A plan over several models that `Stack.with_sources` put within reach holds layers of each; where the plan names
     none of them, nodes hold the layers of the others beside their own, to replace lost ones (see
@@ -50,16 +48,14 @@ def gather(
     Raises `SwarmError` where the layers do not fit or the cluster has no room, and `UnsupportedModel` for layers that
     cannot run elsewhere.
     """
-    supply = _supply(stack, nodes, replicas, plan, importance or _importance(estimate))
+    supply = _supply(stack, nodes, replicas, plan, estimate)
     names = tuple(supply.placement.layers)
     if address is None:
         halves = supply.plan.has_sublayers()
         members = {name: local_node(name, stack, supply.held(name), halves=halves) for name in names}
         transport = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
-        swarm = Swarm(
-            stack, transport, supply, settings, estimate=estimate,
-            loop_factory=None if schedule is None else VirtualLoop,
-        )  # fmt: skip
+        loop = None if schedule is None else VirtualLoop
+        swarm = Swarm(stack, transport, supply, settings, estimate=estimate, loop_factory=loop)
         for name in names:
             swarm.members.join(name, supply.held(name), swarm.rule, supply.capacities[name])
         return swarm
@@ -80,13 +76,12 @@ async def gathered(
     address: str | None = None,
     plan: Plan | str | None = None,
     settings: SwarmSettings | None = None,
-    importance: Mapping[int, float] | None = None,
     estimate: LossEstimate | None = None,
 ) -> Swarm:
     """`gather` in an event loop that runs already, as that of a server does."""
     if address is None:
-        return gather(stack, nodes, replicas, plan=plan, settings=settings, importance=importance, estimate=estimate)
-    supply = _supply(stack, nodes, replicas, plan, importance or _importance(estimate))
+        return gather(stack, nodes, replicas, plan=plan, settings=settings, estimate=estimate)
+    supply = _supply(stack, nodes, replicas, plan, estimate)
     transport = await asyncio.to_thread(_cluster, tuple(supply.placement.layers), address)
     try:
         swarm = Swarm(stack, transport, supply, settings, estimate=estimate)
@@ -102,21 +97,15 @@ def _supply(
     nodes: int | Sequence[Capacity],
     replicas: int,
     plan: Plan | str | None,
-    importance: Mapping[int, float],
+    estimate: LossEstimate | None,
 ) -> Supply:
     """Who is to hold which layers of the plan, by default that of the model itself."""
     wanted = Plan.identity(stack.depth) if plan is None else Plan.parse(plan)
     stack.check(wanted)
-    return Supply(stack, wanted, _capacities(nodes), replicas, importance)
-
-
-def _capacities(nodes: int | Sequence[Capacity]) -> Sequence[Capacity]:
-    return [Capacity(f"node-{number}", UNLIMITED) for number in range(nodes)] if isinstance(nodes, int) else nodes
-
-
-def _importance(estimate: LossEstimate | None) -> dict[int, float]:
+    capacities = [Capacity(f"node-{number}", UNLIMITED) for number in range(nodes)] if isinstance(nodes, int) else nodes
     singles = {} if estimate is None else {layer: estimate.single(layer) for layer in range(estimate.depth)}
-    return {layer: nats for layer, nats in singles.items() if nats is not None}
+    importance = {layer: nats for layer, nats in singles.items() if nats is not None}
+    return Supply(stack, wanted, capacities, replicas, importance)
 
 
 def _cluster(names: Sequence[str], address: str) -> Transport:

@@ -12,10 +12,9 @@ from layerwise.errors import SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.messages import Gone, Late, Pass, RemoteVisit, Reply
+from layerwise.swarm.messages import Pass, RemoteVisit, Reply
 from layerwise.swarm.node_records import NodeRecord, NodeRecords
-from layerwise.swarm.placement.supply import Supply
-from layerwise.swarm.routing.deadlines import DeadlineRule
+from layerwise.swarm.supply import Supply
 from layerwise.swarm.wire import encode, selected, to_array
 
 
@@ -25,13 +24,10 @@ class HealthChecks:
     Raises `UnsupportedModel` for a model whose layers cannot run elsewhere.
     """
 
-    def __init__(
-        self, stack: Stack, calling: Calling, supply: Supply, rule: DeadlineRule, layers: Sequence[int]
-    ) -> None:
+    def __init__(self, stack: Stack, calling: Calling, supply: Supply, layers: Sequence[int]) -> None:
         self._sample = sample_pass(stack, layers)
         self._calling = calling
         self._supply = supply
-        self._rule = rule
         self._balanced: frozenset[str] = frozenset()
         self._away: dict[frozenset[str], float] = {}
 
@@ -48,17 +44,11 @@ class HealthChecks:
             return member.state == "live"
         arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
         response = await self._calling.check(member.name, visits, Pass(0, self._sample.state, arguments))
-        match response:
-            case Reply():
-                self.members.change(member.name, "live", "returned", f"{member.name} computes again")
-            case Gone(reason=reason):
-                self.members.change(member.name, "gone", "lost", f"{member.name} is gone: {reason}")
-            case Late(seconds=seconds):
-                text = f"{member.name} did not answer within {seconds:.2f} s"
-                self.members.change(member.name, "suspected", "late", text)
-            case _:
-                self.members.change(member.name, "suspected", "lost", f"{member.name}: {response}")
-        return isinstance(response, Reply)
+        if isinstance(response, Reply):
+            self.members.change(member.name, "live", "returned", f"{member.name} computes again")
+            return True
+        self.members.failed(member.name, response)
+        return False
 
     async def watch(self) -> None:
         """Check every idle node again and again, without end, so that losses and returns are seen."""
@@ -76,7 +66,7 @@ class HealthChecks:
             self._away = {away: now}
         elif away != self._balanced and since is not None and now - since >= self._calling.settings.balance_after:
             self._balanced = away
-            await self._supply.balance(self._calling.transport, self.members, self._rule)
+            await self._supply.balance(self._calling.transport, self.members)
 
 
 def smallest_inputs(stack: Stack) -> dict[str, Any]:

@@ -1,21 +1,28 @@
 """What a router and a node say to each other: frozen values that hold numbers, text and bytes, and no objects.
 
-    Hop      run these visits on this state            ->  Reply | Refused
-    LoadLayers     keep these layers, with these weights      ->  Done | Refused
-    UnloadLayers     forget these layers                        ->  Done
-    Release  forget what a request left in the caches   ->  Done
+    Hop           run these visits on this state                ->  Reply | Refused
+    LoadLayers    keep these layers, with these weights         ->  Done | Refused
+    UnloadLayers  forget these layers                           ->  Done
+    Release       forget what a request left in the caches      ->  Done
 
 Whether a node is well is asked with a hop, too: one that can compute answers, one that is merely reachable does not.
 A call of a node can end in other ways that the node does not choose: it is `Gone`, its answer is `Late`, or what
 arrives is `Corrupt`. Tensors travel as bytes, dtype and shape.
+
+As bytes a message is (name of its class, its fields), in MessagePack. Ray would pickle anything but bytes, and
+unpickling runs whatever it is sent; only the classes of this module are made again, with fields of their types.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
+import msgspec
+
+from layerwise.errors import SwarmError
 from layerwise.plan.sublayer import Sublayer, named
 
 
@@ -214,3 +221,54 @@ class Corrupt:
 Message: TypeAlias = Hop | LoadLayers | UnloadLayers | Release
 Failure: TypeAlias = Gone | Late | Refused | Corrupt
 Response: TypeAlias = Reply | Done | Failure
+
+
+class Transport(Protocol):
+    """Carries messages to nodes, at most once each: it never sends a message again by itself.
+
+    The way a call ends is a value: a node that has died is `Gone`, and nothing is raised. A call that takes too long
+    is ended by the caller, which then speaks of `Late`.
+    """
+
+    async def call(self, node: str, message: Message) -> Response:
+        """What the node answers to the message, or how the call failed."""
+        ...
+
+    async def close(self) -> None:
+        """Stop every node that this transport started."""
+        ...
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+_NAMED: Final = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+
+_DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
+    kind.__name__: msgspec.msgpack.Decoder(kind)
+    for kind in (Hop, LoadLayers, UnloadLayers, Release, Reply, Done, Gone, Late, Refused, Corrupt)
+}
+
+
+def pack(message: Message | Response) -> bytes:
+    """The bytes of a message.
+
+    >>> pack(Release("request-1"))
+    b'\\x92\\xa7Release\\x81\\xa7request\\xa9request-1'
+    """
+    return _ENCODER.encode((type(message).__name__, message))
+
+
+def unpack(packed: bytes) -> Any:
+    """The message of such bytes. Raises `SwarmError` for bytes that are no message of this layerwise.
+
+    >>> unpack(pack(Release("request-1")))
+    Release(request='request-1')
+    """
+    try:
+        name, fields = _NAMED.decode(packed)
+        decoder = _DECODERS.get(name)
+        if decoder is None:
+            raise SwarmError(f"{name[:60]!r} is no message of this layerwise")
+        return decoder.decode(fields)
+    except msgspec.MsgspecError as error:
+        raise SwarmError(f"what came is no message of this layerwise: {error}") from error

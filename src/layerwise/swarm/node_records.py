@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from layerwise.swarm.answer import Event, NodeState, NodeView
-from layerwise.swarm.messages import Hop, RemoteLayer
-from layerwise.swarm.placement.replication import Capacity
-from layerwise.swarm.routing.deadlines import DeadlineRule, Latencies
-from layerwise.swarm.routing.route import Offer
+from layerwise.swarm.deadlines import DeadlineRule, Latencies
+from layerwise.swarm.messages import Corrupt, Failure, Gone, Hop, Late, Refused, RemoteLayer
+from layerwise.swarm.replication import Capacity
+from layerwise.swarm.route import Offer
 
 MOST_EVENTS = 1000
 """Events that are remembered; older ones are forgotten."""
@@ -32,7 +32,6 @@ class NodeRecord:
     failures: int = 0
     watts: float = 0.0
     joules_per_hop: float = 0.0
-    life_per_second: float = 0.0
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
@@ -65,16 +64,15 @@ class NodeRecord:
     def offer(self) -> Offer:
         """What the node asks for a hop."""
         return Offer(
-            self.name, self.layers, self.hop_seconds, self.layer_seconds, self.watts, self.joules_per_hop,
-            self.life_per_second, self.waiting,
-        )  # fmt: skip
+            self.name, self.layers, self.hop_seconds, self.layer_seconds, self.watts, self.joules_per_hop, self.waiting
+        )
 
     def view(self) -> NodeView:
         """The node as users see it."""
         names = tuple(layer.name for layer in sorted(self.layers))
         return NodeView(
-            self.name, names, self.state, self.latencies.median, self.latencies.p99, self.waiting, self.hops,
-            self.failures, self.reason,
+            self.name, names, self.state, self.latencies.quantile(0.5), self.latencies.quantile(0.99), self.waiting,
+            self.hops, self.failures, self.reason,
         )  # fmt: skip
 
 
@@ -87,14 +85,9 @@ class NodeRecords:
         self._began = clock()
         self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self.latencies = Latencies()
-        self.listeners: list[Callable[[Event], None]] = []
-        self.when_joined: list[Callable[[str], None]] = []
 
     def __getitem__(self, name: str) -> NodeRecord:
         return self._members[name]
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._members
 
     def __iter__(self) -> Iterator[NodeRecord]:
         return iter(self._members.values())
@@ -105,11 +98,8 @@ class NodeRecords:
         return self._clock() - self._began
 
     def note(self, kind: str, text: str, *, node: str = "", request: str = "") -> None:
-        """Remember an event, and tell the listeners."""
-        event = Event(self.seconds, kind, text, node, request)
-        self.events.append(event)
-        for listener in self.listeners:
-            listener(event)
+        """Remember an event."""
+        self.events.append(Event(self.seconds, kind, text, node, request))
 
     def join(
         self,
@@ -118,19 +108,16 @@ class NodeRecords:
         rule: DeadlineRule | None = None,
         capacity: Capacity | None = None,
     ) -> NodeRecord:
-        """A node that holds these layers is there, new or again; what an earlier one of its name did is forgotten."""
+        """A node that holds these layers is there."""
         member = NodeRecord(name, frozenset(layers), Latencies(rule or DeadlineRule()))
         if capacity is not None:
             member.watts, member.joules_per_hop = capacity.watts, capacity.joules_per_hop
-            member.life_per_second = capacity.life_per_second
         self._members[name] = member
-        for forget in self.when_joined:
-            forget(name)
         self.note("joined", f"{name} holds {len(member.layers)} layers", node=name)
         return member
 
     def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:
-        """Put a node into a state; whether it was in another. What is quarantined stays so until it joins anew."""
+        """Put a node into a state; whether it was in another. What is quarantined stays so until it is gone."""
         member = self._members[name]
         if member.state == state or (member.state == "quarantined" and state != "gone"):
             return False
@@ -138,6 +125,20 @@ class NodeRecords:
         member.checks = 0
         self.note(kind, reason, node=name)
         return True
+
+    def failed(self, name: str, response: Failure) -> None:
+        """Draw the consequences of a call that a node has not answered as it should."""
+        match response:
+            case Gone(reason=reason):
+                self.change(name, "gone", "lost", f"{name} is gone: {reason}")
+            case Late(seconds=seconds):
+                self.change(name, "suspected", "late", f"{name} did not answer within {seconds:.2f} s")
+            case Corrupt(reason=reason) | Refused(reason=reason):
+                self.change(name, "suspected", "lost", f"{name}: {reason}")
+
+    def holders(self, layers: Collection[RemoteLayer], without: str) -> list[str]:
+        """The other live nodes that hold all of these layers."""
+        return [member.name for member in self.live({without}) if member.layers.issuperset(layers)]
 
     def live(self, without: Collection[str] = ()) -> list[NodeRecord]:
         """The nodes that are relied on."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Capture
+from layerwise.swarm.live_plan import LivePlan
 from layerwise.swarm.messages import Arguments, Array, Pass, RemoteLayer, RemoteVisit
-from layerwise.swarm.routing.live_plan import LivePlan, layers_of
-from layerwise.swarm.routing.route import Leg
+from layerwise.swarm.route import Leg
 from layerwise.swarm.wire import selected
 
 
@@ -71,8 +71,7 @@ class SwarmRequest:
 
     `chain` holds the places of the plan in the order in which they run. `recapture` makes one pass of all tokens so
     far, for a request that begins anew in the middle. `one_pass` says that the request is a single forward pass, which
-    leaves no cache. `left_out` are layers that are not worth their price. `avoided` are nodes that another path of
-    the same request takes.
+    leaves no cache. `left_out` are layers that are not worth their price.
     """
 
     request: str
@@ -88,7 +87,6 @@ class SwarmRequest:
     replaced: dict[RemoteLayer, RemoteLayer] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     left_out: frozenset[RemoteLayer] = frozenset()
-    avoided: frozenset[str] = frozenset()
     tokens: int = 0
     changed_at: int = 0
     hops: int = 0
@@ -125,10 +123,6 @@ class SwarmRequest:
         if self.chain != tuple(sorted(self.chain)):
             live = live.in_order(tuple(sorted(live.visits, key=lambda visit: self.chain.index(visit.slot))))
         self.live, self.legs, self.changed_at = live, (), self.tokens
-
-    def requested_layers(self) -> tuple[RemoteLayer, ...]:
-        """The layers of the plan asked for."""
-        return layers_of(self.requested)
 
     @property
     def nodes(self) -> frozenset[str]:

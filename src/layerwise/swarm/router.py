@@ -21,16 +21,14 @@ from layerwise.stack import Capture
 from layerwise.stack.executors.state import Merger, follow
 from layerwise.swarm.answer import Expected
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.messages import Array, Corrupt, Gone, Hop, Late, Refused, Release, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.comparison import ReplicaComparison
+from layerwise.swarm.live_plan import cut_at_seams, layers_of
+from layerwise.swarm.messages import Array, Failure, Hop, Release, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.node_records import NodeRecord
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import RecordedPass, SwarmRequest
-from layerwise.swarm.routing.live_plan import layers_of
-from layerwise.swarm.routing.quorum import Quorum
-from layerwise.swarm.routing.route import Leg, Offer, Uncovered, cheapest, next_leg
-from layerwise.swarm.routing.seams import cut_at_seams
-from layerwise.swarm.trust.replica_comparison import ReplicaComparison
-from layerwise.swarm.trust.trust import Judgement
+from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest, next_leg
+from layerwise.swarm.settings import Quorum
 from layerwise.swarm.wire import encode, to_array, to_tensor
 
 MOST_FAILURES = 3
@@ -143,9 +141,7 @@ class Router:
 
     def _leg(self, session: SwarmRequest, record: RecordedPass, position: int) -> Leg:
         """The next hop of a pass that has come to the visit at `position`."""
-        several = self.settings.paths > 1  # which are compared, and so take the layers in one order
-        free = session.one_pass and self.settings.order == "any" and len(session.live.seams()) == 1 and not several
-        if free:
+        if session.one_pass and self.settings.order == "any" and len(session.live.seams()) == 1:
             return self._free_leg(session, position)
         leg = session.leg_at(position)
         if leg is not None and self._holds(leg):
@@ -170,7 +166,7 @@ class Router:
             if record.index and session.warm.get((offer.node, visit), 0) != record.index
         }
         first = position == 0 and record.index == 0 and not session.hops
-        any_order = first and len(session.live.seams()) == 1 and self.settings.paths == 1
+        any_order = first and len(session.live.seams()) == 1
         order = self.settings.order if any_order else "fixed"
         route = cheapest(
             visits, offers, self.settings.prices, order, replay, self._dispensable(visits) if first else None
@@ -185,16 +181,8 @@ class Router:
         return cut_at_seams(route.legs, session.live)
 
     def _offers(self, session: SwarmRequest) -> list[Offer]:
-        """The live nodes, but for those that have failed this pass again and again.
-
-        Nodes that the request avoids offer only the layers that no other node holds.
-        """
-        offers = [member.offer() for member in self.members.live(_worn(session))]
-        elsewhere = frozenset(layer for offer in offers if offer.node not in session.avoided for layer in offer.layers)
-        return [
-            replace(offer, layers=offer.layers - elsewhere) if offer.node in session.avoided else offer
-            for offer in offers
-        ]
+        """The live nodes, but for those that have failed this pass again and again."""
+        return [member.offer() for member in self.members.live(_worn(session))]
 
     def _dispensable(self, visits: Sequence[RemoteVisit]) -> dict[RemoteVisit, float]:
         """The visits that a route may leave out for its price, and what each costs in nats per token."""
@@ -207,11 +195,9 @@ class Router:
         """The next hop of a single pass in any order: whoever is free first."""
         done = session.live.visits[:position]
         left = session.live.visits[position:]
-        offers = self._offers(session)
-        leg = next_leg(left, (), offers, self.settings.prices)
+        leg = next_leg(left, self._offers(session), self.settings.prices)
         if isinstance(leg, Uncovered):
             raise _Lost({visit.layer for visit in leg.visits})
-        assert leg is not None, "a visit is left"
         session.reorder((*done, *leg.visits, *(visit for visit in left if visit not in leg.visits)))
         return leg
 
@@ -268,11 +254,6 @@ class Router:
         session.doubtful = False
         return False
 
-    def distrust(self, judgement: Judgement, what: str) -> None:
-        """Quarantine who was proved wrong about `what`, and doubt what requests have of them."""
-        self.comparison.quarantine(judgement, what)
-        self._doubt(judgement.wrong)
-
     def _doubt(self, wrong: Collection[str]) -> None:
         for node in wrong:
             for other in self.sessions:
@@ -311,17 +292,11 @@ class Router:
             each.entering[slot] = state
         return list(response.states[:-1])
 
-    def _failed(self, session: SwarmRequest, node: str, response: object) -> None:
+    def _failed(self, session: SwarmRequest, node: str, response: Failure) -> None:
         """Draw the consequences of a call that brought no state."""
         session.forget_node(node)
         session.failures[node] += 1
-        match response:
-            case Gone(reason=reason):
-                self.members.change(node, "gone", "lost", f"{node} is gone: {reason}")
-            case Late(seconds=seconds):
-                self.members.change(node, "suspected", "late", f"{node} did not answer within {seconds:.2f} s")
-            case Corrupt(reason=reason) | Refused(reason=reason):
-                self.members.change(node, "suspected", "lost", f"{node}: {reason}")
+        self.members.failed(node, response)
 
     async def _answers_again(self, session: SwarmRequest, layers: frozenset[RemoteLayer]) -> bool:
         """Whether a node that was late with the last replica of a layer computes after all: it may have been busy."""
@@ -340,7 +315,7 @@ class Router:
     def _lose(self, session: SwarmRequest, lost: frozenset[RemoteLayer]) -> None:
         """Go on without the `lost` layers, or with layers of another model in their place; or refuse."""
         live = self.members.live_layers(_worn(session))
-        for layer in lost & set(session.requested_layers()):
+        for layer in lost & set(layers_of(session.requested)):
             for source in self.settings.replacements:
                 if RemoteLayer(layer.number, source) in live:
                     session.replaced[layer] = RemoteLayer(layer.number, source)
@@ -362,7 +337,7 @@ class Router:
 
     def _settle(self, session: SwarmRequest, live: frozenset[RemoteLayer]) -> None:
         """Let the session run what can be run. Raises `BelowQuorum` for too little."""
-        requested = session.requested_layers()
+        requested = layers_of(session.requested)
         missing = frozenset(layer for layer in requested if session.replaced.get(layer, layer) not in live)
         missing |= session.left_out
         numbers = frozenset(layer.number for layer in missing)

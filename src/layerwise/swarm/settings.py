@@ -1,13 +1,85 @@
-"""How a swarm behaves: what it does when layers are lost, how long it waits, what it checks."""
+"""The rules of a swarm: what it does when layers are lost, how long it waits, what it checks, and its quorum.
+
+    8 layers      at least 8 layers of the plan are live
+    0.5 nats      what is missing costs at most 0.5 nats per token, by the upper end of its interval
+
+Where nobody knows what the missing layers cost, a quorum in nats is not met.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.routing.quorum import Quorum
-from layerwise.swarm.routing.route import Order, Prices
+from layerwise.plan.plan import Plan
+from layerwise.swarm.answer import Expected
+from layerwise.swarm.route import Order, Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The fewest `layers`, or the most `nats`, with which a request is answered: one of the two."""
+
+    layers: int | None = None
+    nats: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.layers is None) == (self.nats is None):
+            raise SwarmError("a quorum is in layers or in nats, one of the two: write 8 or 0.5 nats")
+        if self.layers is not None and (type(self.layers) is not int or self.layers < 1):
+            raise SwarmError(f"a quorum is a whole number of layers from 1, not {self.layers!r}")
+        if self.nats is not None and not 0 <= self.nats < float("inf"):
+            raise SwarmError(f"a quorum is a number of nats from 0, not {self.nats!r}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a quorum as a user writes it.
+
+        >>> Quorum.parse("8"), str(Quorum.parse("1 layer")), str(Quorum.parse("0.5 nats"))
+        (Quorum(layers=8, nats=None), '1 layer', '0.5 nats')
+        """
+        match = re.fullmatch(r"\s*(?:(\d+)\s*(?:layers?)?|(\d+(?:\.\d*)?|\.\d+)\s*nats?)\s*", text, re.ASCII)
+        if match is None:
+            raise SwarmError(f"a quorum is a number of layers, such as 8, or of nats, such as 0.5 nats, not {text!r}")
+        return cls(layers=int(match[1])) if match[1] is not None else cls(nats=float(match[2]))
+
+    def __str__(self) -> str:
+        if self.layers is not None:
+            return f"{self.layers} layer{'s' * (self.layers != 1)}"
+        return f"{self.nats:g} nats"
+
+    def check(self, depth: int) -> None:
+        """Raise `SwarmError` if a model of so many layers never meets it."""
+        if self.layers is not None and self.layers > depth:
+            raise SwarmError(f"the model has {depth} layers, so that it never meets a quorum of {self}: write {depth}")
+
+    def verdict(self, live: Collection[int], missing: Collection[int], expected: Expected) -> str | None:
+        """Why a request is refused with these layers left and these missing; `None` if the quorum is met."""
+        if self.layers is not None:
+            if len(live) >= self.layers:
+                return None
+            total = len(live) + len(missing)
+            are = "is" if len(live) == 1 else "are"
+            return f"{len(live)} of {total} layers {are} live and the quorum is {self}{_named(missing)}"
+        assert self.nats is not None, "a quorum is in layers or in nats"
+        if not live:
+            return f"no layer is live and the quorum is {self}"
+        if expected.high is None:
+            return f"nobody knows what the missing layers cost and the quorum is {self}{_named(missing)}"
+        if expected.high <= self.nats:
+            return None
+        return (
+            f"the missing layers are expected to cost {expected.nats:.3g} nats per token, at most {expected.high:.3g}, "
+            f"and the quorum is {self}{_named(missing)}"
+        )
+
+
+def _named(missing: Collection[int]) -> str:
+    return f"; missing: {Plan.of(sorted(missing))}" if missing else ""
+
 
 OnLoss: TypeAlias = Literal["keep", "recompute"]
 """What a request does whose last replica of a layer is lost. `keep`: earlier tokens keep the caches that the lost layer
@@ -23,8 +95,7 @@ class SwarmSettings:
     Without a `quorum` half of the layers must be left. `replacements` are the names of models whose layers may stand in
     for lost ones of the same number. A node is given `first_deadline` seconds for each of its first hops, and
     `hop_floor` at least later on. `hedging` asks a second replica of a single-pass model where a hop is slow.
-    `spot_share` of the hops are computed a second time elsewhere. With `paths` above 1 every request of a one-pass
-    model is computed along so many routes that share as few nodes as can be, and the majority's outcome is returned.
+    `spot_share` of the hops are computed a second time elsewhere before they are believed: with 1, all of them.
     `history_bytes` bounds what is kept of each request for a replay. `health_seconds` lie between two checks of a
     node; what a node held that has been away for `balance_after` seconds, others take up.
     """
@@ -38,12 +109,9 @@ class SwarmSettings:
     hop_floor: float = 0.5
     hedging: bool = True
     spot_share: float = 0.01
-    paths: int = 1
     history_bytes: int = 256 * 2**20
     health_seconds: float = 2.0
     balance_after: float = 30.0
-    most_running: int = 64
-    most_queued: int = 256
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -52,6 +120,6 @@ class SwarmSettings:
                 raise SwarmError(f"{name} is {getattr(self, name)!r}; give a number of seconds above 0")
         if not 0 <= self.spot_share <= 1:
             raise SwarmError(f"spot_share is {self.spot_share!r}; give a share from 0 to 1")
-        for name in ("most_running", "history_bytes", "paths"):
+        for name in ("history_bytes",):
             if getattr(self, name) < 1:
                 raise SwarmError(f"{name} is {getattr(self, name)!r}; give a number from 1")

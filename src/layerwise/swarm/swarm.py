@@ -23,29 +23,24 @@ from torch import Tensor
 
 from layerwise.data.model_location import location_of
 from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
-from layerwise.errors import BelowQuorum, Overloaded, SwarmError
+from layerwise.errors import BelowQuorum, SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs, main_tensor
 from layerwise.stack.max_length import longest_input
-from layerwise.swarm.answer import COMPLETE, UNKNOWN, Answer, Expected, Finish, Overview, RequestView
+from layerwise.swarm.answer import COMPLETE, UNKNOWN, Answer, Decoding, Expected, Finish, Overview, RequestView
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.cost.estimate import LossEstimate
-from layerwise.swarm.decoding import decode
-from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.deadlines import DeadlineRule
+from layerwise.swarm.decoding import TextStream, decode
+from layerwise.swarm.estimate import LossEstimate
 from layerwise.swarm.health import HealthChecks, smallest_inputs
+from layerwise.swarm.live_plan import layers_of
+from layerwise.swarm.messages import Transport
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import local_node
-from layerwise.swarm.placement.replication import Capacity
-from layerwise.swarm.placement.supply import Supply
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import Router
-from layerwise.swarm.routing.deadlines import DeadlineRule
-from layerwise.swarm.routing.live_plan import layers_of
-from layerwise.swarm.routing.quorum import Quorum
-from layerwise.swarm.serve.text_stream import TextStream
-from layerwise.swarm.settings import SwarmSettings
-from layerwise.swarm.transport import Transport
-from layerwise.swarm.trust.path_comparison import forward_by_paths
+from layerwise.swarm.settings import Quorum, SwarmSettings
+from layerwise.swarm.supply import Supply
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -89,7 +84,7 @@ class Swarm:
         self.estimate = estimate
         referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
         calling = Calling(transport, self._members, self.settings)
-        self.health = HealthChecks(stack, calling, supply, self.rule, [layer.number for layer in layers])
+        self.health = HealthChecks(stack, calling, supply, [layer.number for layer in layers])
         self.router = Router(
             calling,
             self.quorum,
@@ -100,8 +95,7 @@ class Swarm:
         )
         self._running: dict[str, SwarmRequest] = {}
         self._names = count()
-        self._queued = self._completed = self._refused = self._degraded = self._tokens = 0
-        self._slots: asyncio.Semaphore | None = None
+        self._completed = self._refused = self._degraded = self._tokens = 0
         self._watching: asyncio.Task[None] | None = None
         self._token_at: float | None = None
         self._preprocessing: Preprocessing | None = None
@@ -150,21 +144,13 @@ class Swarm:
         live = tuple(sorted(layer.number for layer in self._members.live_layers() & requested))
         return Overview(
             self.name, self.stack.depth, self._members.seconds, tuple(member.view() for member in self._members),
-            running, self._queued, self._completed, self._refused, self._degraded, self._tokens, live,
+            running, self._completed, self._refused, self._degraded, self._tokens, live,
             str(self.quorum), tuple(self._members.events),
         )  # fmt: skip
 
     async def fill(self) -> None:
         """Send every node its layers, and begin to rely on it. Raises `SwarmError` where one cannot take them."""
         await self._supply.fill(self._transport, self._members, self.rule)
-
-    async def add(self, capacity: Capacity) -> None:
-        """Take in a node that the transport has started, new or again, and give it its share of the layers."""
-        self._supply.capacities[capacity.name] = capacity
-        if capacity.name in self._members:
-            self._supply.forget(capacity.name)
-            self._members.join(capacity.name, (), self.rule, capacity)
-        await self._supply.balance(self._transport, self._members, self.rule)
 
     # -- requests -------------------------------------------------------------------------------------------------
 
@@ -203,7 +189,7 @@ class Swarm:
     ) -> AsyncGenerator[int | Answer, None]:
         """The new tokens as they are made, and the `Answer` last. Closing the generator cancels the request.
 
-        Raises `BelowQuorum` and `Overloaded`, also after the first token.
+        Raises `BelowQuorum`, also after the first token.
         """
         generator = None if decoding.seed is None else torch.Generator().manual_seed(decoding.seed % 2**63)
         text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None
@@ -222,10 +208,7 @@ class Swarm:
         async with self._session(request, one_pass=True) as session:
             with torch.inference_mode():
                 captured = self.stack.capture(**inputs)
-            if self.settings.paths > 1:
-                state = await forward_by_paths(self.router, session, self.stack, captured, self.settings.paths)
-            else:
-                state = await self.router.forward(session, captured)
+            state = await self.router.forward(session, captured)
             with torch.inference_mode():
                 output = main_tensor(self.stack.finish(state, captured.inputs))
             return output, self._answer(session, (), "stop")
@@ -284,19 +267,11 @@ class Swarm:
     @asynccontextmanager
     async def _session(self, request: str | None, *, one_pass: bool = False) -> AsyncIterator[SwarmRequest]:
         """A request among those under way, counted by how it ends."""
-        slots = self._begin_loop()
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self.health.watch())
         name = request or f"request-{next(self._names)}"
         if name in self._running:
             raise SwarmError(f"request {name} is under way already; give each request a name of its own")
-        if slots.locked() and self._queued >= self.settings.most_queued:
-            raise Overloaded(
-                f"{len(self._running)} requests are under way and {self._queued} wait; try again in a second"
-            )
-        self._queued += 1
-        try:
-            await slots.acquire()
-        finally:
-            self._queued -= 1
         session = SwarmRequest.of(name, self.plan, one_pass=one_pass)
         self._running[name] = session
         try:
@@ -309,7 +284,6 @@ class Swarm:
             raise
         finally:
             del self._running[name]
-            slots.release()
             with suppress(asyncio.CancelledError):
                 await asyncio.shield(self.router.release(session))
 
@@ -328,13 +302,6 @@ class Swarm:
         except SwarmError as error:
             return False, str(error)
         return True, "a token was made just now"
-
-    def _begin_loop(self) -> asyncio.Semaphore:
-        """What belongs to the event loop, made when the first request comes."""
-        if self._slots is None:
-            self._slots = asyncio.Semaphore(self.settings.most_running)
-            self._watching = asyncio.get_running_loop().create_task(self.health.watch())
-        return self._slots
 
     def _now(self) -> float:
         """Seconds on the clock of the event loop, which outside virtual time is that of the process."""

@@ -1,22 +1,44 @@
-"""Further `TrainingArguments`, as a user names them: known, of their type, and what transformers takes together."""
+"""The `TrainingArguments` of a training: those that every training has, and those that a user names.
+
+What a user names is known, of its type, and taken together by transformers.
+
+A processor that computes the training has no core left for readers, so on CPUs the examples are read between the
+steps. An accelerator must not wait: workers make the batches of the next steps meanwhile, and put them where the
+accelerator fetches them by itself (pinned memory). What is drawn for an example is decided by its index, so that the
+number of workers changes no weight.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import multiprocessing
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import torch
+from accelerate import PartialState
 from transformers import TrainingArguments
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK, get_available_reporting_integrations
 
 from layerwise.errors import TrainError, near_matches
-from layerwise.train.monitoring.tracking import check_trackers
+
+WORKERS = 4
+"""Processes that read examples for each accelerator, where there are as many cores."""
+
+PREFETCHED = 4
+"""Batches that each of them makes ahead."""
 
 _OURS = ("output_dir",)
 """What layerwise decides: it finds trainings again by where they lie."""
+
+_EVERY = ("all", "none")
+_PACKAGES = {"comet_ml": "comet-ml", "azure_ml": "azureml-core mlflow", "neptune": "neptune", "flyte": "flytekit"}
+"""What is installed for a tracker, where its name is another."""
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
@@ -27,7 +49,7 @@ class MeasuredArguments(TrainingArguments):
 
     `checkpoint_minutes` is the time after which a checkpoint is written beside those of the steps. `peak_flops` is how
     many floating-point operations a second one device can do at most; known of some accelerators
-    (`layerwise.train.monitoring.peak_flops`).
+    (`layerwise.train.training_log.PEAKS`).
     """
 
     checkpoint_minutes: float | None = field(default=None, metadata={"help": "Minutes between checkpoints."})
@@ -62,6 +84,21 @@ def check_arguments(given: Mapping[str, Any]) -> None:
         training_arguments({"output_dir": "unused", "report_to": "none", "disable_tqdm": True, **given})
 
 
+def check_trackers(report_to: object) -> None:
+    """Raise `TrainError` for a tracker that there is not, with the near matches, or that is not installed."""
+    names = [report_to] if isinstance(report_to, str) else report_to if isinstance(report_to, Iterable) else ()
+    for name in map(str, names):
+        if name in _EVERY:
+            continue
+        if name not in INTEGRATION_TO_CALLBACK:
+            raise TrainError(f"there is no tracker {name[:40]!r}; {near_matches(name, INTEGRATION_TO_CALLBACK)}")
+        if name not in get_available_reporting_integrations():
+            raise TrainError(
+                f"the tracker {name} is not installed, so nothing would follow the training: pip install "
+                f"{_PACKAGES.get(name, name)}, or name another one with --track"
+            )
+
+
 @cache
 def _hints() -> dict[str, Any]:
     return get_type_hints(TrainingArguments) | get_type_hints(MeasuredArguments)
@@ -76,12 +113,67 @@ def training_arguments(values: Mapping[str, Any]) -> MeasuredArguments:
         raise TrainError(f"transformers refuses these training arguments: {reason}") from error
 
 
+def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **own: Any) -> MeasuredArguments:
+    """The arguments of a training into `folder`, quiet and on one device; those `given` win over its `own`."""
+    arguments = training_arguments(
+        {
+            "output_dir": str(folder), "seed": seed, "report_to": "none", "disable_tqdm": True,
+            "remove_unused_columns": False, "label_names": ["labels"], **input_arguments(given), **own, **given,
+        }
+    )  # fmt: skip
+    # One process drives one device: torch's DataParallel would copy blocks away from their plans, and divide batches
+    # that are divided already. Use torchrun.
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments
+
+
+def steps_and_looks(steps: int, evals: int) -> dict[str, Any]:
+    """The arguments of so many steps, with `evals` validations and checkpoints on the way, and notes between them."""
+    every = max(1, math.ceil(steps / evals))
+    return {
+        "max_steps": steps, "logging_steps": max(1, every // 4), "eval_strategy": "steps", "eval_steps": every,
+        "save_strategy": "steps", "save_steps": every, "save_total_limit": 2,
+    }  # fmt: skip
+
+
 def with_device(values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments, and `use_cpu` where there is no accelerator: several processes find each other by it alone.
 
     Without it each of them would take itself for the only one, and train in the folder of the others.
     """
     return {"use_cpu": not torch.accelerator.is_available(), **values}
+
+
+def loader_arguments(device: str, *, processes: int = 1, workers: object = None) -> dict[str, Any]:
+    """The `TrainingArguments` of the data loader for a type of `device` ("cpu", "cuda", ...).
+
+    With an accelerator: `workers`, by default at most `WORKERS`, and no more than the cores that each of the
+    `processes` of this machine has but for one; `PREFETCHED` batches each; and pinned memory where CUDA or XPU fetch
+    from it. On a processor none of them, unless `workers` are asked for. Where processes do not start as copies (macOS,
+    Windows), each worker would hold the data again: there are none then but those that are asked for.
+
+    >>> loader_arguments("cpu")
+    {'dataloader_pin_memory': False}
+    >>> loader_arguments("cuda", workers=2)["dataloader_num_workers"]
+    2
+    """
+    accelerated = device != "cpu"
+    if workers is None:
+        copied = multiprocessing.get_start_method() == "fork"
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = max(1, min(WORKERS, cores // processes - 1)) if accelerated and copied else 0
+    arguments: dict[str, Any] = {"dataloader_pin_memory": device in ("cuda", "xpu")}
+    if workers:
+        arguments["dataloader_num_workers"] = workers
+        arguments["dataloader_prefetch_factor"] = PREFETCHED
+    return arguments
+
+
+def input_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`loader_arguments` of this process; `given` are further `TrainingArguments`, whose workers count."""
+    device = PartialState(cpu=bool(given.get("use_cpu", False))).device.type
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return loader_arguments(device, processes=processes, workers=given.get("dataloader_num_workers"))
 
 
 def _near(name: str, known: set[str]) -> str:

@@ -1,27 +1,34 @@
-"""The folder of one training: claimed by what is trained in it, resumed from its last checkpoint, emptied at the end.
+"""One training into a folder: claimed by what is trained in it, resumed from its last checkpoint, emptied at the end.
 
-FOLDER/training_config.json  what this training is, so that no other goes on in its folder
-FOLDER/checkpoint-120/       the Trainer's; gone when the training is done
-FOLDER/model/                the finished model, with its training record
+    FOLDER/training_config.json  what this training is, so that no other goes on in its folder
+    FOLDER/checkpoint-120/       the Trainer's, the last one and the best one; gone when the training is done
+    FOLDER/model/                the finished model, as plain transformers loads it
+    FOLDER/model/training.json   its training record, written last
+
+The same call on the same folder goes on from the last checkpoint, and does nothing when the model is finished.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers.trainer import TRAINER_STATE_NAME
+from transformers.utils import cached_file
 
 from layerwise.errors import RunError, TrainError
 from layerwise.results.checked import read
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL, TrainingRecord
+from layerwise.train.measured import MeasuredTrainer
+from layerwise.train.training_log import moments, seconds_of
 
 CONFIG = "training_config.json"
-
+PREPROCESSING = "preprocessor_config.json"
+_MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 
 _OTHER = {"base": "it begins from another model", "data": "it learns from other examples"}
 """What a refusal says of a hash that differs."""
@@ -30,12 +37,52 @@ _NAMED = 3
 """Settings that a refusal names, of those that differ."""
 
 
-def acquire(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | None:
-    """Refuse a folder that is another training's, else claim it; the training record of the model if it is finished."""
+def run_training(
+    make_trainer: Callable[[], MeasuredTrainer],
+    config: Mapping[str, Any],
+    folder: Path,
+    *,
+    arm: str,
+    data_name: str,
+    location: str | None = None,
+) -> TrainingRecord:
+    """Carry a training out in `folder`, or carry on what is there; returns the training record of its model.
+
+    `config` is what the training is: its `base`, `data`, `recipe` and `seed`. The model of `arm`, which learned from
+    the data called `data_name`, gets the preprocessing of the base at `location`, where that has one. Raises
+    `TrainError` when the folder holds another training, and what `make_trainer` and the training raise; the folder is
+    claimed once the Trainer is made.
+    """
     finished = existing_run(folder, config)
-    if finished is None:
-        write_config(folder, config)
-    return finished
+    if finished is not None:
+        return finished
+    trainer = make_trainer()
+    write_config(folder, config)
+    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
+    model, state = folder / MODEL, trainer.state
+    trainer.write(model)
+    best = state.best_model_checkpoint
+    record = TrainingRecord(
+        **config,
+        arm=arm,
+        data_name=data_name,
+        steps=state.global_step,
+        epochs=trainer.epochs(),
+        examples=trainer.examples(),
+        seconds=seconds_of(state.log_history),
+        best_step=steps_of(best) if best else state.global_step,
+        history=moments(state.log_history),
+        figures=trainer.figures(),
+    )
+    if trainer.is_world_process_zero():
+        settings = None if location is None else cached_file(location, PREPROCESSING, **_MAY_BE_ABSENT)
+        if settings is not None:
+            shutil.copyfile(settings, model / PREPROCESSING)
+        record.write(model)
+        for checkpoint in folder.glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+    trainer.accelerator.wait_for_everyone()
+    return record
 
 
 def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | None:
@@ -99,9 +146,3 @@ def last_checkpoint(folder: Path) -> str | None:
 def steps_of(checkpoint: str) -> int:
     """The steps that a checkpoint was written after, by its name."""
     return int(checkpoint.rsplit("-", 1)[1])
-
-
-def discard_checkpoints(folder: Path) -> None:
-    """Remove what a finished training no longer needs."""
-    for checkpoint in folder.glob("checkpoint-*"):
-        shutil.rmtree(checkpoint)

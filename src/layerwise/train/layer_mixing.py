@@ -41,7 +41,7 @@ from layerwise.stack.history.depth_history import DepthHistory
 from layerwise.train.methods.layer_weights import LayerMixingOptions
 from layerwise.train.position import position_of
 
-NAME = "layer_wiring"
+NAME = str(LayerMixingOptions.MODULE)
 """The submodule's name in the model, and the beginning of its parameters' names."""
 
 

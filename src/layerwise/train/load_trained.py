@@ -19,7 +19,7 @@ from layerwise.stack import Stack, load
 from layerwise.train import layer_mixing
 from layerwise.train.layer_mixing import LayerMixing
 from layerwise.train.methods.layer_weights import LayerMixingOptions
-from layerwise.train.prediction import PositionPrediction
+from layerwise.train.position import PositionPrediction
 from layerwise.train.variant import VARIANTS, Variant
 
 Options = TypeVar("Options", bound=Variant)

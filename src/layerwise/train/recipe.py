@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle
+from layerwise.plan.schedule import GrowthSchedule
+from layerwise.plan.schedule.cost import ModelCost
 from layerwise.results.training_record import RETRAINED
-from layerwise.schedule import GrowthSchedule
-from layerwise.schedule.cost import ModelCost
 from layerwise.train.precision import Precision
 from layerwise.train.variant import Variant
 

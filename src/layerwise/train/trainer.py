@@ -8,7 +8,7 @@ through accelerate or torchrun, resume, trackers and callbacks are the parent's 
 - validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare, also
   between one process and several (`DividedValidation`);
 - layer weights, where there are some, have a learning rate of their own and do not decay;
-- a loss or a gradient that is not finite stops the training before it reaches the weights (`FiniteTrainer`), with the
+- a loss or a gradient that is not finite stops the training before it reaches the weights (`MeasuredTrainer`), with the
   step and its plans in the message.
 
 Outside a pass the model is the plain model: parameter names, checkpoints and optimiser state are as ever.
@@ -17,9 +17,7 @@ Outside a pass the model is the plain model: parameter names, checkpoints and op
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -28,9 +26,7 @@ from torch.utils.data import Sampler
 
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.stack.compilation import compiled_blocks
 from layerwise.train.chunked_loss import ChunkedLoss, find_chunked_loss
-from layerwise.train.monitoring.pace import figures_of
 from layerwise.train.validation import DividedValidation
 from layerwise.train.variant import AddsLoss, HasOwnRate
 
@@ -48,8 +44,8 @@ class PlanTrainer(DividedValidation):
 
     `draws` are those of training, `validation` those of validation; `added` is what a variant attached to the model:
     its loss is added to the task's, and its parameters learn at a rate of their own, where it has those (`AddsLoss`,
-    `HasOwnRate`). `order` is that in which training examples are read, the parent's if there is none. With `compiled`
-    the blocks are, each kind once for all orders (`layerwise.stack.compilation`). Everything else is the parent's.
+    `HasOwnRate`). `order` is that in which training examples are read, the parent's if there is none. Everything else
+    is the parent's.
     """
 
     def __init__(
@@ -60,12 +56,10 @@ class PlanTrainer(DividedValidation):
         validation: Plans,
         added: object = None,
         order: Sampler[int] | None = None,
-        compiled: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(model=stack.model, **options)
+        super().__init__(model=stack.model, tokenizer=stack.tokenizer, **options)
         self.stack = stack
-        self.compiled = compiled
         self.draws = draws
         self.validation = validation
         self.added = added
@@ -93,16 +87,6 @@ class PlanTrainer(DividedValidation):
         optimizer.add_param_group({"params": own, "lr": self.args.learning_rate * factor, "weight_decay": 0.0})
         return optimizer
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """The parent's training, with the blocks compiled if they are to be."""
-        blocks = [self.stack.block(layer) for layer in range(self.stack.depth)]
-        with compiled_blocks(blocks) if self.compiled else nullcontext():
-            return super().train(*args, **kwargs)
-
-    def figures(self) -> dict[str, float]:
-        """The figures of a finished training, by name: its pace."""
-        return figures_of(self.state.log_history)
-
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
         """6 operations for each parameter that the pass used and each position; a layer counts as often as it ran.
 
@@ -115,15 +99,6 @@ class PlanTrainer(DividedValidation):
         around = int(count(exclude_embeddings=True)) - sum(layers)
         visited = sum(layers[step.layer] for step in self._plans[-1].steps())
         return 6 * positions(getattr(self.stack.model, "config", None), inputs) * (around + visited)
-
-    def write(self, folder: Path) -> None:
-        """Write the trained model to `folder`, with its tokenizer; every process takes part."""
-        weights = self.accelerator.get_state_dict(self.model)
-        if self.is_world_process_zero():
-            trained: Any = self.stack.model
-            trained.save_pretrained(folder, state_dict=weights)
-            if self.stack.tokenizer is not None:
-                self.stack.tokenizer.save_pretrained(folder)
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """One pass forward and backward, with its plan in place. Raises `TrainError` at a loss that is not finite."""

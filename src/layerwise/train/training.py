@@ -1,46 +1,37 @@
-"""One training: from a base model, splits and a recipe to an ordinary model folder, through kills and restarts.
+"""One training of a model under plans: from a base model, splits and a recipe to an ordinary model folder.
 
-    FOLDER/training_config.json  what this training is, so that no other goes on in its folder
-    FOLDER/checkpoint-120/       the Trainer's, the last one and the best one; gone when the training is done
-    FOLDER/states/               what a growth schedule keeps of frozen layers; gone when the phase is done
-    FOLDER/model/                the model with the least validation loss, as plain transformers loads it
-    FOLDER/model/training.json   its training record, written last
-
-The same call on the same folder goes on from the last checkpoint, and does nothing when the model is finished.
+What is in the folder, and how a training goes on, says `layerwise.train.checkpoint_dir`. What a growth schedule keeps
+of frozen layers lies in FOLDER/states, and is gone when the phase is done. The model is that with the least validation
+loss, and of a growth schedule the last.
 """
 
 from __future__ import annotations
 
-import math
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import PrinterCallback, TrainingArguments, set_seed
-from transformers.utils import cached_file
+from accelerate import PartialState
+from transformers import set_seed
 
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan.samplers import SeededSampler
-from layerwise.results.training_record import MODEL, TrainingRecord
+from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack
-from layerwise.train.arguments import training_arguments, with_device
-from layerwise.train.checkpoint_dir import discard_checkpoints, existing_run, last_checkpoint, steps_of, write_config
+from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
+from layerwise.train.checkpoint_dir import run_training
 from layerwise.train.data_order import Epochs, LengthGroupedSampler, ReproducibleDataset
-from layerwise.train.input_pipeline import input_arguments
-from layerwise.train.monitoring.clock import Clock, Progress, moments, seconds_of
 from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.trainer import GrowthTrainer
 from layerwise.train.precision import ARGUMENTS
-from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.recipe import Recipe
 from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.trainer import PlanTrainer
+from layerwise.train.training_log import Progress
 
-PREPROCESSING = "preprocessor_config.json"
 STATES = "states"
-_MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +67,14 @@ def train(
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. `states` is
     where cached phases of a growth schedule keep what frozen layers compute, `folder`/states if not said. Raises
     `TrainError` when the folder holds another training, or at a loss or a gradient that is not finite (see
-    `FiniteTrainer`).
+    `MeasuredTrainer`).
     """
-    wanted = training_config(base, splits, recipe, seed)
-    finished = existing_run(folder, wanted)
-    if finished is not None:
-        return finished
-    trainer = trainer_of(base, splits, recipe, seed, folder, progress=progress, arguments=arguments, states=states)
-    write_config(folder, wanted)
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
-    return _publish(trainer, base, splits, recipe, seed, folder)
+
+    def make() -> PlanTrainer:
+        return trainer_of(base, splits, recipe, seed, folder, progress=progress, arguments=arguments, states=states)
+
+    config = training_config(base, splits, recipe, seed)
+    return run_training(make, config, folder, arm=recipe.arm, data_name=splits.name, location=base.location)
 
 
 def trainer_of(
@@ -105,17 +94,19 @@ def trainer_of(
     if recipe.from_scratch:
         _redraw(stack)
     added = recipe.variant.attach(stack)
-    given = with_units(with_device(arguments or {}), map(stack.block, range(stack.depth)))
+    blocks = [stack.block(layer) for layer in range(stack.depth)]
+    given = with_units(with_device(arguments or {}), blocks)
     examples, batch = ReproducibleDataset(splits.train, seed), recipe.settings.batch_size
     options: dict[str, Any] = {
         "stack": stack,
         "order": LengthGroupedSampler(examples, None if splits.classes else batch, batch),
-        "args": _arguments(recipe.settings, recipe, len(splits.train), seed, folder, given),
+        "args": _arguments(recipe, len(splits.train), seed, folder, given),
         "data_collator": splits.collate,
         "train_dataset": examples,
         "eval_dataset": splits.validation,
-        "callbacks": [Clock(progress), Epochs(examples)],
-        "compiled": recipe.settings.compiled,
+        "callbacks": [Epochs(examples)],
+        "progress": progress,
+        "compiled": blocks if recipe.settings.compiled else (),
     }
     if recipe.growth is not None:
         training = training_config(base, splits, recipe, seed)
@@ -130,7 +121,6 @@ def trainer_of(
             **options,
         )
     check_sharding(trainer, per_rank=recipe.ranks == "per-rank")
-    trainer.remove_callback(PrinterCallback)
     return trainer
 
 
@@ -144,17 +134,12 @@ def _stream(recipe: Recipe) -> str:
     """Draws that processes share, or draws that each makes for itself."""
     if recipe.ranks == "shared":
         return "training"
-    from accelerate import PartialState
-
     return f"training/{PartialState().process_index}"
 
 
-def _arguments(
-    settings: Settings, recipe: Recipe, examples: int, seed: int, folder: Path, more: dict[str, Any]
-) -> TrainingArguments:
-    from accelerate import PartialState
-
-    processes = PartialState(cpu=bool(more["use_cpu"])).num_processes
+def _arguments(recipe: Recipe, examples: int, seed: int, folder: Path, given: dict[str, Any]) -> MeasuredArguments:
+    settings = recipe.settings
+    processes = PartialState(cpu=bool(given["use_cpu"])).num_processes
     passes = settings.gradient_accumulation_steps
     piece, rest = divmod(settings.batch_size, passes * processes)
     if rest or piece == 0:
@@ -163,77 +148,25 @@ def _arguments(
             f"{passes} passes; write a batch that is a multiple of {passes * processes}"
         )
     steps = recipe.steps(examples)
-    every = max(1, math.ceil(steps / settings.evals))
-    arguments = training_arguments(
-        {
-            "output_dir": str(folder),
-            "max_steps": steps,
-            "per_device_train_batch_size": piece,
-            "per_device_eval_batch_size": max(piece * processes, 64),
-            "gradient_accumulation_steps": settings.gradient_accumulation_steps,
-            "learning_rate": settings.learning_rate,
-            "lr_scheduler_type": settings.schedule,
-            "warmup_steps": round(settings.warmup * steps),
-            "adam_beta1": settings.betas[0],
-            "adam_beta2": settings.betas[1],
-            "adam_epsilon": settings.epsilon,
-            "weight_decay": settings.weight_decay,
-            "max_grad_norm": settings.max_grad_norm,
-            "logging_steps": max(1, every // 4),
-            "eval_strategy": "steps",
-            "eval_steps": every,
-            "save_strategy": "steps",
-            "save_steps": every,
-            "save_total_limit": 2,
-            "load_best_model_at_end": True,
-            "metric_for_best_model": "eval_loss",
-            "greater_is_better": False,
-            "seed": seed,
-            "ddp_find_unused_parameters": recipe.leaves_out if processes > 1 else None,
-            "report_to": "none",
-            "disable_tqdm": True,
-            "remove_unused_columns": False,
-            "label_names": ["labels"],
-            **input_arguments(more),
-            **ARGUMENTS[settings.precision],
-            **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
-            **recipe.variant.TRAINING_ARGUMENTS,
-            **more,
-        }
-    )
-    # One process drives one device: torch's DataParallel would copy the blocks away from their plans. Use torchrun.
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    return arguments
-
-
-def _publish(
-    trainer: PlanTrainer, base: Base, splits: Splits, recipe: Recipe, seed: int, folder: Path
-) -> TrainingRecord:
-    """Write the model (the best; of a growth schedule the last) and its training record, and remove the checkpoints."""
-    model = folder / MODEL
-    trainer.write(model)
-    state = trainer.state
-    best = state.best_model_checkpoint
-    record = TrainingRecord(
-        arm=recipe.arm,
-        seed=seed,
-        base=base.weights,
-        data=splits.digest,
-        data_name=splits.name,
-        recipe=recipe.to_json(),
-        steps=state.global_step,
-        epochs=float(state.epoch or 0.0),
-        examples=state.global_step * recipe.settings.batch_size,
-        seconds=seconds_of(state.log_history),
-        best_step=steps_of(best) if best else state.global_step,
-        history=moments(state.log_history),
-        figures=trainer.figures(),
-    )
-    if trainer.is_world_process_zero():
-        settings = None if base.location is None else cached_file(base.location, PREPROCESSING, **_MAY_BE_ABSENT)
-        if settings is not None:
-            shutil.copyfile(settings, model / PREPROCESSING)
-        record.write(model)
-        discard_checkpoints(folder)
-    trainer.accelerator.wait_for_everyone()
-    return record
+    own = {
+        **steps_and_looks(steps, settings.evals),
+        "per_device_train_batch_size": piece,
+        "per_device_eval_batch_size": max(piece * processes, 64),
+        "gradient_accumulation_steps": passes,
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": settings.schedule,
+        "warmup_steps": round(settings.warmup * steps),
+        "adam_beta1": settings.betas[0],
+        "adam_beta2": settings.betas[1],
+        "adam_epsilon": settings.epsilon,
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": False,
+        "ddp_find_unused_parameters": recipe.leaves_out if processes > 1 else None,
+        **ARGUMENTS[settings.precision],
+        **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
+        **recipe.variant.TRAINING_ARGUMENTS,
+    }
+    return common_arguments(folder, seed, given, **own)

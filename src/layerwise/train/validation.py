@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from layerwise.data.batches import IGNORED
-from layerwise.train.monitoring.measured import MeasuredTrainer
+from layerwise.train.measured import MeasuredTrainer
 
 
 class DividedBatches(Sampler[list[int]]):

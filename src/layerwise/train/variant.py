@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -26,24 +28,28 @@ class Variant:
 
     `MODULE` is the name of the submodule that `attach` adds to the model. `ADDED` says in words what the layers were
     trained with and no other model has; `None` where the layers work without it. `TRAINING_ARGUMENTS` replace those of
-    every training.
+    every training. `ATTACHED_BY` and `TRAINED_BY` name a function and a class, MODULE:NAME in `layerwise.train`: what
+    needs torch is imported when a training begins.
     """
 
     NAME: ClassVar[str] = "plain"
     MODULE: ClassVar[str | None] = None
     ADDED: ClassVar[str | None] = None
     TRAINING_ARGUMENTS: ClassVar[Mapping[str, Any]] = {}
+    ATTACHED_BY: ClassVar[str | None] = None
+    TRAINED_BY: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         VARIANTS[cls.NAME] = cls
 
     def attach(self, stack: Stack) -> nn.Module | None:
         """Make what the variant adds part of the model of `stack`; returns it."""
-        return None
+        module: nn.Module | None = None if self.ATTACHED_BY is None else _named(self.ATTACHED_BY)(stack, self)
+        return module
 
     def trainer(self) -> Callable[..., Any] | None:
         """What makes the Trainer, of the options of a `PlanTrainer`; `None` for the plain one."""
-        return None
+        return None if self.TRAINED_BY is None else partial(_named(self.TRAINED_BY), options=self)
 
     def to_json(self) -> dict[str, Any]:
         """The options of the variant in plain values."""
@@ -66,6 +72,13 @@ class HasOwnRate(Protocol):
     def own_rate(self) -> tuple[list[nn.Parameter], float]:
         """The parameters, and the factor of the learning rate."""
         ...
+
+
+def _named(text: str) -> Callable[..., Any]:
+    """What is called MODULE:NAME in `layerwise.train`."""
+    module, _, name = text.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"layerwise.train.{module}"), name)
+    return found
 
 
 def added_by(variant: object) -> str | None:

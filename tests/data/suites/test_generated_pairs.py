@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from layerwise.data.suites.generated_pairs import NOUNS, PAIRS, PARADIGMS, generated_pairs, paradigm_pairs, vocabulary
-from layerwise.data.text.python_stdlib import documents
+from layerwise.data.demo.python_stdlib import documents
+from layerwise.data.suites.generated_pairs import PAIRS, PARADIGMS, WORDS, generated_pairs, paradigm_pairs
 from layerwise.errors import DataError
 
 RAREST = 20
@@ -36,14 +36,15 @@ def test_a_pair_differs_as_its_paradigm_claims(uid: str) -> None:
 
 
 def test_draws_are_decided_by_the_seed() -> None:
-    assert generated_pairs(5).digest == generated_pairs(5).digest
+    # Written down: runs of other days were asked these very sentences.
+    assert generated_pairs().digest.startswith("29136114a894d96f")
     assert generated_pairs(5).digest != generated_pairs(5, seed=1).digest
     assert paradigm_pairs("article_noun", 9)[:4] == paradigm_pairs("article_noun", 4)
 
 
 def test_the_good_sentence_is_the_grammatical_one() -> None:
     """An independent reading of a few rules, word by word."""
-    number = {noun: index for pair in NOUNS for index, noun in enumerate(pair)}
+    number = {noun: index for pair in WORDS["noun"] for index, noun in enumerate(pair.split("/"))}
     for pair in paradigm_pairs("copula_across_attractor", 100):
         said = words(pair.good)
         assert said[5] == ("is", "are")[number[said[1]]]
@@ -65,12 +66,9 @@ def test_the_good_sentence_is_the_grammatical_one() -> None:
 @pytest.mark.slow
 def test_every_word_is_frequent_where_models_learn() -> None:
     counted = Counter(word for document in documents("train", "prose") for word in words(document.text))
-    assert {word: counted[word] for word in vocabulary() if counted[word] < RAREST} == {}
-
-
-def test_sentences_use_the_vocabulary_and_all_of_it() -> None:
     used = {word for pair in generated_pairs().pairs for text in (pair.good, pair.bad) for word in words(text)}
-    assert used == vocabulary()
+    assert used >= {form for kind in WORDS.values() for word in kind for form in word.split("/")}
+    assert {word: counted[word] for word in used if counted[word] < RAREST} == {}
 
 
 def test_unknown_paradigms_and_empty_requests_are_refused() -> None:

@@ -8,8 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from layerwise.data.suites import blimp
-from layerwise.data.suites.minimal_pairs import SUPPLEMENT, MinimalPair, PairSet, find_pairs, read_pairs
+from layerwise.data.suites.minimal_pairs import (
+    PAIRS,
+    PARADIGMS,
+    PHENOMENA,
+    SUPPLEMENT,
+    MinimalPair,
+    PairSet,
+    find_pairs,
+    read_pairs,
+)
 from layerwise.errors import DataError
 
 
@@ -31,14 +39,14 @@ WORLD = {"Context1": "It fell.", "Context2": "It rose.", "Target1": "It is low."
 
 
 def test_blimp_has_67_paradigms_in_13_terms() -> None:
-    assert len(blimp.PARADIGMS) == 67
-    assert sum(map(len, blimp.PHENOMENA.values())) == 67
-    assert len(blimp.PHENOMENA) == 13
+    assert len(PARADIGMS) == 67
+    assert sum(map(len, PHENOMENA.values())) == 67
+    assert len(PHENOMENA) == 13
 
 
 @pytest.mark.slow
 def test_only_blimps_own_names_are_called_blimp(tmp_path: Path) -> None:
-    whole = [row(uid, good=f"{n} good") for uid in sorted(blimp.PARADIGMS) for n in range(blimp.PAIRS)]
+    whole = [row(uid, good=f"{n} good") for uid in sorted(PARADIGMS) for n in range(PAIRS)]
     found = read_pairs([written(tmp_path / "all.jsonl", whole)])
     assert (found.suite, found.origin, len(found.pairs)) == ("blimp", "BLiMP", 67_000)
     part = read_pairs([written(tmp_path / "part.jsonl", whole[:1500])])

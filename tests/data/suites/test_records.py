@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from layerwise.data.suites.records import FileRecord, read_records
+from layerwise.data.suites.records import FileRecord, below, read_records
 from layerwise.errors import DataError
 
 
@@ -71,3 +71,15 @@ def test_a_missing_column_is_answered_with_near_ones() -> None:
         row.text("sentence_good")
     with pytest.raises(DataError, match="column 'count' holds 3; it must hold text"):
         row.text("count")
+
+
+def test_links_are_followed_and_circles_end(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "inside").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "inside" / "b.jsonl").touch()
+    data = tmp_path / "data"
+    (data / "z").mkdir(parents=True)
+    (data / "z" / "a.jsonl").touch()
+    (data / "linked").symlink_to(tmp_path / "elsewhere")
+    (data / "z" / "above").symlink_to(data)
+    names = [path.relative_to(data).as_posix() for path in below(data)]
+    assert names == ["linked", "z", "linked/inside", "linked/inside/b.jsonl", "z/a.jsonl", "z/above"]

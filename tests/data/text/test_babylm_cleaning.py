@@ -13,8 +13,6 @@ from data import babylm
 from layerwise.data.text.babylm_cleaning import CLEANERS, cleaned, cleaned_text
 from layerwise.data.text.corpus import Corpus, babylm_domain, read_corpus
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import encode
-from layerwise.data.text.wordpiece import TAB, train_wordpiece
 from layerwise.errors import DataError
 
 STUB = "Ay is a village in the north."
@@ -82,20 +80,6 @@ CASES = {
 def test_each_corpus_is_cleaned_by_its_own_rules(name: str) -> None:
     for before, after in CASES[name]:
         assert cleaned_text(name, before) == after
-
-
-def test_the_corpora_of_all_years_are_known() -> None:
-    of_2023 = (
-        "aochildes bnc_spoken cbt children_stories gutenberg open_subtitles qed simple_wikipedia switchboard wikipedia"
-    )
-    assert {*of_2023.split(), "wikipedia", "childes", "simple_wiki"} == set(CLEANERS)
-
-
-def test_an_indented_line_begins_with_the_token_of_a_tab() -> None:
-    text = cleaned_text("children_stories", "    Once upon\na time\n")
-    tokenizer = train_wordpiece([text * 20], vocabulary=300)
-    ids = encode(tokenizer, [Document("story", text)]).ids.tolist()
-    assert [index for index, token in enumerate(ids) if token == tokenizer.convert_tokens_to_ids(TAB)] == [0]
 
 
 def words(text: str) -> list[str]:

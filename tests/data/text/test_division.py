@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from data import babylm
 from layerwise.data.splits import SPLITS
-from layerwise.data.text.chunks import joined
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.division import LARGE, Division, division
-from layerwise.data.text.documents import Document
+from layerwise.data.text.documents import Document, joined
 from layerwise.errors import DataError
 
 
@@ -79,6 +81,36 @@ def test_a_share_is_drawn_within_every_file_and_the_rest_is_trained_on(ending: s
         assert shares["train"] > 0.7
         assert 0.02 < shares["validation"] < 0.15
         assert 0.02 < shares["test"] < 0.15
+
+
+def tasks(**counts: int) -> Corpus:
+    """As many documents of each task as said, every one with another text."""
+    each = [Document(f"{task}/{n}", f"{task} number {n}", task) for task, count in counts.items() for n in range(count)]
+    return Corpus("notes", tuple(each))
+
+
+@given(st.dictionaries(st.sampled_from("abcde"), st.integers(1, 20), min_size=1), st.integers(0, 3))
+def test_no_document_is_in_two_parts_and_none_is_lost(counts: dict[str, int], seed: int) -> None:
+    assume(sum(counts.values()) >= 3)
+    corpus = tasks(**counts)
+    found = division(corpus, seed=seed)
+    check_apart(found)
+    ids = sorted(each.id for part in found.parts.values() for each in part)
+    assert ids == sorted(each.id for each in corpus.documents)
+    assert division(corpus, seed=seed) == found
+
+
+def test_every_task_is_in_every_part_and_equal_texts_stay_together() -> None:
+    found = division(tasks(sums=20, prose=40, rare=2, other=1))
+    counts = [Counter(each.task for each in part) for part in found.parts.values()]
+    assert [(count["sums"], count["prose"]) for count in counts] == [(16, 32), (2, 4), (2, 4)]
+    assert [count["rare"] + count["other"] for count in counts] == [1, 1, 1]
+    twins = tuple(Document(f"{number}", f"text {number // 2}") for number in range(40))
+    for part in division(Corpus("twins", twins)).parts.values():
+        assert set(Counter(each.text for each in part).values()) == {2}
+    alike = Corpus("book", tuple(Document(f"{number}", "the same") for number in range(5)))
+    with pytest.raises(DataError, match=r"1 different document\(s\).*<\|endoftext\|>"):
+        division(alike)
 
 
 def test_documents_that_are_small_beside_the_text_are_held_out_whole() -> None:

@@ -16,7 +16,7 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.data.text.packing import FILL, PackedWindows, packed
 from layerwise.data.text.tokens import Window
-from layerwise.stack.packed_texts import keeps_texts_apart
+from layerwise.stack.max_length import keeps_texts_apart
 from rounding import unit
 
 START = 1
@@ -68,23 +68,18 @@ def test_texts_in_a_row_have_the_losses_that_they_have_alone(make: type[PreTrain
     torch.testing.assert_close(whole, every)
 
 
-def test_many_short_documents_fill_their_rows() -> None:
+def test_rows_are_full_and_windows_that_do_not_fit_each_other_are_cut_but_for_answers() -> None:
     draw = Random(0)
-    texts = [window(number, draw.randint(4, 100)) for number in range(1_000)]
-    rows = packed(texts, 128, seed=0, start=START)
+    short = [window(number, draw.randint(4, 100)) for number in range(1_000)]
+    rows = packed(short, 128, seed=0, start=START)
     assert rows.fill(128) >= FILL
-    assert sorted(each.document for each in rows.windows) == sorted(each.document for each in texts)  # none was cut
-    assert packed(texts, 128, seed=0, start=START).rows == rows.rows
-    assert packed(texts, 128, seed=1, start=START).rows != rows.rows
-
-
-def test_windows_that_do_not_fit_each_other_are_cut_and_answers_are_not() -> None:
-    texts = [window(number, 80) for number in range(200)]
-    rows = packed(texts, 128, start=START)
+    assert sorted(each.document for each in rows.windows) == sorted(each.document for each in short)  # none was cut
+    assert packed(short, 128, seed=0, start=START).rows == rows.rows != packed(short, 128, seed=1, start=START).rows
+    rows = packed([window(number, 80) for number in range(200)], 128, start=START)
     assert rows.fill(128) >= FILL
     assert all(each.ids[0] == START for each in rows.windows)
-    answers = [window(number, 80, answer=60) for number in range(40)]
-    assert packed(answers, 128, start=START).rows == tuple((each,) for each in packed(answers, 128).windows)
+    answers = packed([window(number, 80, answer=60) for number in range(40)], 128, start=START)
+    assert answers.rows == tuple((each,) for each in answers.windows)
 
 
 @given(st.lists(st.integers(2, 40), min_size=1, max_size=60), st.integers(0, 3), st.booleans())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.data.text.tokenizer import load_tokenizer, masking_id, padding_id, read_llama2c
+from layerwise.data.text.tokenizer import load_tokenizer, masking_id, read_llama2c
 from layerwise.errors import DataError
 from tier import by_tier
 from tiny_tokenizers import character_tokenizer, word_tokenizer
@@ -83,18 +83,10 @@ def test_offsets_point_into_the_text_as_given(llama2c: PreTrainedTokenizerFast) 
     assert encoding["offset_mapping"][-1][1] == len(text)
 
 
-def test_the_special_tokens_are_where_the_format_puts_them(llama2c: PreTrainedTokenizerFast) -> None:
-    assert (llama2c.unk_token_id, llama2c.bos_token_id, llama2c.eos_token_id) == (0, 1, 2)
-    assert len(llama2c) == len(PIECES)
-
-
-def test_a_folder_with_one_such_file_is_recognised(tmp_path: Path) -> None:
+def test_such_a_file_is_recognised_unless_a_saved_tokenizer_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "tok512.bin").write_bytes(packed(PIECES))
-    assert load_tokenizer(tmp_path)("the")["input_ids"] == slow_encode("the")
-    assert load_tokenizer(tmp_path / "tok512.bin")("the")["input_ids"] == slow_encode("the")
-
-
-def test_a_saved_tokenizer_goes_before_a_binary_beside_it(tmp_path: Path) -> None:
+    for source in (tmp_path, tmp_path / "tok512.bin"):
+        assert load_tokenizer(source)("the")["input_ids"] == slow_encode("the")
     character_tokenizer().save_pretrained(tmp_path)
     (tmp_path / "tok512.bin").write_bytes(b"")
     assert len(load_tokenizer(tmp_path)) == len(character_tokenizer())
@@ -126,13 +118,7 @@ def test_no_tokenizer_names_the_option(tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-def test_padding_and_masking_ids() -> None:
-    words = word_tokenizer([])
-    assert (padding_id(words), masking_id(words)) == (0, 4)
-    characters = character_tokenizer()
-    characters.pad_token = None
-    assert padding_id(characters) == characters.eos_token_id
-    characters.eos_token = None
-    assert padding_id(characters) == 0
+def test_a_masked_loss_needs_a_mask() -> None:
+    assert masking_id(word_tokenizer([])) == 4
     with pytest.raises(DataError, match="no mask token"):
-        masking_id(characters)
+        masking_id(character_tokenizer())

@@ -1,3 +1,5 @@
+"""Documents as windows of tokens, and passages as lines of them: what is seen at once, and what of it is scored."""
+
 from __future__ import annotations
 
 from collections import Counter
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
+from layerwise.data.text.passages import EncodedPassage, Passage, encode
 from layerwise.data.text.tokens import Window, windows
 from layerwise.errors import DataError
 from tiny_tokenizers import CharactersWithoutOffsets, character_tokenizer, word_tokenizer
@@ -80,12 +83,6 @@ def test_answers_are_never_cut_and_the_refusal_counts_them() -> None:
         windows(Corpus("sums", tuple(sums)), WITH_START, 9)
 
 
-def test_an_answer_that_the_tokenizer_drops_is_refused() -> None:
-    document = Document("d", "the cat  ", answer_start=7)
-    with pytest.raises(DataError, match="answer of document 'd'"):
-        windows(Corpus("test", (document,)), WORDS, 8)
-
-
 def test_masked_windows_are_wrapped_and_only_the_text_is_scored() -> None:
     text = "the cat sat " * 3
     cut = windows(corpus(text), WORDS, 6, objective="masked_token")
@@ -116,23 +113,19 @@ def test_a_limit_of_masked_tokens_is_reached_in_a_long_document() -> None:
     assert 280 < sum(window.scored for window in some) <= 300
 
 
-def test_a_text_of_one_token_is_refused_by_name() -> None:
-    with pytest.raises(DataError, match=r"'d1' has 1 token"):
-        windows(corpus("abc", "a"), WITH_START, 8)
-
-
 @pytest.mark.parametrize("tokenizer", [WITH_START, WITHOUT_START])
-def test_a_window_without_room_is_refused(tokenizer: Any) -> None:
+def test_what_gives_no_window_is_refused(tokenizer: Any) -> None:
+    assert windows(corpus("abc"), tokenizer, 16, positions=16)
+    with pytest.raises(DataError, match=r"'d1' has 1 token"):
+        windows(corpus("abc", "a"), tokenizer, 8)
     with pytest.raises(DataError, match="at least 2"):
         windows(corpus("abc"), tokenizer, 1)
     with pytest.raises(DataError, match="at least 3"):
         windows(corpus("the cat"), WORDS, 2, objective="masked_token")
-
-
-def test_a_window_longer_than_the_model_is_refused() -> None:
-    assert windows(corpus("abc"), WITH_START, 16, positions=16)
     with pytest.raises(DataError, match="has 16 positions: use --max-length 16"):
-        windows(corpus("abc"), WITH_START, 17, positions=16)
+        windows(corpus("abc"), tokenizer, 17, positions=16)
+    with pytest.raises(DataError, match="answer of document 'd'"):
+        windows(Corpus("test", (Document("d", "the cat  ", answer_start=7),)), WORDS, 8)
 
 
 MANY = corpus(*("abcde " * (2 + number % 7) for number in range(30)))
@@ -150,18 +143,14 @@ def test_a_limit_takes_whole_windows_spread_over_documents(limit: int) -> None:
     assert order == sorted(order)
 
 
-def test_a_limit_is_drawn_from_its_seed() -> None:
+def test_a_limit_is_drawn_from_its_seed_from_anywhere_in_a_document() -> None:
     draws = [windows(MANY, WITH_START, 9, 60, seed=seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
-
-
-def test_a_limit_takes_windows_from_anywhere_in_a_document() -> None:
     draws = [windows(corpus("abcde" * 8), WITH_START, 9, 8, seed=seed) for seed in range(20)]
     assert {window.index for cut in draws for window in cut} == set(range(5))
-
-
-def test_a_limit_beyond_the_corpus_keeps_everything() -> None:
     assert windows(MANY, WITH_START, 9, 10_000) == windows(MANY, WITH_START, 9)
+    with pytest.raises(DataError, match="use --tokens 8 or more"):
+        windows(MANY, WITH_START, 9, 7)
 
 
 def test_a_limit_reads_an_excerpt_of_a_long_text_from_a_line_start() -> None:
@@ -173,6 +162,45 @@ def test_a_limit_reads_an_excerpt_of_a_long_text_from_a_line_start() -> None:
         assert "".join(WITH_START.convert_ids_to_tokens(list(scored(window)))) in text
 
 
-def test_a_limit_below_one_window_says_the_least() -> None:
-    with pytest.raises(DataError, match="use --tokens 8 or more"):
-        windows(MANY, WITH_START, 9, 7)
+def test_a_masked_model_reads_what_the_tokenizer_wraps_and_scores_the_rest() -> None:
+    tokenizer = word_tokenizer(["b", "c"])
+    assert encode(tokenizer, [Passage("a b"), Passage("c")], "masked_token") == (
+        EncodedPassage((2, 5, 6, 3), (1, 2)),
+        EncodedPassage((2, 7, 3), (1,)),
+    )
+
+
+def test_without_special_tokens_the_first_and_the_last_are_scored_too() -> None:
+    tokenizer = character_tokenizer()
+    ids = tuple(tokenizer("abc", add_special_tokens=False)["input_ids"])
+    assert encode(tokenizer, [Passage("abc")], "masked_token") == (EncodedPassage(ids, (0, 1, 2)),)
+
+
+def test_a_causal_model_reads_from_the_start_token_where_there_is_one() -> None:
+    with_start, without = character_tokenizer(), character_tokenizer(start=False)
+    ids = tuple(without("abc")["input_ids"])
+    assert encode(with_start, [Passage("abc")], "next_token") == (EncodedPassage((1, *ids), (1, 2, 3)),)
+    assert encode(without, [Passage("abc")], "next_token") == (EncodedPassage(ids, (1, 2)),)
+    with pytest.raises(DataError, match="no token to score with this tokenizer, which has no start token"):
+        encode(without, [Passage("a")], "next_token")
+
+
+@pytest.mark.parametrize("objective", ["masked_token", "next_token"])
+def test_a_context_is_read_and_not_scored(objective: str) -> None:
+    tokenizer = character_tokenizer()
+    whole, part = encode(tokenizer, [Passage("ab cd"), Passage("ab cd", 3)], objective)  # type: ignore[arg-type]
+    assert whole.ids == part.ids
+    assert part.scored == whole.scored[3:]
+
+
+def test_a_tokenizer_without_offsets_encodes_context_and_rest_apart() -> None:
+    slow, fast = CharactersWithoutOffsets(), character_tokenizer()
+    given = [Passage("ab cd", 3), Passage("abc")]
+    for one, other in zip(encode(slow, given, "next_token"), encode(fast, given, "next_token"), strict=True):
+        assert one.scored == other.scored
+        assert len(one.ids) == len(other.ids)
+
+
+def test_a_text_without_tokens_is_named() -> None:
+    with pytest.raises(DataError, match="the text '   ' leaves no token"):
+        encode(word_tokenizer([]), [Passage("   ")], "masked_token")

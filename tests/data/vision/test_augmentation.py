@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from layerwise.data.vision.augmentation import augmented
+from layerwise.data.vision.image_examples import augmented
 
 
 def spot(side: int) -> torch.Tensor:

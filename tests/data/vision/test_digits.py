@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 from layerwise.data.splits import Splits
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.pixels import Pixels
+from layerwise.data.vision.image_examples import Pixels
 from layerwise.errors import DataError
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from layerwise.data.vision import content_digests, decode_images
+from layerwise.data.vision import image_reading, image_sources
+from layerwise.data.vision.image_examples import Pixels
 from layerwise.data.vision.images import read_images
-from layerwise.data.vision.pixels import Pixels
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -70,18 +71,11 @@ def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path) -> 
     ] == [1]
 
 
-def test_parquet_files_are_a_dataset(tmp_path: Path) -> None:
-    (tmp_path / "pets" / "data").mkdir(parents=True)
-    table(20, 0).to_parquet(tmp_path / "pets" / "data" / "train-00000-of-00001.parquet")
-    found = read_images(tmp_path / "pets", preprocessing=SMALL)
-    assert [len(part) for part in (found.train, found.validation, found.test)] == [16, 2, 2]
-    assert found.classes == ("cat", "dog")
-
-
 def test_a_dataset_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, datasets.DatasetDict({"train": table(20, 0), "val": table(4, 50), "test": table(4, 100)}))
-    found = read_images("owner/pets", preprocessing=SMALL)
+    found = read_images("hf:owner/pets", preprocessing=SMALL)
     assert found.name == "owner/pets"
+    assert read_images("owner/pets", preprocessing=SMALL).digest == found.digest
     assert [len(part) for part in (found.train, found.validation, found.test)] == [20, 4, 4]
 
 
@@ -122,31 +116,31 @@ def test_rows_without_a_picture_are_unreadable(monkeypatch: pytest.MonkeyPatch) 
     assert read_images("pets", preprocessing=SMALL, unreadable="skip").skipped == ("train[3]",)
 
 
-def test_labels_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    served(monkeypatch, datasets.DatasetDict({"train": table(20, 0).remove_columns("kind")}))
-    with pytest.raises(DataError, match="no column of labels; its columns are picture"):
-        read_images("pets", preprocessing=SMALL)
-    some = table(20, 0).map(lambda row, index: {"kind": None if index == 5 else row["kind"]}, with_indices=True)
-    served(monkeypatch, datasets.DatasetDict({"train": some}))
-    with pytest.raises(DataError, match="1 of 20 images of the train split have no label, first row 5"):
-        read_images("pets", preprocessing=SMALL)
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "no labels": (
+        lambda: {"train": table(20, 0).remove_columns("kind")},
+        "no column of labels; its columns are picture; name it, as in pets:picture",
+    ),
+    "a row without a label": (
+        lambda: {"train": table(20, 0).map(lambda row, at: {"kind": None if at == 5 else 0}, with_indices=True)},
+        "1 of 20 images of the train split have no label, first row 5",
+    ),
+    "no images": (
+        lambda: {"train": table(20, 0).remove_columns("picture")}, "no column of images; its columns are kind"
+    ),
+    "no train split": (lambda: {"test": table(20, 0)}, "has no train split; its splits are test"),
+    "no answer": (
+        lambda: ConnectionError("the hub is out of reach\nand so on"),
+        "no folder 'pets' .* nor a dataset .*the hub is out of reach; give --images",
+    ),
+}  # fmt: skip
 
 
-def test_images_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    served(monkeypatch, datasets.DatasetDict({"train": table(20, 0).remove_columns("picture")}))
-    with pytest.raises(DataError, match="no column of images; its columns are kind"):
-        read_images("pets", preprocessing=SMALL)
-
-
-def test_a_train_split_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    served(monkeypatch, datasets.DatasetDict({"test": table(20, 0)}))
-    with pytest.raises(DataError, match="has no train split; its splits are test"):
-        read_images("pets", preprocessing=SMALL)
-
-
-def test_a_dataset_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    served(monkeypatch, ConnectionError("the hub is out of reach\nand so on"))
-    with pytest.raises(DataError, match=r"no folder 'pets' .* nor a dataset .*the hub is out of reach; give --images"):
+@pytest.mark.parametrize("what", REFUSED)
+def test_datasets_that_are_no_image_set_are_refused(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, message = REFUSED[what]
+    served(monkeypatch, make())
+    with pytest.raises(DataError, match=message):
         read_images("pets", preprocessing=SMALL)
 
 
@@ -163,11 +157,11 @@ def test_a_later_start_reads_no_image_of_a_dataset(
             table(20, seed).to_parquet(tmp_path / "pets" / "train.parquet")
 
     monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "own"))
-    monkeypatch.setattr(content_digests, "SETTLED", 0)
+    monkeypatch.setattr(image_sources, "SETTLED", 0)
     write(0)
     first = read_images(tmp_path / "pets", preprocessing=SMALL)
     with monkeypatch.context() as patched:
-        patched.setattr(decode_images, "decoded", None)
+        patched.setattr(image_reading, "decoded", None)
         again = read_images(tmp_path / "pets", preprocessing=SMALL)
     assert again.digest == first.digest
     assert torch.equal(again.test[0]["pixel_values"], first.test[0]["pixel_values"])

@@ -8,12 +8,13 @@ import numpy
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoImageProcessor, LlamaConfig, ViTConfig
+from transformers import AutoImageProcessor, LlamaConfig, PretrainedConfig, ViTConfig
 
 from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
 from layerwise.errors import ModelError
 
 CONFIG = ViTConfig(image_size=24)
+GREY = ViTConfig(image_size=24, num_channels=1)
 
 
 def noise(height: int, width: int, channels: int = 3) -> Image.Image:
@@ -46,6 +47,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "neither scaled nor shifted": {
         "image_processor_type": "ViTImageProcessor", "size": 24, "do_rescale": False, "do_normalize": False
     },
+    "a share of a larger image": {"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 24}},
+    "colours in another order": {
+        "image_processor_type": "MobileViTImageProcessor", "size": {"shortest_edge": 26}, "crop_size": 24
+    },
+    "a size of its own": {"image_processor_type": "LevitImageProcessor", "size": {"shortest_edge": 24}},
     "an old name": {"feature_extractor_type": "ViTFeatureExtractor", "size": 24, "resample": 0},
 }  # fmt: skip
 
@@ -78,28 +84,25 @@ def test_images_of_every_mode_become_the_models_channels() -> None:
     assert torch.equal(grey[0], torch.from_numpy(numpy.array(noise(9, 9).convert("L"))))
 
 
-def test_a_processor_that_does_more_is_refused(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, image_processor_type="ConvNextImageProcessor", size={"shortest_edge": 24})
-    with pytest.raises(ModelError, match="ConvNextImageProcessorPil, does more to an image"):
-        preprocessing_of(CONFIG, folder)
+SHORTEST = {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 30}, "do_center_crop": False}
+REFUSED: list[tuple[PretrainedConfig, dict[str, Any] | None, str]] = [
+    (
+        CONFIG,
+        {"image_processor_type": "EfficientNetImageProcessor", "size": 24},
+        "EfficientNetImageProcessorPil, does more",
+    ),
+    (CONFIG, {"image_processor_type": "Siglip2ImageProcessor"}, "does more to an image than make bytes"),
+    (CONFIG, SHORTEST, "sizes that depend on the image"),
+    (CONFIG, {"image_processor_type": "NoSuchProcessor"}, r"correct its preprocessor_config\.json"),
+    (GREY, {"image_processor_type": "ViTImageProcessor", "image_mean": [0.5, 0.5, 0.5]}, "need as many means"),
+    (LlamaConfig(), None, "'llama' names no image_size"),
+    (ViTConfig(num_channels=13), None, "images of 13 channels"),
+]
 
 
-def test_settings_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"correct its preprocessor_config\.json"):
-        preprocessing_of(CONFIG, folder_with(tmp_path, image_processor_type="NoSuchProcessor"))
-
-
-def test_a_model_of_text_has_no_images() -> None:
-    with pytest.raises(ModelError, match="'llama' names no image_size"):
-        preprocessing_of(LlamaConfig())
-
-
-def test_a_model_of_many_bands_is_refused() -> None:
-    with pytest.raises(ModelError, match="images of 13 channels"):
-        preprocessing_of(ViTConfig(num_channels=13))
-
-
-def test_a_mean_for_another_number_of_channels_is_refused(tmp_path: Path) -> None:
-    folder = folder_with(tmp_path, image_processor_type="ViTImageProcessor", image_mean=[0.5, 0.5, 0.5])
-    with pytest.raises(ModelError, match="need as many means"):
-        preprocessing_of(ViTConfig(image_size=24, num_channels=1), folder)
+@pytest.mark.parametrize(("config", "settings", "message"), REFUSED, ids=[message for *_, message in REFUSED])
+def test_what_makes_no_bytes_of_one_size_is_refused(
+    config: PretrainedConfig, settings: dict[str, Any] | None, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        preprocessing_of(config, None if settings is None else folder_with(tmp_path, **settings))

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise, refused
-from layerwise.measure.stats.verdict_criterion import Decision
+from layerwise.experiments.growth.schedule_file import read_schedule
+from layerwise.measure.stats.verdicts import Decision
+from layerwise.plan.schedule.allocation import Importance, allocate
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import TrainingRecord
-from layerwise.schedule.allocation import Importance, allocate
-from layerwise.schedule.yaml import read_schedule
 
 DIAGNOSIS = ("ablation", "curve_tokens:1500", "min_effect:0.05")
 EFFECTS: tuple[tuple[Decision, float], ...] = (("matters", 0.8), ("no_effect", 0.0), ("matters", 0.2), ("matters", 0.1))

@@ -23,7 +23,7 @@ KILLED = by_tier(fast=1, full=2, nightly=25)
 """The runs of every verb that are killed."""
 
 TWICE = {
-    "time", "time speculation", "time frontier", "search", "search route", "heal", "robustness rehearse",
+    "time", "time frontier", "search", "search route", "heal", "robustness rehearse",
     "train robust", "robustness merge", "sweep", "evaluate",
 }  # fmt: skip
 """The verbs whose runs are killed a second time as they go on."""

@@ -25,7 +25,7 @@ from layerwise.experiments.reporter import Silent
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
 
 

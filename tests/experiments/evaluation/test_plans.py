@@ -21,7 +21,7 @@ from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CHANCE, NORMALISED
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
 from train.learners import planted
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch import Tensor
 
 import layerwise
 from conftest import tiny_llama
@@ -26,19 +25,16 @@ from layerwise.measure.cost.pass_time import Setting, TimedPlan
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import Score
-from layerwise.search.drafts import DraftTimes
-from layerwise.search.prices import PriceTable
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack, load
-from layerwise.stack.speculation import Speculation
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 4
 SMALL: dict[str, Any] = {
-    "max_length": 16, "batch_tokens": 256, "tokens": 400, "sizes": 2, "rounds": 12, "context": 8, "new_tokens": 4,
+    "max_length": 16, "batch_tokens": 256, "tokens": 400, "sizes": 2, "rounds": 12, "context": 8,
     "reporter": Silent(),
 }  # fmt: skip
-MEASURED = ("frontier", "frontier_draft", "time", "time_round")
+MEASURED = ("frontier", "time", "time_round")
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +63,7 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return {(str(each), setting): one(each) + number / 1000 for each in plans for setting in settings}
 
-    def ratio(draft: Speculation, prompts: Sequence[Tensor], new_tokens: int, number: int) -> float:
-        return 1.5
-
-    table = DraftTimes(PriceTable({(layer, None): 1.0 for layer in range(DEPTH)}, 0.5), (4.5, 5.0, 5.5, 6.0, 6.5))
     monkeypatch.setattr(timing, "round_times", times)
-    monkeypatch.setattr(run, "generation_ratio", ratio)
-    monkeypatch.setattr(run, "draft_times", lambda stack, context, longest: table)
 
 
 @pytest.fixture(scope="module")
@@ -96,12 +86,10 @@ def test_every_arm_has_points_losses_times_and_every_parallel_plan_a_verdict(who
     _, scores = everything(whole)
     rows = [row for row in scores if row.measure == "frontier"]
     arms = {row.plan: row.arm for row in rows if row.metric == "size"}
-    assert set(arms.values()) == {"identity", "skip", "parallel", "parallel, fused", "looped", "speculation"}
+    assert set(arms.values()) == {"identity", "skip", "parallel", "parallel, fused", "looped"}
     losses = {row.plan: row for row in rows if (row.task, row.metric) == ("report", "delta_nll")}
     assert losses.keys() == arms.keys()
     assert all(row.low is not None and row.high is not None for row in losses.values())
-    draft = next(name for name, arm in arms.items() if arm == "speculation")
-    assert losses[draft].value == 0
     assert losses["0-3"].value == 0
     assert all(losses[name].value == losses[f"{name}, fused"].value for name in arms if f"{name}, fused" in arms)
     verdicts = {(row.plan, row.condition) for row in rows if row.metric in ("beaten", "best", "not_resolvable")}
@@ -111,9 +99,7 @@ def test_every_arm_has_points_losses_times_and_every_parallel_plan_a_verdict(who
     }  # fmt: skip
     assert any(name.endswith(", fused") for name in parallel)
     times = {(row.plan, row.condition.partition(",")[0]): row for row in scores if row.metric == "ms"}
-    assert (draft, "prefill") not in times
-    assert times[draft, "decode"].value == pytest.approx(1.5 * times["0-3, fused", "decode"].value)
-    assert times.keys() >= {(name, "decode") for name in arms}
+    assert times.keys() >= {(name, phase) for name in arms for phase in ("prefill", "decode")}
 
 
 def test_no_document_that_chose_a_plan_is_reported_on(whole: Path) -> None:
@@ -207,13 +193,12 @@ def test_a_model_of_three_layers_is_refused(corpus: Corpus, tmp_path: Path) -> N
         layerwise.time.frontier(shallow, corpus, run=tmp_path / "run", **SMALL)
 
 
-def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
+def test_what_cannot_be_fused_is_noted_and_the_rest_is_measured(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:
         raise UnsupportedModel("its layers are of a kind of their own")
 
-    monkeypatch.setattr(run, "speculative", refused)
     under = Stack.under
 
     def unfused(self: Stack, plan: Plan, **options: Any) -> Any:
@@ -223,13 +208,11 @@ def test_what_cannot_be_fused_or_drafted_is_noted_and_the_rest_is_measured(
     folder = tmp_path / "run"
     result = layerwise.time.frontier(stack, corpus, run=folder, **SMALL)
     arms = {row.plan: row.arm for row in result.rows if row.metric == "size"}
-    assert not any(name.startswith("draft") for name in arms)
     assert {", fused" in name for name, arm in arms.items() if arm == "parallel"} == {False}
     assert {", fused" in name for name, arm in arms.items() if arm == "skip"} == {True}
     assert "parallel, fused" not in arms.values()
     with Run.open(folder) as opened:
         notes = [note.text for note in opened.store.notes("frontier")]
-    assert any(text.startswith("no drafts: its layers are of a kind") for text in notes)
     assert any("was not timed with its members as one" in text for text in notes)
 
 

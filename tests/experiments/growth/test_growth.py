@@ -14,13 +14,13 @@ from experiments.growth.tiny_inputs import DEPTH, SHORT, record, save_config
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.growth import run as module
 from layerwise.experiments.growth.config import GrowthTraining
+from layerwise.experiments.growth.schedule_file import write_schedule
 from layerwise.experiments.growth.task import FAMILY
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_growth
 from layerwise.measure.cost.frontier import COSTS
+from layerwise.plan.schedule import PRESETS, GrowthSchedule, Phase
 from layerwise.results import Manifest, Run, Score
-from layerwise.schedule import PRESETS, GrowthSchedule, Phase
-from layerwise.schedule.yaml import write_schedule
 from layerwise.stack import load
 
 STEP_TOKENS = 4 * 16

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from layerwise.data.text.bytepair import train_bytepair
+from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.results.training_record import TrainingRecord
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")

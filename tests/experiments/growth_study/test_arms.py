@@ -37,8 +37,8 @@ from layerwise.experiments.growth_study.arms import (
     permutation,
     rate_of,
 )
-from layerwise.schedule import GrowthSchedule, ModelCost, preset, steps_for
-from layerwise.schedule.allocation import Importance, allocate
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset, steps_for
+from layerwise.plan.schedule.allocation import Importance, allocate
 from layerwise.train.recipe import GrowthVariant, Settings, grown
 from tier import by_tier
 

@@ -10,14 +10,14 @@ import pytest
 from cli.command import layerwise, refused
 from experiments.growth.tiny_inputs import DEPTH, SHORT, record
 from layerwise.experiments.engines.trainings import FIRST_SWEEP_SEED
+from layerwise.experiments.growth.schedule_file import read_schedule
 from layerwise.experiments.growth_study import run as study_run
 from layerwise.experiments.growth_study.arms import ARMS
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.verbs import train_growth_study
+from layerwise.plan.schedule.allocation import Importance
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE
-from layerwise.schedule.allocation import Importance
-from layerwise.schedule.yaml import read_schedule
 
 
 def test_the_cost_is_printed_and_nothing_is_trained(config: Path, texts: Path, tmp_path: Path) -> None:

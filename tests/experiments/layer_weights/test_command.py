@@ -14,7 +14,7 @@ from transformers import ViTConfig, ViTForImageClassification
 from cli.command import Ended, layerwise, refused
 from layerwise import diagnose
 from layerwise.data.suites import generated_pairs
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.data.vision.digits import digits
 from layerwise.errors import PlanError
 from layerwise.experiments.files import read_experiment

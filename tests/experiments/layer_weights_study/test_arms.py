@@ -7,7 +7,7 @@ from itertools import pairwise
 from random import Random
 
 from layerwise.data.text.documents import Document
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.experiments.layer_weights_study import arms as study
 from layerwise.train.pretrain.recipe import new_model, pretraining_recipe
 

@@ -16,7 +16,7 @@ from layerwise.experiments.layer_weights_study.tunings import ATTRIBUTION, attri
 from layerwise.measure.gradients.attribution import FeatureShares
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, FineTuningResult
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 
 (TASK,) = mixed_signals(["ambiguous main_verb_relative_position"], Sizes(20, 10, 20))
 SHARES = FeatureShares((0.5, 0.3), (0.1, 0.3), (0.2, 0.2), (0.1, 0.1), 0.004)

@@ -17,7 +17,7 @@ from layerwise.experiments.layer_weights_study.tunings import StudyTuning, tune_
 from layerwise.experiments.opening import in_words
 from layerwise.experiments.reporter import Silent
 from layerwise.measure.workers import Spread
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 
 TASKS = mixed_signals(arms.TASKS[:2], Sizes(8, 4, 4), seed=0)
 SETTINGS = FineTuningConfig(learning_rates=(3e-4,), epochs=1, frozen=(".scalars",))

@@ -15,7 +15,7 @@ from layerwise.data.suites import generated_pairs
 from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.data.text.wordpiece import NEEDED, train_wordpiece
+from layerwise.data.text.vocabulary import NEEDED, train_wordpiece
 from layerwise.errors import OptionError
 from layerwise.experiments.pretraining import run as module
 from layerwise.experiments.pretraining.config import ElcPretraining, PretrainingExperiment

@@ -28,7 +28,7 @@ from layerwise.results import Manifest, Run, Score
 from layerwise.results.selection import Rows
 from layerwise.results.training_record import LogEntry, TrainingRecord
 from layerwise.stack import load
-from layerwise.train import prediction
+from layerwise.train import position
 from layerwise.train.load_trained import Trained
 from layerwise.train.methods.layershuffle import PredictionOptions
 from measure.planted_classifiers import Listed
@@ -69,7 +69,7 @@ class Shelf:
     def __call__(self, folder: Path) -> Trained:
         self.opened.append(folder.name)
         stack = load(tiny_vit(seed=sum(map(ord, folder.name))))
-        asked = prediction.attach(stack, PredictionOptions()) if "predict" in folder.name else None
+        asked = position.attach_prediction(stack, PredictionOptions()) if "predict" in folder.name else None
         return Trained(stack, None, asked)
 
 

@@ -19,7 +19,7 @@ from layerwise.experiments.sweep.run import SweepUnit
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.stack import Stack, load
-from layerwise.stack.memory import SHARE
+from layerwise.stack.placement import SHARE
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 PLANS = [Plan.identity(4), Plan.parse("0 1*3 2 3")]

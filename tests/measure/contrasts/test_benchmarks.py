@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.benchmark_scores import Answers, Scaled
-from layerwise.measure.contrasts.benchmarks import benchmark_contrasts, normalised_rows, unscaled
+from layerwise.measure.contrasts.benchmarks import benchmark_contrasts
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
@@ -72,7 +72,7 @@ def scores(rows: dict[str, list[Loss]]) -> dict[tuple[str, str], float]:
 
 @pytest.fixture(scope="module")
 def contrasts(answers: Answers) -> dict[tuple[str, str, str], Score]:
-    found = benchmark_contrasts(answers, plan_records(MEMBERS), WHOLE, DEPTH, resamples=RESAMPLES)
+    found = benchmark_contrasts(Scaled.of(answers, WHOLE, seed=0, resamples=RESAMPLES), plan_records(MEMBERS), DEPTH)
     return {
         (row.claim, row.task, " ".join(filter(None, (row.metric, row.condition, row.against)))): row for row in found
     }
@@ -82,7 +82,7 @@ def test_without_all_answers_of_the_model_as_trained_there_is_no_scale_and_the_r
     rows: dict[str, list[Loss]],
 ) -> None:
     lost = {name: [row for row in own if (row.plan, row.document) != (WHOLE, "0")] for name, own in rows.items()}
-    told = unscaled(Answers.of(lost, PLANS, JUDGED), WHOLE, seed=0)
+    told = Scaled.of(Answers.of(lost, PLANS, JUDGED), WHOLE, seed=0).unscaled()
     assert len(told) == len(JUDGED)
     assert all(sentence.endswith("the model as trained has not answered every document") for sentence in told)
 
@@ -100,7 +100,7 @@ def fall(scores: dict[tuple[str, str], float], strategy: str, name: str) -> floa
 
 
 def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: dict[tuple[str, str], float]) -> None:
-    found = {(row.plan, row.task, row.metric): row for row in normalised_rows(answers, WHOLE, seed=0)}
+    found = {(row.plan, row.task, row.metric): row for row in Scaled.of(answers, WHOLE, seed=0).rows(answers.metrics)}
     for plan in PLANS:
         for name in SCALED:
             row = found[plan, name, JUDGED[name][0]]
@@ -116,7 +116,9 @@ def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: dic
 
 
 def test_a_benchmark_without_a_scale_says_why(answers: Answers) -> None:
-    few, guessed = sorted(unscaled(answers, WHOLE, seed=0), key=lambda sentence: sentence.startswith("guessed"))
+    few, guessed = sorted(
+        Scaled.of(answers, WHOLE, seed=0).unscaled(), key=lambda sentence: sentence.startswith("guessed")
+    )
     assert few == "short has no scale from chance to the model as trained: it has 5 documents, and an interval needs 8"
     assert guessed.startswith(
         "guessed has no scale from chance to the model as trained: the model as trained answers 0."
@@ -193,11 +195,13 @@ def test_what_is_hard_for_every_plan_cancels() -> None:
     right = (draw.random(40) < 0.7).astype(float)
     same = Answers((WHOLE, "0"), {"arc": np.stack([right, right])}, {"arc": "acc"}, {"arc": 0.25})
     scaled = Scaled.of(same, WHOLE, seed=0, resamples=100)
-    assert np.all(scaled.draws == 1.0)
+    assert np.all(scaled.scores.effects == 1.0)
     wrong = Answers((WHOLE, "0"), {"arc": np.stack([right, 1 - right])}, {"arc": "acc"}, {"arc": 0.25})
-    assert Scaled.of(wrong, WHOLE, seed=0, resamples=100).draws[:, 0, 1].std() > 0.05
+    drawn = Scaled.of(wrong, WHOLE, seed=0, resamples=100).scores.effects
+    assert drawn is not None
+    assert drawn[:, 0, 1].std() > 0.05
 
 
 def test_no_benchmark_and_no_windows_make_no_rows(answers: Answers) -> None:
-    assert benchmark_contrasts(Answers((WHOLE,), {}, {}, {}), [], WHOLE, DEPTH) == []
-    assert benchmark_contrasts(answers, [], WHOLE, DEPTH, resamples=50) == []
+    for of in (Answers((WHOLE,), {}, {}, {}), answers):
+        assert benchmark_contrasts(Scaled.of(of, WHOLE, seed=0, resamples=50), [], DEPTH) == []

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import renewed
-from layerwise.measure.contrasts.mixture import pattern
+from layerwise.measure.contrasts.contrast import Part, Resampled, first, renewed
 from layerwise.measure.contrasts.shuffled import shuffled
-from layerwise.measure.contrasts.trainings import over_trainings
+from layerwise.measure.contrasts.trainings import over_trainings, pattern
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
@@ -39,19 +38,16 @@ def test_units_alone_give_that_of_a_mean_over_units() -> None:
     assert (row.low, row.high) == pytest.approx((low, high))
 
 
-@pytest.mark.parametrize(("seeds", "images"), [(3, 1.0), (3, 0.0), (8, 0.5)])
-def test_the_interval_holds_the_truth_in_at_least_95_of_100_runs(seeds: int, images: float) -> None:
-    """Seeds, and images that all of them share: Student's interval over the seeds holds it far too rarely."""
-    draw = np.random.default_rng(1)
-    held = 0
-    for _ in range(400):
-        table = images * draw.normal(size=16) + draw.normal(size=(seeds, 1)) + 0.5 * draw.normal(size=(seeds, 16))
-        effects = table.mean(axis=1)
-        row = over_trainings(effects, (table - effects[:, None]) / 16, 16).row("trained_order", "cost")
-        assert row.low is not None
-        assert row.high is not None
-        held += row.low <= 0.0 <= row.high
-    assert held >= 0.94 * 400
+def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
+    """Half the width is sqrt(t1^2 v + t2^2 w); c4 of 2 and of 15 degrees of freedom is 0.8862 and 0.9835."""
+    effects, pulls = np.array([0.1, 0.2, 0.6]), np.random.default_rng(1).normal(size=(3, 16)) / 16
+    pulls -= pulls.mean(axis=1, keepdims=True)
+    found = over_trainings(effects, pulls, 16)
+    spreads = np.array([stats.sem(effects), np.sqrt(16 / 15 * np.square(pulls.mean(axis=0)).sum())])
+    far, near = (np.array([stats.t.ppf(share, of) for of in (2, 15)]) for share in (0.975, 0.8))
+    assert found.half == pytest.approx(np.hypot(*(far * spreads)))
+    assert found.mde == pytest.approx(np.hypot(*((far + near) / [0.88623, 0.98348] * spreads)), rel=1e-4)
+    assert found.error == pytest.approx(np.hypot(*spreads))
 
 
 @pytest.mark.parametrize(("seeds", "units"), [(1, 16), (5, 7)])
@@ -136,3 +132,17 @@ def test_contrasts_of_other_claims_stay() -> None:
     stored = [Score("contrast", "value", 1.0, claim=name) for name in ("merging", "collapse")]
     fresh = [Score("contrast", "value", 2.0, claim="merging")]
     assert renewed(stored, fresh, ("merging",)) == [stored[1], fresh[0]]
+
+
+def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
+    values = np.random.default_rng(4).normal(1.0, size=8)
+    part = Part(values[None], np.ones(8), documents=8, tokens=80)
+    drawn = Resampled.of([part], seed=0, resamples=20_000)
+    found, row = drawn.estimate(first), drawn.row("claim", "mean", first, power=0.9)
+    assert found is not None
+    assert found.error == pytest.approx(stats.sem(values), rel=0.02)
+    assert (row.value, row.low, row.high) == (values.mean(), found.low, found.high)
+    arm = max(found.value - found.low, found.high - found.value)
+    assert row.mde == pytest.approx(arm + stats.t.ppf(0.9, 7) * found.error)
+    few = Resampled.of([part.on(range(7))], seed=0).row("claim", "mean", first)
+    assert (few.value, few.low, few.high, few.mde) == (pytest.approx(values[:7].mean()), None, None, None)

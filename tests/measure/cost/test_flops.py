@@ -10,8 +10,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from layerwise.errors import MeasureError
 from layerwise.measure.cost import flops
 from layerwise.measure.cost.flops import model_cost
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.cost import ModelCost, layer_shares, share_of_uniform
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.cost import ModelCost, layer_shares, share_of_uniform
 from layerwise.stack import Stack, load
 from train.tiny_models import VOCABULARY, WIDTH, tiny_llama, tiny_vit
 

@@ -15,12 +15,12 @@ from layerwise.measure.cost.pass_time import (
     Setting,
     TimedPass,
     TimedPlan,
-    median_interval,
     time_rows,
 )
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.stack import load
-from stack.test_single_pass import bert
+from stack.makers import bert
 
 LOOP = Plan.parse("0 (1|2) 5")
 PLANS = [TimedPlan(Plan.parse("0-5")), TimedPlan(LOOP), TimedPlan(LOOP, fused=True)]

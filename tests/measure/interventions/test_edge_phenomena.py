@@ -111,8 +111,8 @@ def test_the_interval_of_an_effect_holds_it() -> None:
     chance = np.random.default_rng(0)
     names = [name for name in "abc" for _ in range(12)]
     means = np.repeat([0.0, 1.0, 2.0], 12)
-    low, high = estimates(means + chance.standard_normal((2_000, 36)), names).bounds()
-    assert 0.94 <= ((low < 1.0) & (high > 1.0)).mean() <= 0.965
+    found = estimates(means + chance.standard_normal((2_000, 36)), names)
+    assert 0.94 <= ((found.low < 1.0) & (found.high > 1.0)).mean() <= 0.965
 
 
 def test_structure_against_surface() -> None:

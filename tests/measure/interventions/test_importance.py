@@ -15,10 +15,10 @@ from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.importance import SOURCES, importance_of, measured_importance, source_of
 from layerwise.measure.language.evaluation_data import tokenize
-from layerwise.measure.stats.verdict_criterion import Decision
+from layerwise.measure.stats.verdicts import Decision
+from layerwise.plan.schedule.allocation import Importance
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ABLATION, DECISIONS, RACING, VERDICT
-from layerwise.schedule.allocation import Importance
 from layerwise.stack import load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

@@ -11,7 +11,7 @@ from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.node_loss import node_loss
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, NodeLoss, conditions, survey
 from layerwise.plan import Plan
-from layerwise.plan.node_layouts import LAYOUTS, node_layout
+from layerwise.plan.samplers import LAYOUTS, node_layout
 from layerwise.results.rows import Score
 from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
 

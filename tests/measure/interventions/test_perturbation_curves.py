@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from layerwise.errors import MeasureError
-from layerwise.measure.contrasts.accumulation import MANIPULATION
-from layerwise.measure.contrasts.accumulation import joint_manipulation as contrasted
+from layerwise.measure.contrasts.manipulation import JOINT
+from layerwise.measure.contrasts.manipulation import joint_manipulation as contrasted
 from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.interventions.perturbation_curves import (
     _gated,
@@ -190,7 +190,7 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     shares = {(row.condition, row.amount): row.value for row in found if row.metric == "excess"}
     assert {(name, 0.1) for name in STRATEGIES} <= set(shares)
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares
-    assert {row.claim for row in found} == {MANIPULATION}
+    assert {row.claim for row in found} == {JOINT}
     assert [row.layer for row in found if row.metric == "member"] == [SET[0]]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.demo.corpus import demo_corpus
 from layerwise.measure.interventions.intervention import intervention_losses
 from layerwise.measure.interventions.racing import beginnings
 from layerwise.measure.language.evaluation_data import EvalData, pieces, tokenize

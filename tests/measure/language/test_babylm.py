@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.data.suites.blimp import PHENOMENA
+from layerwise.data.suites.minimal_pairs import PHENOMENA
 from layerwise.measure.language.babylm import FILES, GLUE, MSGS, aggregate, babylm_rows
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BABYLM, PARADIGM

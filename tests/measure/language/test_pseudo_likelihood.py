@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -192,7 +194,24 @@ def test_logits_are_chunked_by_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -
     speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
     whole = log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values
     monkeypatch.setattr(pseudo_likelihood, "ENTRIES", len(tokenizer))
+    monkeypatch.setattr(pseudo_likelihood, "COPIES", 1)
     assert log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values == pytest.approx(whole, abs=1e-5)
+
+
+def test_many_long_texts_take_the_memory_of_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = word_tokenizer(WORDS)
+    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+    monkeypatch.setattr(pseudo_likelihood, "COPIES", 4 * 32**2)
+    draw = Random(0)
+    peaks = []
+    for count in (4, 40):
+        texts = [Passage(" ".join(draw.choices(WORDS, k=30))) for _ in range(count)]
+        tracemalloc.start()
+        assert log_likelihoods(speaker, texts).tokens == 30 * count
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # A text itself takes some kilobytes; its 30 copies of 33 numbers, held several times, took ten times that.
+    assert peaks[1] - peaks[0] < 36 * 3_000
 
 
 def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:

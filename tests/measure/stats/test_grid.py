@@ -25,25 +25,13 @@ def losses(documents: int = 9, windows: int = 2) -> list[Loss]:
 
 
 def test_a_grid_holds_every_loss_where_it_belongs() -> None:
-    rows = losses()
+    rows = random.Random(0).sample(losses(), 72)  # in whatever order
     grid = arrange(rows)
     assert grid.plans == ("0-1", "1-0")
     assert grid.tasks() == ("code", "prose")
     for row in rows:
         plan, cell = grid.plans.index(row.plan), grid.cells.index((row.task, row.document, row.window))
         assert (grid.nll[plan, cell], grid.hits[plan, cell], grid.tokens[cell]) == (row.nll, row.hits, row.tokens)
-
-
-def test_the_order_of_the_rows_does_not_matter() -> None:
-    rows = losses()
-    shuffled = random.Random(0).sample(rows, len(rows))
-    for one, other in zip(_parts(rows), _parts(shuffled), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def _parts(rows: list[Loss]) -> tuple[object, ...]:
-    grid = arrange(rows)
-    return grid.plans, grid.cells, grid.nll, grid.hits, grid.tokens
 
 
 def test_units_are_documents_of_their_own_task() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layerwise.data.text.demo_corpus import demo_corpus
+from layerwise.data.demo.corpus import demo_corpus
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys, skips
 from layerwise.measure.interventions.intervention import intervention_losses
@@ -16,8 +16,7 @@ from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.racing import race, rare_documents, rows
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.measure.stats.verdicts import verdicts
+from layerwise.measure.stats.verdicts import VerdictCriterion, verdicts
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.stack import load

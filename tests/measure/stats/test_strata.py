@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.arms import arms
-from layerwise.measure.contrasts.contrast import contrast
-from layerwise.measure.cost.latency_verdict import ABOVE_RIVAL, LatencyPoint, verdict_rows
+from layerwise.measure.contrasts.contrast import Resampled, arms, first
+from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import Setting
-from layerwise.measure.stats.differences import ArmLosses, differences
-from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.grid import WHOLE, Piece, arrange
 from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, student_interval
-from layerwise.measure.stats.strata import Effect, Strata, stratified, unit_pieces
+from layerwise.measure.stats.strata import Strata, stratified, unit_pieces
 from layerwise.plan import Plan
-from layerwise.results import Loss
-from layerwise.search.confirm import AGAIN, against_arms, losses_above, winners_curse
+from layerwise.results import Loss, Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ABOVE_CHOSEN, ABOVE_RIVAL, AGAIN, GAP
+from layerwise.search.confirm import against_arms, losses_above, winners_curse
 
 
 def losses(changes: dict[str, list[float]], tokens: dict[str, int]) -> list[Loss]:
@@ -76,83 +76,55 @@ def test_tasks_with_few_documents_are_taken_together() -> None:
     assert set(Strata.of(pieces({"a": 40, "b": 3}, tokens)).weight) == {"the rest"}
 
 
-def test_coverage_with_unlike_tasks() -> None:
-    """Two tasks with hundredfold unlike effects: the interval of a small sample holds the truth as often as it says."""
-    tokens = {"prose": 100, "answers": 2}
-    strata = Strata.of(pieces({"prose": 100, "answers": 400}, tokens))
-    truth = strata.weight["prose"] * 0.05 + strata.weight["answers"] * 2.0
-    held = 0
-    for seed in range(300):
-        draw = np.random.default_rng(seed)
-        sample = {"prose": draw.normal(0.05, 0.1, 8).tolist(), "answers": draw.normal(2.0, 1.5, 8).tolist()}
-        found = stratified(arrange(losses(sample, tokens)), "b", ["p"], strata, 0.95)[0]
-        held += found.low <= truth <= found.high
-    assert held >= 0.92 * 300
-
-
-def test_an_effect_without_an_error_is_certain() -> None:
-    assert Effect(0.0, 0.0, 0.0, error=0.0, freedom=9).p() == 1.0
-    assert Effect(0.1, 0.1, 0.1, error=0.0, freedom=9).p() == 0.0
-
-
 # Two tasks of which every document is alike: of a fixed mix of them nothing is left to chance.
 ALIKE = losses({"prose": [0.1] * 16, "answers": [2.0] * 16}, {"prose": 90, "answers": 10})
 ALIKE_VALUE = 0.9 * 0.1 + 0.1 * 2.0
 
 
-def sweep_all() -> tuple[float, float | None, float | None]:
-    row = next(each for each in effects(ALIKE, "b") if (each.task, each.metric) == ("all", "delta_nll"))
-    assert row.mde == pytest.approx(0.0, abs=1e-9)
-    return row.value, row.low, row.high
+RENAMED = [replace(row, plan={"b": "0-3", "p": "0-2"}[row.plan]) for row in ALIKE]
+WHOLE_PLAN, PLAN = Plan.parse("0-3"), Plan.parse("0-2")
 
 
-def pooled_alone() -> tuple[float, float | None, float | None]:
-    row = next(each for each in differences("m", ALIKE, "b", [ArmLosses("p", "d")], seed=0, by_task=False))
-    return row.value, row.low, row.high
-
-
-def contrast_of_arms() -> tuple[float, float | None, float | None]:
+def contrasted() -> list[Score]:
     part = arms(ALIKE, "b", ["p"])
     assert part is not None
-    made = contrast([part], lambda effect: effect[..., 0], seed=0, resamples=200)
-    return made.value, made.low, made.high
+    return [Resampled.of([part], seed=0, resamples=200).row("claim", "mean", first)]
 
 
-def another_text() -> tuple[float, float | None, float | None]:
-    rows = [replace(row, plan={"b": "0-3", "p": "0-2"}[row.plan]) for row in ALIKE]
-    row = next(each for each in losses_above(rows, Plan.parse("0-3"), "report", seed=0) if each.metric == AGAIN)
-    return row.value, row.low, row.high
-
-
-def gap_between_texts() -> tuple[float, float | None, float | None]:
-    rows = [replace(row, plan={"b": "0-3", "p": "0-2"}[row.plan]) for row in ALIKE]
-    none = [replace(row, nll=2.0 * row.tokens) for row in rows]
-    (row,) = winners_curse(none, rows, Plan.parse("0-3"), Plan.parse("0-2"))
-    return row.value, row.low, row.high
-
-
-def above_the_chosen() -> tuple[float, float | None, float | None]:
-    rows = [replace(row, plan={"b": "0-3", "p": "0-2"}[row.plan]) for row in ALIKE]
-    (row,) = against_arms(rows, Plan.parse("0-3"), {"arm": Plan.parse("0-2")}, (), "report", seed=0)
-    return row.value, row.low, row.high
-
-
-def latency() -> tuple[float, float | None, float | None]:
+def against_rivals() -> list[Score]:
     points = [LatencyPoint("p", "parallel", "p"), LatencyPoint("b", "skip", "b")]
     setting = Setting("decode", 1, 8)
     rounds = [{("p", setting): 2.0, ("b", setting): 1.0}] * 20
-    rows = verdict_rows(points, ALIKE, {"p": 3.0, "b": 2.0}, rounds, [setting])
-    row = next(each for each in rows if each.metric == ABOVE_RIVAL)
-    return row.value, row.low, row.high
+    return verdict_rows(points, ALIKE, {"p": 3.0, "b": 2.0}, rounds, [setting])
 
 
-@pytest.mark.parametrize(
-    "estimated",
-    [sweep_all, pooled_alone, contrast_of_arms, another_text, gap_between_texts, above_the_chosen, latency],
-)
-def test_a_text_of_several_tasks_is_a_fixed_mix(estimated: Callable[[], tuple[float, float, float]]) -> None:
+ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
+    "a sweep": (lambda: effects(ALIKE, "b"), {"task": "all", "metric": "delta_nll"}),
+    "arms": (
+        lambda: differences("m", ALIKE, "b", [ArmLosses("p", "d")], seed=0, by_task=False)[:1],
+        {"metric": "d"},
+    ),
+    "a contrast": (contrasted, {"metric": "mean"}),
+    "another text": (lambda: losses_above(RENAMED, WHOLE_PLAN, "report", seed=0), {"metric": AGAIN}),
+    "the gap between texts": (
+        lambda: winners_curse([replace(row, nll=2.0 * row.tokens) for row in RENAMED], RENAMED, WHOLE_PLAN, PLAN),
+        {"metric": GAP},
+    ),
+    "above the chosen": (
+        lambda: against_arms(RENAMED, WHOLE_PLAN, {"arm": PLAN}, (), "report", seed=0),
+        {"metric": ABOVE_CHOSEN},
+    ),
+    "latency": (against_rivals, {"metric": ABOVE_RIVAL}),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATED)
+def test_a_text_of_several_tasks_is_a_fixed_mix(name: str) -> None:
     """Documents drawn from all tasks together would hold more of one task than of another, and vary by that."""
-    assert estimated() == pytest.approx((ALIKE_VALUE,) * 3, abs=1e-9)
+    made, columns = ESTIMATED[name]
+    (row,) = Rows(made()).where(**columns)
+    assert (row.value, row.low, row.high) == pytest.approx((ALIKE_VALUE,) * 3, abs=1e-9)
+    assert row.mde == pytest.approx(0.0, abs=1e-9) or row.mde is None
 
 
 UNLIKE = np.repeat([0, 1], [16, 32])
@@ -169,7 +141,7 @@ def test_the_error_of_a_mix_is_that_of_its_strata_by_hand() -> None:
     grid = arrange(rows)
     expected = stratified(grid, "b", ["p"], Strata.of(unit_pieces(grid)), 0.95)[0]
     found = student_interval(nats, tokens, strata=UNLIKE)
-    for name, value in (("value", found.value), ("low", found.low), ("error", found.standard_error)):
+    for name, value in (("value", found.value), ("low", found.low), ("error", found.error)):
         assert value[0] == pytest.approx(getattr(expected, name), rel=1e-12)
     assert found.freedom[0] == pytest.approx(expected.freedom)
     assert (Strata.labels(grid) == UNLIKE).all()

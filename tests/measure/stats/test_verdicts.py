@@ -11,10 +11,9 @@ from scipy import stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys
-from layerwise.measure.language.evaluation_data import shuffled
-from layerwise.measure.stats.strata import Effect
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
-from layerwise.measure.stats.verdicts import HarmTest, detectable, verdicts
+from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.strata import shuffled
+from layerwise.measure.stats.verdicts import HarmTest, VerdictCriterion, detectable, verdicts
 from layerwise.results import Loss, Score
 from measure.simulated import SimulatedModel
 
@@ -45,7 +44,7 @@ def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int
         reach = stats.t.ppf(1 - 0.05 / depth / 2, 23) * error
         assert (score.low, score.high) == pytest.approx((mean - reach, mean + reach))
         assert score.p_adjusted == pytest.approx(min(1.0, depth * stats.ttest_1samp(draws[layer], 0.0).pvalue))
-        effect = Effect(mean, mean - reach, mean + reach, error, 23)
+        effect = Estimate(mean, mean - reach, mean + reach, error, 23)
         expected = (stats.t.ppf(1 - 0.05 / depth / 2, 23) + stats.t.ppf(0.8, 23)) * error
         assert detectable(effect, depth, VerdictCriterion()) == pytest.approx(expected)
 
@@ -55,7 +54,7 @@ def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: 
     """Layer 1 is chosen on one half at 5 %, then confirmed on the other at 5 % over all candidates and itself."""
     errors, freedoms = (0.03, 0.05), (15.0, 11.0)
     first, second = (
-        {layer: Effect(0.0, 0.0, 0.0, error, freedom) for layer in range(12)}
+        {layer: Estimate(0.0, 0.0, 0.0, error, freedom) for layer in range(12)}
         for error, freedom in zip(errors, freedoms, strict=True)
     )
     size = HarmTest(first, second, candidates, frozenset(), 12).detectable(1, 0.05)
@@ -73,12 +72,6 @@ def test_false_alarms_stay_below_their_rate() -> None:
     alarmed = sum("harmful" in found for found in words)
     print(f"{alarmed} of {MODELS} models with a false alarm")
     assert alarmed <= 0.05 * MODELS
-
-
-def test_the_smallest_score_is_negative_in_most_of_those_models() -> None:
-    """What the confirmation protects from: taken at face value, nearly every model has a layer better removed."""
-    negative = sum(min(score.value for score in judged(mildly_useful(seed)).values()) < 0 for seed in range(20))
-    assert negative >= 10
 
 
 @pytest.mark.slow
@@ -149,25 +142,6 @@ def test_no_effect_is_told_with_what_was_excluded() -> None:
     assert {(score.metric, score.mde) for score in exact.values()} == {("no_effect", 0.0)}
 
 
-@pytest.mark.slow
-def test_coverage_of_the_simultaneous_intervals() -> None:
-    """All twelve intervals hold their effects in at least 93 of 100 models (nominally 95)."""
-    held = 0
-    for seed in range(100):
-        model = mildly_useful(seed)
-        scores = judged(model)
-        held += all(
-            score.low is not None and score.high is not None and score.low <= model.effects[layer] <= score.high
-            for layer, score in scores.items()
-        )
-    assert held >= 93
-
-
-def test_verdicts_depend_on_the_seed_alone() -> None:
-    model = mildly_useful(5)
-    assert judged(model, seed=1) == judged(model, seed=1)
-
-
 def test_too_little_text_says_how_to_get_enough() -> None:
     model = SimulatedModel([0.1] * 4, documents=5)
     with pytest.raises(MeasureError, match=r"the text makes 5 windows .* fewer than 8: give a longer text"):
@@ -185,7 +159,7 @@ def test_few_documents_are_judged_but_never_harmful() -> None:
     (-0.2, 0.2, None), (-0.001, 0.02, None),
 ])  # fmt: skip
 def test_what_an_interval_settles(low: float, high: float, word: str | None) -> None:
-    assert VerdictCriterion().settles(Effect((low + high) / 2, low, high, 0.01, 50)) == word
+    assert VerdictCriterion().settles(Estimate((low + high) / 2, low, high, 0.01, 50)) == word
 
 
 @pytest.mark.parametrize("settings", [{"margin": 0.0}, {"margin": -1.0}, {"alpha": 0.0}, {"alpha": 1.0}])

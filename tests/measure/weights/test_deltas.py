@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.ratio_of_sums import Parts
+from layerwise.measure.stats.null_comparison import Parts
 from layerwise.measure.weights.deltas import Excess, autocovariance_parts, correlation_parts, deltas, verdict
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows

@@ -67,16 +67,13 @@ def benchmarked(
             noise = (1 - shared) ** 0.5 * draw.standard_normal((len(plans), documents))
             right[name] = (norm.cdf(hard + noise) < share[:, None]).astype(float)
         answers = Answers(plans, right, dict.fromkeys(right, "acc"), {name: BENCHMARKS[name][0] for name in right})
-        return measure(answers, changed, WHOLE, DEPTH, seed=run, resamples=resamples)
+        return measure(Scaled.of(answers, WHOLE, seed=run, resamples=resamples), changed, DEPTH, seed=run)
 
     return truth
 
 
-def fragility_alone(
-    answers: Answers, records: Iterable[PlanRecord], full: str, depth: int, *, seed: int, resamples: int
-) -> list[Score]:
+def fragility_alone(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: int) -> list[Score]:
     """The rows about fragility, for simulations that ask for nothing else."""
-    scaled = Scaled.of(answers, full, seed=seed, resamples=resamples)
     return list(fragile(StrategyScores.of(scaled, records, seed=seed), depth))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
+from layerwise.measure.contrasts.contrast import Part, Resampled, first
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.report.claims.over_models import VerdictAt, holm, widening
 from layerwise.report.kinds.comparison import claim_sentence
 from layerwise.results.rows import Score
@@ -53,9 +54,9 @@ def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
     """
     effects = 0.5 * (text + skewed(draw)) / np.sqrt(2.0)
     part = Part(effects[None], np.ones(DOCUMENTS), DOCUMENTS, 100 * DOCUMENTS)
-    own = contrast([part], lambda each: each[..., 0], seed=int(draw.integers(2**31)))
+    own = Resampled.of([part], seed=int(draw.integers(2**31)))
     harm = Score("contrast", "middle_repeat", 1.0, 0.9, 1.1, claim=SAME_FUNCTION, documents=DOCUMENTS)
-    return [own.row(SAME_FUNCTION, "middle_repeat:skip"), harm]
+    return [own.row(SAME_FUNCTION, "middle_repeat:skip", first), harm]
 
 
 @pytest.mark.slow
@@ -147,9 +148,8 @@ def test_holm_ends_where_a_step_shows_no_more() -> None:
     assert holm({**verdicts, "b": until(3), "c": until(2)}, ["supported"]) == ("a", "b", "c")
 
 
-def width(of: Contrast) -> float:
-    assert of.low is not None
-    assert of.high is not None
+def width(of: Estimate[float] | None) -> float:
+    assert of is not None
     return of.high - of.low
 
 
@@ -160,8 +160,6 @@ def test_a_widened_interval_is_no_narrower_than_the_bootstrap_at_that_level() ->
     ratios = []
     for seed in range(by_tier(fast=20, full=100)):
         part = Part(draw.gamma(1.0, 1.0, (1, DOCUMENTS)), np.ones(DOCUMENTS), DOCUMENTS, DOCUMENTS)
-        near, far = (
-            contrast([part], lambda each: each[..., 0], seed=seed, level=level) for level in (0.95, 1 - 0.05 / MODELS)
-        )
+        near, far = (Resampled.of([part], seed=seed).estimate(first, level) for level in (0.95, 1 - 0.05 / MODELS))
         ratios.append(widening(MODELS) * width(near) / width(far))
     assert np.mean(ratios) >= 1.0

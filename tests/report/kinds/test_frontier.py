@@ -71,13 +71,8 @@ def test_every_arm_has_a_colour_of_its_own_and_a_line_through_what_no_quicker_po
 
 
 def test_names_are_escaped_notes_are_kept_and_intervals_may_be_absent() -> None:
-    page = render(replace(RUN, notes=(Note("frontier", "no drafts: it keeps no cache"),)))
+    page = render(replace(RUN, notes=(Note("frontier", "it keeps no cache"),)))
     assert "healed a<b" not in page.partition('id="report-data"')[0]
-    assert "No drafts: it keeps no cache." in page
+    assert "It keeps no cache." in page
     bare = (replace(row, low=None, high=None) if row.metric == "delta_nll" else row for row in RUN.scores)
     assert render(replace(RUN, scores=tuple(bare)))
-
-
-def test_a_run_that_was_stopped_says_so() -> None:
-    draft = Score("frontier_draft", "agreement", 0.5, task="choose", plan="0-2")
-    assert "not everything was measured yet" in render(ReportData({}, (), (draft,)))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
-from layerwise.models.elc import ElcConfig, ElcForMaskedLM
+from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build

@@ -9,14 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
 
+from apart import apart
 from conftest import tiny_llama
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
+from layerwise.measure.cost.peak_memory import peak_bytes
+from layerwise.measure.interventions.sweep import sweep
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.inputs import main_tensor
 from layerwise.stack.streaming import files
 from layerwise.stack.weights import layer_weights, random_twin, substituted, weight_rows
+from measure.interventions.test_sweep_pieces import text
 
 PLAN = Plan.parse("0 4 (1|2|3):sum 2 5")
 IDS = torch.arange(3, 27).view(2, 12)
@@ -148,3 +153,38 @@ def test_an_error_in_a_layer_leaves_the_others_to_run(streamed: Stack, whole: St
         streamed.model(input_ids=IDS)
     hook.remove()
     assert all(map(torch.equal, states(whole), states(streamed)))
+
+
+# The memory of a process, as the system counts it
+
+DEPTH, RESIDENT, WIDTH = 16, 3, 512
+LAYER = 4 * (4 * WIDTH**2 + 3 * WIDTH * 3 * WIDTH + 2 * WIDTH)
+"""Bytes of a layer in float32: 13.6 MB."""
+
+
+def sweep_with(folder: Path, resident: int) -> None:
+    stack = load(folder, device="cpu", resident_layers=resident or None)
+    for row in sweep(stack, ["1-15", "0-6 8-15"], text(1)):
+        print(row.plan, row.nll.hex())
+    print(peak_bytes())
+
+
+@pytest.mark.slow
+def test_a_process_holds_no_more_layers_than_said(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=97, hidden_size=WIDTH, intermediate_size=3 * WIDTH, num_hidden_layers=DEPTH, num_attention_heads=8,
+        num_key_value_heads=8, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    peaks, rows = [], []
+    for resident in (0, RESIDENT):
+        ended = apart(sweep_with, tmp_path, resident)
+        assert ended.code == 0, ended.err
+        *lines, peak = ended.out.splitlines()
+        peaks.append(int(peak))
+        rows.append(lines)
+    assert len(rows[0]) == 3
+    assert rows[0] == rows[1]
+    # Three layers, the one that is being read, and as much again for what the allocator keeps.
+    assert peaks[0] - peaks[1] > (DEPTH - 2 * (RESIDENT + 1)) * LAYER

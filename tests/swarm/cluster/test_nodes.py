@@ -20,9 +20,9 @@ from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.swarm import Answer, Capacity, Quorum, Swarm, SwarmSettings
+from layerwise.swarm.answer import Decoding
 from layerwise.swarm.cluster.nodes import RayTransport
-from layerwise.swarm.decoding_options import Decoding
-from layerwise.swarm.placement.supply import UNLIMITED, Supply
+from layerwise.swarm.supply import UNLIMITED, Supply
 from swarm.driver import decoded, events, generated, inspected, prompts
 
 pytestmark = [pytest.mark.slow, pytest.mark.numbers]
@@ -50,7 +50,7 @@ class _Kept:
     """A transport whose nodes outlive a swarm."""
 
     def __init__(self, transport: RayTransport) -> None:
-        self.nodes, self.call = transport.nodes, transport.call
+        self.call = transport.call
 
     async def close(self) -> None:
         """Keep the nodes."""
@@ -58,7 +58,7 @@ class _Kept:
 
 def _swarm(transport: RayTransport, stack: Stack, replicas: int = 2, **settings: object) -> Swarm:
     supply = Supply(
-        stack, Plan.identity(stack.depth), [Capacity(name, UNLIMITED) for name in transport.nodes()], replicas
+        stack, Plan.identity(stack.depth), [Capacity(name, UNLIMITED) for name in transport.processes], replicas
     )
     swarm = Swarm(stack, _Kept(transport), supply, SwarmSettings(**settings))  # type: ignore[arg-type]
     swarm.run(swarm.fill())
@@ -143,7 +143,7 @@ def test_processes_that_die_are_replaced_by_replicas_and_then_missed(transport: 
             assert len(answer.tokens) == 30
             assert set(answer.missing) == {layer.number for layer in held}
             assert answer.expected.basis == "unknown"
-        kill(*set(transport.nodes()) - set(holders))
+        kill(*set(transport.processes) - set(holders))
         with pytest.raises(BelowQuorum, match="0 of 5 layers are live and the quorum is 2 layers"):
             swarm.generate(texts[0], max_new_tokens=4)
         assert not events(swarm, ["late"]), "a process that has ended is known without its deadline"

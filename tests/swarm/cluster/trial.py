@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import PlanError
-from layerwise.swarm.cluster.worker import OPENED, Worker, ending
+from layerwise.swarm.cluster.workers import OPENED, Worker, ending
 
 Emit = Callable[[Any], None]
 

@@ -12,9 +12,8 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.answer import COMPLETE, Answer, Event, Expected, NodeView, Overview, RequestView
-from layerwise.swarm.decoding_options import Decoding
-from layerwise.swarm.serve.text_stream import TextStream
+from layerwise.swarm.answer import COMPLETE, Answer, Decoding, Event, Expected, NodeView, Overview, RequestView
+from layerwise.swarm.decoding import TextStream
 
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
 DEPTH = 12
@@ -36,7 +35,7 @@ def byte_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
 
 @dataclass
 class FakeSwarm:
-    """Answers every prompt with `text`, over and over or once, as the `Service` Protocol says."""
+    """Answers every prompt with `text`, over and over or once, as `Swarm` does."""
 
     name: str = "fake/model"
     text: str = TEXT
@@ -125,7 +124,7 @@ class FakeSwarm:
             RequestView(request, tokens, "0-11", ()) for request, tokens in list(self.running.items())
         )  # fmt: skip
         return Overview(
-            self.name, DEPTH, 12.5, self.nodes, running, 0, self.completed, self.refused, self.degraded, self.made,
+            self.name, DEPTH, 12.5, self.nodes, running, self.completed, self.refused, self.degraded, self.made,
             tuple(sorted(live)), "at least 8 of 12 layers", tuple(self.events),
         )  # fmt: skip
 

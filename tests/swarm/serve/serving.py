@@ -30,7 +30,6 @@ class Served:
     url: str
     service: Any
     stop: Callable[[], None]
-    hurry: Callable[[], None]
     thread: threading.Thread
     status: int | None = None
 
@@ -43,16 +42,13 @@ def served(service: Any, **settings: object) -> Iterator[Served]:
     listener = listen(chosen.host, chosen.port)
 
     async def main() -> None:
-        stop, hurry, loop = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop()
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def announce(url: str) -> None:
-            running["server"] = Served(
-                url, service, lambda: loop.call_soon_threadsafe(stop.set),
-                lambda: loop.call_soon_threadsafe(hurry.set), thread,
-            )  # fmt: skip
+            running["server"] = Served(url, service, lambda: loop.call_soon_threadsafe(stop.set), thread)
             started.set()
 
-        running["status"] = await serve(service, chosen, listener, announce, stop, hurry)
+        running["status"] = await serve(service, chosen, listener, announce, stop, asyncio.Event())
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), name="served")
     thread.start()

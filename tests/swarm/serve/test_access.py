@@ -1,20 +1,23 @@
-"""Tokens: where they come from, what they open, and that no address is open to others without one."""
+"""Tokens and settings: where they come from, what they open, and that the guide says what the code does."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.serve.access import (
+from layerwise.swarm.serve.app import create_app
+from layerwise.swarm.serve.settings import (
+    ServeSettings,
     check_exposure,
     is_allowed,
     is_loopback,
     names_this_machine,
     read_tokens,
 )
-from layerwise.swarm.serve.settings import ServeSettings
 from swarm.serve.fake import FakeSwarm
 from swarm.serve.serving import client
 
@@ -103,8 +106,19 @@ def test_settings_show_no_token() -> None:
     assert TOKEN not in repr(ServeSettings(tokens=(TOKEN,)))
 
 
-@pytest.mark.parametrize("wrong", [{"port": 70_000}, {"temperature": 3.0}, {"most_running": 0}, {"body_seconds": -1.0}])
-def test_settings_that_no_server_can_have(wrong: dict[str, float]) -> None:
-    (name,) = wrong
-    with pytest.raises(SwarmError, match=name):
-        ServeSettings(**wrong)
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "serving.md").read_text(encoding="utf-8")
+
+
+def test_the_settings_are_those_of_the_code() -> None:
+    table = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", GUIDE, re.MULTILINE))
+    assert table == {each.name: repr(each.default) for each in fields(ServeSettings) if each.name != "tokens"}
+
+
+def test_every_setting_is_described_where_it_is_defined() -> None:
+    described = set(re.findall(r"`(\w+)`", ServeSettings.__doc__ or ""))
+    assert described == {each.name for each in fields(ServeSettings)}
+
+
+def test_every_endpoint_is_on_the_page() -> None:
+    paths = set(create_app(FakeSwarm(), ServeSettings()).openapi()["paths"]) - {"/", "/v1/models/{model}"}
+    assert {path for path in paths if f"{path}`" not in GUIDE} == set()

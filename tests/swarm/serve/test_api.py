@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from layerwise.errors import BelowQuorum, Overloaded, SwarmError
-from layerwise.swarm.answer import Answer
-from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.answer import Answer, Decoding
 from swarm.serve.fake import TEXT, FakeSwarm, byte_tokenizer
 from swarm.serve.serving import client
 

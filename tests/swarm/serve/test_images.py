@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from layerwise.swarm.serve.images import decoded
-from layerwise.swarm.serve.refusals import Refusal
+from layerwise.swarm.serve.responses import Refusal
 from swarm.serve.fake import FakeSwarm
 from swarm.serve.serving import client
 

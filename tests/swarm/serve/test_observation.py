@@ -7,14 +7,15 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from layerwise.swarm.nodes.virtual_time import run_virtually
+from layerwise.swarm.nodes.local import VirtualLoop
 from layerwise.swarm.serve.observation import live_page
-from layerwise.swarm.serve.readiness import Readiness
+from layerwise.swarm.serve.state import Readiness
 from swarm.serve.fake import FakeSwarm
 from swarm.serve.serving import PATIENCE, client, served
 
@@ -26,6 +27,11 @@ def test_ready_means_that_a_token_was_made() -> None:
         refused = http.get("/health")
         assert (refused.status_code, refused.json()["reason"]) == (503, "layer 4 has no live node")
         assert http.get("/live").status_code == 200
+
+
+def virtually(work: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(work)
 
 
 def test_probes_share_a_check_and_a_check_has_an_end() -> None:
@@ -47,10 +53,10 @@ def test_probes_share_a_check_and_a_check_has_an_end() -> None:
         return answers
 
     service = FakeSwarm()
-    assert run_virtually(checks(service)) == [(True, "")] * 40
+    assert virtually(checks(service)) == [(True, "")] * 40
     assert service.checks == 2, "one for each of the two seconds"
-    assert run_virtually(checks(Silent()))[0] == (False, "no token was made within 5 s")
-    assert run_virtually(checks(Broken()))[0] == (False, "no token could be made: no cluster")
+    assert virtually(checks(Silent()))[0] == (False, "no token was made within 5 s")
+    assert virtually(checks(Broken()))[0] == (False, "no token could be made: no cluster")
 
 
 def test_metrics_of_requests_and_of_the_swarm() -> None:

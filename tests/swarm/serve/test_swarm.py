@@ -17,9 +17,8 @@ import layerwise
 from layerwise.stack import Stack
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, LocalTransport
-from layerwise.swarm.routing.quorum import Quorum
 from layerwise.swarm.serve.images import decoded
-from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.settings import Quorum, SwarmSettings
 from swarm.driver import events
 from swarm.serve.serving import PATIENCE, Served, client, served
 

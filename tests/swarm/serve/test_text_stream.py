@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.serve.text_stream import REPLACEMENT, TextStream
+from layerwise.swarm.decoding import REPLACEMENT, TextStream
 from swarm.serve.fake import byte_tokenizer
 
 BYTES = byte_tokenizer()
@@ -68,6 +68,12 @@ def test_a_prompt_that_ends_with_bytes_of_several_characters(characters: int) ->
     prompt = [2 + byte for byte in ("日本" * 4)[:characters].encode()]
     new = [2 + byte for byte in "語 ok".encode()]
     assert "".join(pieces(tokenizer, new, prompt)) == "語 ok"
+
+
+@given(st.lists(st.sampled_from(range(264)), max_size=9), st.lists(st.sampled_from(range(264)), max_size=12))
+def test_bytes_that_are_no_character_end_no_answer(prompt: list[int], tokens: list[int]) -> None:
+    made = "".join(pieces(byte_fallback(), tokens, prompt))
+    assert not made.endswith(REPLACEMENT)
 
 
 def test_half_a_character_is_never_given() -> None:

@@ -12,8 +12,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from layerwise.data.text.python_stdlib import PythonText
-from layerwise.data.text.skills import Example
+from layerwise.data.demo.python_stdlib import PythonText
+from layerwise.data.demo.skills import Example
 from layerwise.errors import DataError
 from tools.demo.grading import TextGrade, exact_matches, generated, text_grade
 

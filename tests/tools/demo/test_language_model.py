@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
-from layerwise.data.text import python_stdlib, skills
+from layerwise.data.demo import python_stdlib, skills
 from layerwise.errors import DataError, RunError
 from tools.demo import language_model, windows
 from tools.demo.grading import exact_matches, generated, text_grade

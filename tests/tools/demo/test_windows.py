@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.data.text import python_stdlib, skills
+from layerwise.data.demo import python_stdlib, skills
 from tools.demo import windows as module
 from tools.demo.windows import Mixture, Windows, train_tokenizer
 

@@ -9,8 +9,7 @@ import pytest
 from transformers.utils import logging
 
 from layerwise.errors import TrainError
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
-from layerwise.train.finetune.learning_curve import curve_steps
+from layerwise.train.fine_tuning import FineTuningConfig, curve_steps, fine_tune
 from train.learners import planted, tiny_bert
 
 ONCE = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=2)

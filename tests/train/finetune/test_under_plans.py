@@ -18,9 +18,9 @@ from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import CheckpointError, PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.stack import load
-from layerwise.train.finetune import fine_tuning
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
-from layerwise.train.finetune.new_head import head_parameters
+from layerwise.train import fine_tuning
+from layerwise.train.fine_tuning import FineTuningConfig, fine_tune
+from layerwise.train.new_head import head_parameters
 from tier import first_fast
 from tiny_tokenizers import word_tokenizer
 from train.learners import WORDS, planted

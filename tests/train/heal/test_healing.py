@@ -17,14 +17,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from apart import Watch, apart
-from layerwise.data.text.language_modelling import demo_text_splits
+from layerwise.data.demo.corpus import demo_text_splits
 from layerwise.errors import CheckpointError
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import load
 from layerwise.stack.rounding import compare
-from layerwise.train.heal.healed import load_healed
+from layerwise.train.heal.learning import load_healed
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.heal.trainer import HealingTrainer
 from layerwise.train.recipe import Settings

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from layerwise.train.monitoring.pace import Pace, figures_of, seconds_a_step
-from layerwise.train.monitoring.peak_flops import peak_of
+from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A clock that moves when it is told to."""
     found = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("layerwise.train.monitoring.pace.time.perf_counter", lambda: found.now)
+    monkeypatch.setattr("layerwise.train.training_log.time.perf_counter", lambda: found.now)
     return found
 
 

@@ -29,9 +29,7 @@ def test_an_unknown_tracker_is_refused_with_the_near_matches() -> None:
 
 
 def test_a_tracker_that_is_not_installed_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "layerwise.train.monitoring.tracking.get_available_reporting_integrations", lambda: ["tensorboard"]
-    )
+    monkeypatch.setattr("layerwise.train.arguments.get_available_reporting_integrations", lambda: ["tensorboard"])
     with pytest.raises(TrainError, match=r"comet_ml is not installed.* pip install comet-ml"):
         check_arguments({"report_to": "comet_ml"})
     check_arguments({"report_to": "none"})

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from layerwise.schedule import GrowthSchedule
+from layerwise.plan.schedule import GrowthSchedule
 from layerwise.train.training import train
 from train.distributed_script import SHARDED
 from train.phases.test_runner import EVENTFUL, EVERYTHING, SETTINGS, STEPS, Seen, Stopped, base, recipe_of, watched

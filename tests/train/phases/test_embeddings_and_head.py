@@ -9,7 +9,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from layerwise.stack import load
-from layerwise.train.phases.embeddings_and_head import find_embeddings_and_head
+from layerwise.train.phases.runner import find_embeddings_and_head
 from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 

@@ -13,9 +13,9 @@ from layerwise.data.text.language_modelling import TokenWindows
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.language.bigram import BigramModel
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
-from layerwise.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.train.phases.metrics import (
     accounting_rows,
     arm_rows,

@@ -19,17 +19,18 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.division import division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.language_modelling import text_splits
+from layerwise.data.text.language_modelling import splits_of
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.plan import Plan
+from layerwise.plan.schedule import GrowthSchedule, allocate, preset, share_of_uniform
+from layerwise.plan.schedule.allocation import Importance, allocation
 from layerwise.results.training_record import MODEL
-from layerwise.schedule import GrowthSchedule, allocate, preset, share_of_uniform
-from layerwise.schedule.allocation import Importance, allocation
 from layerwise.stack import Stack, load
 from layerwise.train.recipe import GrowthVariant, Settings, grown
 from layerwise.train.training import Base, train
@@ -84,7 +85,8 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def splits() -> Splits:
-    return text_splits(character_tokenizer(), corpus(), length=1 + LENGTH)
+    text = corpus()
+    return splits_of(character_tokenizer(), text.name, division(text).parts, length=1 + LENGTH)
 
 
 def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:

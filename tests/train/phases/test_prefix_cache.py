@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
 from layerwise.plan import Plan
-from layerwise.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule import GrowthSchedule, Phase
 from layerwise.stack import load
 from layerwise.train.phases import prefix_cache
 from layerwise.train.phases.prefix_cache import Extent, Numbered, NumberedBatches, PrefixCache, extent_of

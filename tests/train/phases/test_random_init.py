@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerBase, ViTConfig, set_seed
 
-from layerwise.data.text.bytepair import train_bytepair
+from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.errors import CheckpointError, DataError, ModelError
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.train.phases.random_init import has_weights, published, random_model, tiny

@@ -23,15 +23,15 @@ from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
 from layerwise.measure.cost.flops import model_cost
 from layerwise.plan.samplers import Drop
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.results.training_record import MODEL, TrainingRecord
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import load
 from layerwise.stack.weights import random_twin
 from layerwise.train import training
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.methods import Options
-from layerwise.train.methods.in_order import sequential
+from layerwise.train.methods.method import sequential
 from layerwise.train.phases.runner import seed_of
 from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.phases.trainer import GrowthTrainer

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from transformers import get_scheduler
 
 from drawn_schedules import schedules
-from layerwise.schedule import GrowthSchedule, Phase
-from layerwise.schedule.cost import ModelCost, flops_per_token
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.train.phases.step_schedule import StepSchedule
 
 DEPTH = 6

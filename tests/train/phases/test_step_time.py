@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from layerwise.errors import TrainError
-from layerwise.schedule import GrowthSchedule, ModelCost, Phase, preset
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase, preset
 from layerwise.stack import load
 from layerwise.train.phases import step_time
 from layerwise.train.recipe import Settings

@@ -20,18 +20,17 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from apart import Watch, apart
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import PretrainingText, cut, pretraining_text
-from layerwise.data.text.wordpiece import train_wordpiece
+from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.errors import ModelError, TrainError
 from layerwise.experiments.pretraining.evaluation import arm_means, pretrained_rows
 from layerwise.experiments.training_runs import training_rows
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
-from layerwise.train import finite
+from layerwise.train import measured
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.pretrain import trainer
 from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, new_model, pretraining_recipe
-from layerwise.train.pretrain.time_budget import steps_that_fit
-from layerwise.train.pretrain.trainer import pretrain
+from layerwise.train.pretrain.trainer import pretrain, steps_that_fit
 from rounding import unit
 from tier import first_fast
 from train.tiny_models import rooted
@@ -298,7 +297,7 @@ def test_a_loss_that_is_not_finite_stops_it(tmp_path: Path, monkeypatch: pytest.
     def broken(self: Any, *args: Any, **kwargs: Any) -> Tensor:
         return torch.tensor(float("nan"))
 
-    monkeypatch.setattr(finite.Trainer, "training_step", broken)
+    monkeypatch.setattr(measured.Trainer, "training_step", broken)
     with pytest.raises(TrainError, match="the loss of step 1 is nan"):
         run(tmp_path)
 

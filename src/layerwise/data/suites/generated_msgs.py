@@ -23,12 +23,14 @@ can be known from pre-training or from structure, never from a list of words.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from types import MappingProxyType
+from typing import Any
 
 from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.suites.templates import TABLES, drawn, filled, sentence
 from layerwise.errors import DataError, near_matches
 
 GENERATED_MSGS = "msgs-ours"
@@ -38,45 +40,7 @@ LONG = 10
 
 _PATIENCE = 2000  # drawings for one sentence: the rarest cell is one drawing in about twenty
 
-_ARTICLES = ("the", "the", "a", "a", "this", "every")
-_PERSONS = (
-    "student", "teacher", "driver", "worker", "doctor", "lawyer", "friend", "neighbor", "player", "writer", "painter",
-    "farmer", "soldier", "singer", "manager", "user", "builder", "judge",
-)  # fmt: skip
-_THINGS = (
-    "book", "letter", "report", "program", "house", "machine", "system", "message", "page", "picture", "table", "car",
-    "song", "map",
-)  # fmt: skip
-_ADVERBIALS = (
-    "at night", "at home", "at work", "in fact", "in town", "in winter", "in summer", "on Sunday", "on Monday",
-    "for years", "for hours", "by chance", "by mistake", "after work", "before lunch", "with care", "in public",
-)  # fmt: skip
-_INFINITIVES = ("write", "read", "use", "buy", "find", "open", "build", "check", "move", "sell")
-_PAST = ("found", "bought", "sold", "used", "moved", "checked", "opened", "built")
-_TRANSITIVE = (
-    "called/calling", "helped/helping", "watched/watching", "followed/following", "met/meeting", "asked/asking",
-    "paid/paying", "thanked/thanking", "taught/teaching", "visited/visiting",
-)  # fmt: skip
-_INTRANSITIVE = (
-    "worked/working", "waited/waiting", "talked/talking", "smiled/smiling", "laughed/laughing", "slept/sleeping",
-    "walked/walking", "left/leaving", "stayed/staying", "cried/crying",
-)  # fmt: skip
-_CONTROL = (
-    "tried", "wanted", "hoped", "refused", "was eager", "was willing", "was afraid", "was ready", "was happy",
-    "was proud",
-)  # fmt: skip
-_RAISING = (
-    "seemed", "appeared", "happened", "tended", "was likely", "was unlikely", "was certain", "was bound", "was sure",
-    "was due",
-)  # fmt: skip
-_ADJECTIVES = (
-    "large", "small", "new", "young", "poor", "strong", "quiet", "famous", "nice", "clever", "modern", "serious",
-    "strange", "rich", "tall", "good",
-)  # fmt: skip
-_MODIFIERS = (
-    "school", "city", "company", "hospital", "college", "village", "government", "family", "computer", "business",
-    "market", "music", "church", "state", "hotel", "town",
-)  # fmt: skip
+WORDS: Mapping[str, Sequence[str]] = TABLES["words"]["msgs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +58,8 @@ class Sizes:
                 raise DataError(f"{count} {name} sentences were asked for; give an even number, 2 or more")
 
 
-def _main_verb(random: Random, yes: bool, half: int) -> list[str]:
-    """`the student who called a teacher was smiling`, or with the relative clause on the object; else -ing in it."""
-    transitive, intransitive = (random.choice(_half(words, half)) for words in (_TRANSITIVE, _INTRANSITIVE))
-    first, second = _noun(random, _PERSONS), _noun(random, _PERSONS)
-    if random.random() < 0.5:
-        return [*first, "who", _form(transitive, not yes), *second, _form(intransitive, yes)]
-    return [*first, _form(transitive, yes), *second, "who", _form(intransitive, not yes)]
-
-
-def _control_raising(random: Random, yes: bool, half: int) -> list[str]:
-    """`the student tried to read a book`, or `seemed to read`."""
-    verb = random.choice(_half(_CONTROL if yes else _RAISING, half))
-    return [*_noun(random, _PERSONS), verb, "to", random.choice(_INFINITIVES), *_noun(random, _THINGS)]
-
-
-def _syntactic_category(random: Random, yes: bool, half: int) -> list[str]:
-    """`the famous driver sold a car`, or `the school driver sold a car`; or before the second noun."""
-    modifier = random.choice(_half(_ADJECTIVES if yes else _MODIFIERS, half))
-    nouns = [_noun(random, _PERSONS), _noun(random, _THINGS)]
-    random.choice(nouns).insert(1, modifier)
-    return [*nouns[0], random.choice(_PAST), *nouns[1]]
-
-
-LINGUISTIC: Mapping[str, Callable[[Random, bool, int], list[str]]] = MappingProxyType(
-    {"main_verb": _main_verb, "control_raising": _control_raising, "syntactic_category": _syntactic_category}
-)
-
-
-def _has_the(words: Sequence[str]) -> bool:
-    return "the" in words
+LINGUISTIC: Mapping[str, Mapping[str, Any]] = TABLES["msgs"]
+"""The template of a sentence for each linguistic feature."""
 
 
 def _the_first(words: Sequence[str]) -> bool | None:
@@ -133,19 +69,17 @@ def _the_first(words: Sequence[str]) -> bool | None:
     return words.index("the") < words.index("a")
 
 
-def _is_long(words: Sequence[str]) -> bool:
-    return len(words) > LONG
-
-
 SURFACE: Mapping[str, Callable[[Sequence[str]], bool | None]] = MappingProxyType(
-    {"lexical_content_the": _has_the, "relative_position": _the_first, "length": _is_long}
+    {
+        "lexical_content_the": lambda words: "the" in words,
+        "relative_position": _the_first,
+        "length": lambda words: len(words) > LONG,
+    }
 )
 
-_FORMS = frozenset(form for verb in (*_TRANSITIVE, *_INTRANSITIVE) for form in verb.split("/"))
-
-
-def _verbs(words: Sequence[str]) -> set[int]:
-    return {index for index, word in enumerate(words) if word in _FORMS or word == "was"}
+_VERBS = frozenset(
+    word for kind in ("transitive", "intransitive") for forms in WORDS[kind] for word in re.split("[/ ]", forms)
+)
 
 
 def _before_infinitive(words: Sequence[str]) -> set[int]:
@@ -154,18 +88,18 @@ def _before_infinitive(words: Sequence[str]) -> set[int]:
     return {index - 1, index} if words[index - 1] == "was" else {index}
 
 
-def _modifier(words: Sequence[str]) -> set[int]:
-    return {index for index, word in enumerate(words) if word in _ADJECTIVES or word in _MODIFIERS}
+def _among(carriers: Collection[str]) -> Callable[[Sequence[str]], set[int]]:
+    return lambda words: {index for index, word in enumerate(words) if word in carriers}
 
 
 _CARRIERS: Mapping[str, Callable[[Sequence[str]], set[int]]] = MappingProxyType(
     {
-        "main_verb": _verbs,
+        "main_verb": _among(_VERBS),
         "control_raising": _before_infinitive,
-        "syntactic_category": _modifier,
-        "lexical_content_the": lambda words: {index for index, word in enumerate(words) if word == "the"},
-        "relative_position": lambda words: {index for index, word in enumerate(words) if word in ("the", "a")},
-        "length": lambda words: set(),
+        "syntactic_category": _among((*WORDS["adjective"], *WORDS["modifier"])),
+        "lexical_content_the": _among(("the",)),
+        "relative_position": _among(("the", "a")),
+        "length": _among(()),
     }
 )
 """The indices of the words that carry a feature, of a sentence's words."""
@@ -175,17 +109,6 @@ NAMES = (
     *(f"ambiguous {linguistic}_{surface}" for linguistic in LINGUISTIC for surface in SURFACE),
 )
 """Every task there is."""
-
-
-def surface_feature(name: str, text: str) -> bool | None:
-    """What the surface feature `name` says of a sentence; `None` where it is not defined.
-
-    >>> surface_feature("relative_position", "A user helped the doctor."), surface_feature("length", "A user slept.")
-    (False, False)
-    """
-    if name not in SURFACE:
-        raise DataError(f"unknown surface feature {name!r}; {near_matches(name, SURFACE)}")
-    return SURFACE[name](text.lower().rstrip(".").split())
 
 
 def features_of(task: str) -> tuple[str | None, str | None]:
@@ -261,7 +184,7 @@ def _fresh(
         text = " ".join(words)
         if text not in taken and (surface is None or SURFACE[surface](words) is seen):
             taken.add(text)
-            return f"{text[0].upper()}{text[1:]}."
+            return sentence(text)
     raise DataError(
         f"after {len(taken)} sentences of {linguistic} and {surface}, {_PATIENCE} drawings gave no new one; "
         "ask for fewer"
@@ -269,26 +192,17 @@ def _fresh(
 
 
 def _drawings(random: Random, linguistic: str | None, yes: bool, half: int) -> Iterator[list[str]]:
-    """Sentences as words: one grammar's, or any grammar's with any label, with up to four adverbials around."""
+    """Sentences as words: one grammar's, or any grammar's with any label, with up to four adverbials around.
+
+    The words that carry a linguistic feature are of the `half` of training (0) or of the test (1).
+    """
     for _ in range(_PATIENCE):
         if linguistic is None:
-            words = random.choice(list(LINGUISTIC.values()))(random, random.random() < 0.5, half)
+            template, label = random.choice(list(LINGUISTIC.values())), random.random() < 0.5
         else:
-            words = LINGUISTIC[linguistic](random, yes, half)
-        around = random.sample(_ADVERBIALS, random.randint(0, 4))
+            template, label = LINGUISTIC[linguistic], yes
+        words = drawn(template["draws"], WORDS, random, yes=label, half=half)
+        text = filled(template["texts"][words.get("c", 0)], words)
+        around = random.sample(WORDS["adverbial"], random.randint(0, 4))
         opening = 1 if around and random.random() < 0.5 else 0
-        yield " ".join([*around[:opening], *words, *around[opening:]]).split()
-
-
-def _noun(random: Random, nouns: Sequence[str]) -> list[str]:
-    return [random.choice(_ARTICLES), random.choice(nouns)]
-
-
-def _half(words: Sequence[str], half: int) -> Sequence[str]:
-    """The words that training (0) or the test (1) may use for a linguistic feature."""
-    return words[half::2]
-
-
-def _form(verb: str, progressive: bool) -> str:
-    past, _, participle = verb.partition("/")
-    return f"was {participle}" if progressive else past
+        yield " ".join([*around[:opening], text, *around[opening:]]).split()

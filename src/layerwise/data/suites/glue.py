@@ -1,14 +1,10 @@
 """GLUE and SuperGLUE tasks from local files, each as a `Task` whose reported examples choose nothing.
 
-Five forms are read: the BabyLM evaluation's, with the columns that `FORMS` names and `label`, a number or a name; the
-tables of GLUE and the JSON lines of SuperGLUE as they are published; the parquet files of both on the Hugging Face hub;
-and the tables of the authors of CoLA and SST-2.
-`layerwise.data.suites.glue_layouts` says which files each needs.
+`FORMS` names the columns of the BabyLM evaluation's files, which are those of the hub's data sets; `label` holds a
+number or a name. `layerwise.data.suites.glue_files` says which files each task needs.
 
-Which file does what: a validation file is only reported on, and a tenth of the training file, drawn by a seed with
-every label in its share, selects. CoLA in its authors' form reports on both of its development files together, which
-is GLUE's validation set. SST-2 has a labelled test file in that form: that one is reported on, and `dev.tsv` selects.
-`mnli-mm` is taught on mnli's training file and reported on the mismatched one, whose texts are of other kinds.
+A validation file is only reported on, and a tenth of the training file, drawn by a seed with every label in its share,
+selects. `mnli-mm` is taught on mnli's training file and reported on the mismatched one, whose texts are of other kinds.
 Training examples whose text is also in another set are left out, and counted in the task's `source`.
 
 A question is the first text of a pair, and what answers it the second. MultiRC asks of an answer whether it is right:
@@ -24,19 +20,62 @@ Wang et al. 2019 (GLUE, SuperGLUE); Warstadt et al. 2019 (CoLA), 2023 (BabyLM); 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from layerwise.bounded import shown
 from layerwise.data.suites.classification import Labelled, Task, cut, without
-from layerwise.data.suites.folders import below
-from layerwise.data.suites.glue_forms import FORMS, Form
-from layerwise.data.suites.glue_layouts import Files, find_files, needed, present
-from layerwise.data.suites.records import FileRecord
+from layerwise.data.suites.glue_files import Files, find_files, needed, present, read_rows
+from layerwise.data.suites.records import FileRecord, below
 from layerwise.errors import DataError, near_matches
 
 GLUE = "glue"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a task's columns are called, its labels by number, and how the field scores it: first the main metric.
+
+    `answer` is the column of an answer that stands behind the question in the first text. A regression has no labels
+    and `scores`, the least and the greatest.
+    """
+
+    text: str
+    pair: str | None
+    labels: tuple[str, ...]
+    metrics: tuple[str, ...] = ("accuracy",)
+    answer: str | None = None
+    scores: tuple[float, float] | None = None
+
+    def first(self, row: FileRecord) -> str:
+        """The first text of an example. Raises `DataError`, with file, line and column, where there is none."""
+        text = row.text(self.text)
+        return text if self.answer is None else f"Question: {text} Answer: {row.text(self.answer)}"
+
+
+_ENTAILED = ("entailment", "not_entailment")
+
+FORMS: Mapping[str, Form] = MappingProxyType(
+    {
+        "cola": Form("sentence", None, ("unacceptable", "acceptable"), ("mcc", "accuracy")),
+        "sst2": Form("sentence", None, ("negative", "positive")),
+        "mrpc": Form("sentence1", "sentence2", ("not_equivalent", "equivalent"), ("f1", "accuracy")),
+        "rte": Form("sentence1", "sentence2", _ENTAILED),
+        "wsc": Form("text", None, ("false", "true")),
+        "mnli": Form("premise", "hypothesis", ("entailment", "neutral", "contradiction")),
+        "mnli-mm": Form("premise", "hypothesis", ("entailment", "neutral", "contradiction")),
+        "qqp": Form("question1", "question2", ("not_duplicate", "duplicate"), ("f1", "accuracy")),
+        "qnli": Form("question", "sentence", _ENTAILED),
+        "boolq": Form("question", "passage", ("false", "true")),
+        "multirc": Form("question", "paragraph", ("false", "true"), answer="answer"),
+        "stsb": Form("sentence1", "sentence2", (), ("pearson", "spearman"), scores=(0.0, 5.0)),
+        "wnli": Form("sentence1", "sentence2", ("not_entailment", "entailment")),
+    }
+)
+"""The tasks, in the order in which they are reported."""
 
 
 def read_tasks(folders: Sequence[Path | str], names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
@@ -75,23 +114,14 @@ def find_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 
 
 def _task(name: str, files: Files, seed: int) -> Task:
     """The task from its files, its three sets made disjoint at the cost of the training set."""
-    taught, incomplete = _read(files.train, name, files)
-    test = tuple(row for path in files.test for row in _read(path, name, files)[0])
-    if files.selection is None:
-        train, selection = cut(without(taught, test), seed, by_label=bool(files.form.labels))
-        chosen, drawn = f"a tenth of {files.train.name} (seed {seed})", len(selection)
-    else:
-        selection = without(_read(files.selection, name, files)[0], test)
-        train = without(taught, (*test, *selection))
-        chosen, drawn = files.selection.name, 0
-    reported = " and ".join(path.name for path in files.test)
-    source = f"taught on {files.train.name}, selected on {chosen}, reported on {reported}"
-    left_out = len(taught) - drawn - len(train)
+    form = FORMS[name]
+    taught, test = (_examples(path, name) for path in files)
+    train, selection = cut(without(taught, test), seed, by_label=bool(form.labels))
+    source = f"taught on {files.train.name}, selected on a tenth of {files.train.name} (seed {seed}), "
+    source += f"reported on {files.test.name}"
+    left_out = len(taught) - len(selection) - len(train)
     if left_out:
         source += f"; {left_out} training example(s) left out because their text is in another set"
-    if incomplete:
-        source += f"; {incomplete} training example(s) left out because a question or the label is missing"
-    form = FORMS[name]
     main, *also = form.metrics
     return Task(GLUE, name, form.labels, main, train, selection, test, source, tuple(also))
 
@@ -100,36 +130,34 @@ def _listed(folders: Sequence[Path]) -> str:
     return ", ".join(map(str, folders)) or "no folder at all"
 
 
-def _read(path: Path, name: str, files: Files) -> tuple[tuple[Labelled, ...], int]:
-    """The examples of one file, and how many rows were left out because they are not whole."""
-    form, rows = files.form, files.read(path, name, files.form)
-    examples = tuple(
+def _examples(path: Path, name: str) -> tuple[Labelled, ...]:
+    rows, form = read_rows(path, name), FORMS[name]
+    if name == "rte" and "premise" in rows[0].columns:  # SuperGLUE's columns, and not GLUE's
+        form = replace(form, text="premise", pair="hypothesis")
+    return tuple(
         Labelled(
             form.first(row),
             _resolved(row) if name == "wsc" else None if form.pair is None else row.text(form.pair),
             _label(row, form),
         )
-        for row in rows.records
+        for row in rows
     )
-    return examples, rows.left_out
 
 
 def _label(row: FileRecord, form: Form) -> float:
-    if form.label not in row.columns:
-        raise DataError(f"{row.location}: there is no column {form.label!r}; {near_matches(form.label, row.columns)}")
-    value: Any = row.columns[form.label]
+    value = row.cell("label")
     if form.scores is not None:
-        return _score(row, value, form.label, form.scores)
+        return _score(row, value, form.scores)
     names = form.labels
     text = str(int(value)) if isinstance(value, bool) else value if isinstance(value, str) else shown(value)
     numbers = {**{name: at for at, name in enumerate(names)}, **{str(at): at for at in range(len(names))}}
     if text not in numbers:
         known = ", ".join(f"{at} ({name})" for at, name in enumerate(names))
-        raise DataError(f"{row.location}: column {form.label!r} holds {shown(value)}; it must be one of {known}")
+        raise DataError(f"{row.location}: column 'label' holds {shown(value)}; it must be one of {known}")
     return numbers[text]
 
 
-def _score(row: FileRecord, value: Any, column: str, bounds: tuple[float, float]) -> float:
+def _score(row: FileRecord, value: Any, bounds: tuple[float, float]) -> float:
     """The score of an example of a regression."""
     try:
         score = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else float(value)
@@ -138,7 +166,7 @@ def _score(row: FileRecord, value: Any, column: str, bounds: tuple[float, float]
     least, most = bounds
     if not least <= score <= most:
         raise DataError(
-            f"{row.location}: column {column!r} holds {shown(value)}; it must be a number from {least:g} to {most:g}"
+            f"{row.location}: column 'label' holds {shown(value)}; it must be a number from {least:g} to {most:g}"
         )
     return score
 

@@ -14,20 +14,26 @@ EWoK is given away in a locked archive under the promise that it stays in one; i
 from __future__ import annotations
 
 import hashlib
-import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
-from layerwise.data.suites import blimp
-from layerwise.data.suites.archives import archived
-from layerwise.data.suites.folders import below
-from layerwise.data.suites.records import FileRecord, kind_of, read_records
+from layerwise.data.suites.records import FileRecord, below, kind_of, read_tables
+from layerwise.data.suites.templates import TABLES
 from layerwise.errors import DataError, near_matches
 
 GOOD, BAD = "sentence_good", "sentence_bad"
+PHENOMENA: Mapping[str, Sequence[str]] = TABLES["blimp"]
+"""BLiMP's paradigms (`UID`) by phenomenon (`linguistics_term`), as in Warstadt et al. 2020. A number is called a BLiMP
+score only when the pairs say that they are BLiMP's, by these names.
+"""
+
+PARADIGMS = frozenset(uid for uids in PHENOMENA.values() for uid in uids)
+PAIRS = 1000
+"""How many pairs BLiMP has in each paradigm."""
+
 SUPPLEMENT = frozenset(
     {"hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking"}
 )
@@ -128,8 +134,7 @@ def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet
             check_file(path, TEXT_SIZE)
         except Unreadable as fault:
             raise DataError(f"{path} {fault}; give a file of minimal pairs") from fault
-        contents = archived(path, password) if zipfile.is_zipfile(path) else iter([(path.name, read_records(path))])
-        tables.extend(contents)
+        tables.extend(read_tables(path, password))
     return _named(tables, _common_name(paths))
 
 
@@ -145,7 +150,7 @@ def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> P
     pairs = tuple(_pair(record, _stem(table)) for table, rows in tables for record in rows)
     if all({"UID", "linguistics_term", "field"} <= set(record.columns) for record in records):
         uids = {pair.paradigm for pair in pairs}
-        if uids <= blimp.PARADIGMS:
+        if uids <= PARADIGMS:
             return PairSet("blimp", _extent(pairs, len(uids)), pairs)
     if {_stem(table) for table, _ in tables} <= SUPPLEMENT:
         stems = sorted({_stem(table) for table, _ in tables})
@@ -156,10 +161,10 @@ def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> P
 
 def _extent(pairs: Sequence[MinimalPair], paradigms: int) -> str:
     """BLiMP, or in words which part of it."""
-    whole = len(blimp.PARADIGMS)
-    if (paradigms, len(pairs)) == (whole, whole * blimp.PAIRS):
+    whole = len(PARADIGMS)
+    if (paradigms, len(pairs)) == (whole, whole * PAIRS):
         return "BLiMP"
-    return f"a part of BLiMP: {paradigms} of {whole} paradigms, {len(pairs):,} of {whole * blimp.PAIRS:,} pairs"
+    return f"a part of BLiMP: {paradigms} of {whole} paradigms, {len(pairs):,} of {whole * PAIRS:,} pairs"
 
 
 def _pair(record: FileRecord, table: str) -> MinimalPair:
@@ -194,7 +199,7 @@ _LAYOUTS: dict[str, tuple[str, ...]] = {
     "supplement": (),
     "ewok": ("ewok.zip", "ewok_filtered.zip"),
 }
-_STEMS: dict[str, frozenset[str]] = {"blimp": blimp.PARADIGMS, "supplement": SUPPLEMENT, "ewok": frozenset()}
+_STEMS: dict[str, frozenset[str]] = {"blimp": PARADIGMS, "supplement": SUPPLEMENT, "ewok": frozenset()}
 SUITES = tuple(_LAYOUTS)
 """The published suites that `find_pairs` looks for."""
 

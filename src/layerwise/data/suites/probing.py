@@ -23,7 +23,7 @@ from random import Random
 from statistics import median
 from typing import Literal
 
-from layerwise.data.suites.generated_pairs import ADJECTIVES, NOUNS, PARADIGMS, PARTICIPLES, VERBS, paradigm_pairs
+from layerwise.data.suites.generated_pairs import PARADIGMS, WORDS, paradigm_pairs
 
 PAIRS = 60
 """Pairs of each paradigm."""
@@ -61,14 +61,17 @@ class ProbedText:
     features: tuple[ProbedFeature, ...]
 
 
-_NOUNS = {form: singular for singular, plural in NOUNS for form in (singular, plural)}
-_VERBS = {form: base for other, base in VERBS for form in (other, base)} | {
-    form: base for base, participle in PARTICIPLES for form in (base, participle)
-}
-_CONTENT: Mapping[str, str] = {**{each: each for each in ADJECTIVES}, **_VERBS, **_NOUNS}
+def _by_form(kind: str, own: int) -> dict[str, str]:
+    """Every form of the words of a kind, with the form number `own` of its word."""
+    return {form: forms.split("/")[own] for forms in WORDS[kind] for form in forms.split("/")}
+
+
+_NOUNS = _by_form("noun", 0)
+_VERBS = _by_form("verb", 1) | _by_form("participle", 0)
+_CONTENT: Mapping[str, str] = {**_by_form("adjective", 0), **_VERBS, **_NOUNS}
 """Content words, each with what its forms have in common."""
 
-_PLURAL = frozenset(plural for _, plural in NOUNS)
+_PLURAL = frozenset(forms.split("/")[1] for forms in WORDS["noun"])
 _AGREEING = tuple(name for name, each in PARADIGMS.items() if each.term == "subject_verb_agreement")
 _ORDERED = tuple(name for name, each in PARADIGMS.items() if each.difference == "order")
 """Paradigms whose sentences differ in nothing but the order of their words: no bag of words tells them apart."""

@@ -1,20 +1,36 @@
-"""Records: the rows of a local table as mappings, each with the file and the line it came from.
+"""Records: the rows of local tables as mappings, each with the file and the line it came from.
 
-JSON lines (`.jsonl`) and comma- or tab-separated tables with a header (`.csv`, `.tsv`), each also as `.gz`. Evaluation
-sets come from many hands, so whatever is wrong is said with its file, line and column, and nothing is guessed: a row
-that is not an object, a table whose rows have unequal numbers of columns and a file without any row are refused.
+JSON lines (`.jsonl`) and comma- or tab-separated tables with a header (`.csv`, `.tsv`), each also as `.gz`, or several
+in a zip archive, as EWoK is published: locked with a word so that no crawler reads it. An archive is read in memory,
+and nothing of it is written to the disk. Evaluation sets come from many hands, so whatever is wrong is said with its
+file, line and column, and nothing is guessed: a row that is not an object, a table whose rows have unequal numbers of
+columns and a file without any row are refused.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import os
+import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, parse_json, read_bytes, shown, unpacked
+from layerwise.bounded import (
+    TEXT_SIZE,
+    Unreadable,
+    decoded,
+    parse_json,
+    read_bytes,
+    shortened,
+    shown,
+    size_in_words,
+    unpacked,
+    unpacked_bound,
+)
 from layerwise.errors import DataError, near_matches
 
 KINDS = (".jsonl", ".csv", ".tsv")
@@ -30,11 +46,15 @@ class FileRecord:
     line: int
     unit: Literal["line", "row"] = "line"
 
-    def text(self, column: str) -> str:
-        """The text in `column`. Raises `DataError`, with file, line and column, where there is none."""
+    def cell(self, column: str) -> Any:
+        """What `column` holds. Raises `DataError`, with file, line and column, where there is none."""
         if column not in self.columns:
             raise DataError(f"{self.location}: there is no column {column!r}; {near_matches(column, self.columns)}")
-        value = self.columns[column]
+        return self.columns[column]
+
+    def text(self, column: str) -> str:
+        """The text in `column`. Raises `DataError`, with file, line and column, where there is none."""
+        value = self.cell(column)
         if not isinstance(value, str) or not value.strip():
             raise DataError(f"{self.location}: column {column!r} holds {shown(value)}; it must hold text")
         if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
@@ -75,6 +95,47 @@ def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
     except Unreadable as fault:
         raise DataError(f"{path} {fault}; check the file, fetch it again, or convert it to UTF-8 text") from fault
     return parse_records(io.StringIO(text, newline=""), str(path), kind)
+
+
+def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, tuple[FileRecord, ...]]]:
+    """The name and the rows of the table at `path`, or of every table in the archive there, opened with `password`.
+
+    Raises `DataError` as `read_records` does, and for an archive that is damaged, stays locked, holds no table, or
+    unpacks to far more than it is.
+    """
+    if not zipfile.is_zipfile(path):
+        yield path.name, read_records(path)
+        return
+    left = unpacked_bound(path.stat().st_size)
+    with _opened(path) as archive:
+        names = sorted(name for name in archive.namelist() if kind_of(name) and not name.endswith(".gz"))
+        if not names:
+            raise DataError(f"{path} holds no .jsonl, .csv or .tsv file; give an archive of minimal pairs")
+        for name in names:
+            content = _unlocked(archive, name, path, password, left)
+            left -= len(content)
+            try:
+                lines = io.StringIO(decoded(content), newline="")
+            except Unreadable as fault:
+                raise DataError(f"{name} in {path} {fault}; fetch the archive again") from fault
+            yield PurePosixPath(name).name, parse_records(lines, f"{path}:{name}", kind_of(name) or "")
+
+
+def below(folder: Path) -> Iterator[Path]:
+    """Every file and folder below `folder`, in the order of their names, links to other folders included.
+
+    A folder that several links lead to is searched once, so a link to a folder above it ends. Folders that cannot be
+    read are passed over.
+    """
+    searched: set[str] = set()
+    for root, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(root)
+        if real in searched:
+            folders.clear()
+            continue
+        searched.add(real)
+        folders.sort()
+        yield from (Path(root, name) for name in sorted((*folders, *files)))
 
 
 def parse_records(lines: Iterable[str], name: str, kind: str) -> tuple[FileRecord, ...]:
@@ -124,3 +185,36 @@ def _check_header(header: Sequence[str], name: str) -> None:
     repeated = sorted({column for column in header if header.count(column) > 1})
     if repeated:
         raise DataError(f"{name}, line 1: the column {repeated[0]!r} is there twice; name each column once")
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, NotImplementedError, OSError) as error:
+        raise DataError(f"{path} is not a whole zip archive ({_reason(error)}); fetch it again") from error
+
+
+def _unlocked(archive: zipfile.ZipFile, name: str, path: Path, password: str | None, most: int) -> bytes:
+    """The content of a member of an archive, which may unpack to `most` bytes."""
+    locked = bool(archive.getinfo(name).flag_bits & 0x1)
+    if locked and password is None:
+        raise DataError(f"{path} is locked: give the word that its authors published with it, --password WORD")
+    try:
+        with archive.open(name, pwd=password.encode() if password is not None else None) as file:
+            content = file.read(most + 1)
+    except NotImplementedError as error:  # a kind of RuntimeError
+        raise DataError(f"{name} in {path} is packed in a way that Python does not read ({error})") from error
+    except RuntimeError as error:
+        raise DataError(f"{path} does not open with this --password ({error}); check its spelling") from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise DataError(f"{name} in {path} cannot be read ({_reason(error)}); fetch the archive again") from error
+    if len(content) > most:
+        raise DataError(
+            f"{name} in {path} unpacks to more than {size_in_words(most)}, and the archive is far smaller: unpack it "
+            "yourself, and give its tables"
+        )
+    return content
+
+
+def _reason(error: Exception) -> str:
+    return shortened(str(error)) or type(error).__name__

@@ -8,10 +8,10 @@ What becomes a document:
   side), so that an article is a document and its sections (` = = Section = = `) stay inside it;
 - a `.jsonl` file holds one document a line: an object with `text`, and optionally `id`, `task` and
   `answer_start`; a `.parquet` file holds one a row, in columns of these names;
-- `hf:NAME` is a dataset of the Hugging Face hub (`layerwise.data.text.sources.hub_texts`);
+- `hf:NAME` is a dataset of the Hugging Face hub (`layerwise.data.text.sources`);
 - `.train`, `.dev` and `.test` files, also with `.txt` behind it, are BabyLM's, one file a corpus: their documents are
-  chunks of them, which end before a heading, at an empty line or at a line end (`layerwise.data.text.chunks`), unless
-  lines read `<|endoftext|>`; the name of the file, such as `childes`, is their task;
+  chunks of them, which end before a heading, at an empty line or at a line end (`layerwise.data.text.documents`),
+  unless lines read `<|endoftext|>`; the name of the file, such as `childes`, is their task;
 - `.gz` and `.zst` files are unpacked; a folder is read recursively, in the order of its paths.
 
 Nothing is skipped silently: a file that is empty, binary or unreadable is refused by name.
@@ -30,17 +30,18 @@ from itertools import pairwise
 from pathlib import Path
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, check_size, kind_of, named, read_bytes, unpacked
-from layerwise.data.text.chunks import chunks
-from layerwise.data.text.documents import Document
-from layerwise.data.text.sources.hub_texts import HubText, is_hub_text
-from layerwise.data.text.sources.row_files import (
+from layerwise.data.text.documents import Document, chunks
+from layerwise.data.text.sources import (
     PARQUET,
+    HubText,
+    blocks,
     first_binary_byte,
+    is_hub_text,
     json_documents,
     not_text,
     parquet_documents,
+    unpacked_name,
 )
-from layerwise.data.text.sources.streams import blocks, unpacked_name
 from layerwise.errors import DataError
 
 BABYLM = (".train", ".dev", ".test")

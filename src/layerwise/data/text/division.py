@@ -18,9 +18,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from layerwise.data.splits import SPLITS, stratified
-from layerwise.data.text.chunks import chunks
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.documents import Document
+from layerwise.data.text.documents import Document, chunks
 from layerwise.errors import DataError
 
 SHARES = (0.8, 0.1, 0.1)

@@ -4,13 +4,18 @@ A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PA
 text that follow each other are one document here (`Document.part_of`), whatever lay between them: the utterances of a
 corpus fill segments together.
 
-A text is encoded a batch of documents at a time (`encoded_batches`), so that a large one never lies in memory twice.
+Empty lines separate paragraphs, and so do line ends, unless the text is hard-wrapped: there the lines between two empty
+ones are joined. The splitter of sentences is a rule of thumb for English: a full stop, question or exclamation mark
+before white space and a capital or a digit ends one, unless the word before it is an abbreviation or an initial.
+
+A text is encoded a batch of documents at a time, so that a large one never lies in memory twice.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -19,9 +24,8 @@ from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.documents import Document
-from layerwise.data.text.sentences import paragraphs, sentences
+from layerwise.data.text.vocabulary import PARAGRAPH, TAB
 from layerwise.data.text.word_table import TextEncoder
-from layerwise.data.text.wordpiece import PARAGRAPH, TAB
 from layerwise.errors import DataError
 
 Ids = NDArray[np.int32] | NDArray[np.uint16]
@@ -31,6 +35,18 @@ Ranges = tuple[Offsets, Offsets, Offsets]
 
 BATCH = 2**23
 """Characters that are encoded together, unless one document has more."""
+
+_EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_SPACES = re.compile(r"[^\S\t]+")
+_END = re.compile(r"""[.!?]+["')\]]*\s+(?=["'(\[]*[A-Z0-9])""")
+_WORD = re.compile(r"[\w.]*")
+_ABBREVIATIONS = """
+    Mr Mrs Ms Dr Prof St Rev Capt Col Gen Lieut Hon Messrs Jr Sr No vs cf e.g i.e etc viz Fig fig Vol vol
+    Jan Feb Aug Sept Oct Nov Dec
+"""
+_ABBREVIATED = frozenset(_ABBREVIATIONS.split())
+_EVEN = 0.75
+"""In a hard-wrapped text, how long at least half of the lines are that another follows, as a share of a long one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,90 +76,56 @@ class Encoded:
         return next(arrays), next(arrays), next(arrays)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EncodedBatch:
-    """Documents in a row as token ids: `sentences` (sentences,) counts the tokens of each, `documents` (documents,) the
-    sentences of each.
-
-    `names` are the documents' ids; those in `parts` (documents,) go on with the one before them, if it has their name.
-    `read` counts the documents that were read, those in `skipped` too, which held nothing.
-    """
-
-    ids: NDArray[np.int32]
-    sentences: Offsets
-    documents: Offsets
-    names: tuple[str, ...]
-    parts: NDArray[np.bool_]
-    skipped: tuple[str, ...]
-    read: int
-
-
 def encode(
     tokenizer: PreTrainedTokenizerBase,
     documents: Sequence[Document],
     progress: Callable[[float], None] = lambda share: None,
+    write: Callable[[NDArray[np.int32]], object] | None = None,
+    *,
+    size: int = BATCH,
 ) -> Encoded:
     """The documents as sentences of token ids; what only looks like a special token is text.
 
     Parts of one text that follow each other become one document, named after it. `progress` receives the share of the
-    documents that is done. Documents without a token are skipped and named. Raises `DataError` when none is left.
-    """
-    batches = list(encoded_batches(tokenizer, documents, progress))
-    names = [name for batch in batches for name in batch.names]
-    skipped = tuple(name for batch in batches for name in batch.skipped)
-    refuse_nothing(len(names), len(skipped))
-    ids, lengths, counts, parts = (
-        np.concatenate([getattr(batch, field) for batch in batches])
-        for field in ("ids", "sentences", "documents", "parts")
-    )
-    kept = whole_documents(names, parts)
-    edges = offsets(counts)
-    return Encoded(
-        ids, offsets(lengths), edges[[*kept, len(names)]], tuple(names[number] for number in kept), skipped
-    )  # fmt: skip
-
-
-def encoded_batches(
-    tokenizer: PreTrainedTokenizerBase,
-    documents: Sequence[Document],
-    progress: Callable[[float], None] = lambda share: None,
-    *,
-    first: int = 0,
-    size: int = BATCH,
-) -> Iterator[EncodedBatch]:
-    """The documents from number `first` on, encoded in batches of about `size` characters.
-
-    Which documents are a batch depends on where it begins, and what is encoded does not.
+    documents that is done. About `size` characters are encoded together; where `write` is given, it receives the ids of
+    each batch, which are then not kept. Documents without a token are skipped and named. Raises `DataError` when none
+    is left.
     """
     encoder = TextEncoder(tokenizer)
-    waiting: list[Document] = []
-    characters = 0
-    for number, document in enumerate(documents[first:], start=first):
+    ids: list[NDArray[np.int32]] = []
+    keep = ids.append if write is None else write
+    lengths, counts = [], []
+    for batch in _batches(documents, progress, size):
+        tokens, of_sentences, of_documents = _encoded(tokenizer, encoder, batch)
+        keep(tokens)
+        lengths.append(of_sentences)
+        counts.append(of_documents)
+    held = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
+    read = [document for document, count in zip(documents, held.tolist(), strict=True) if count]
+    if not read:
+        raise DataError(f"none of the {len(documents)} document(s) holds a word: give at least one text with sentences")
+    names = [each.part_of or each.id for each in read]
+    first = [n for n, each in enumerate(read) if each.part_of is None or not n or names[n - 1] != names[n]]
+    return Encoded(
+        np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32),
+        offsets(np.concatenate(lengths)),
+        offsets(held[held > 0])[[*first, len(read)]],
+        tuple(names[number] for number in first),
+        tuple(each.id for each, count in zip(documents, held.tolist(), strict=True) if not count),
+    )
+
+
+def _batches(
+    documents: Sequence[Document], progress: Callable[[float], None], size: int
+) -> Iterator[Sequence[Document]]:
+    """The documents, about `size` characters at a time."""
+    first, characters = 0, 0
+    for number, document in enumerate(documents):
         progress(number / len(documents))
-        waiting.append(document)
         characters += len(document.text)
-        if characters >= size:
-            yield _encoded_batch(tokenizer, encoder, waiting)
-            waiting, characters = [], 0
-    if waiting:
-        yield _encoded_batch(tokenizer, encoder, waiting)
-
-
-def refuse_nothing(documents: int, skipped: int) -> None:
-    """Raise `DataError` where no document holds a word."""
-    if not documents:
-        raise DataError(f"none of the {skipped} document(s) holds a word: give at least one text with sentences")
-
-
-def whole_documents(names: Sequence[str], parts: Iterable[bool]) -> list[int]:
-    """The numbers of the documents that do not go on with the one before them.
-
-    >>> whole_documents(["a", "a", "b", "b"], [True, True, False, False])
-    [0, 2, 3]
-    """
-    return [
-        number for number, part in enumerate(parts) if not (part and number and names[number - 1] == names[number])
-    ]  # fmt: skip
+        if characters >= size or number == len(documents) - 1:
+            yield documents[first : number + 1]
+            first, characters = number + 1, 0
 
 
 def offsets(lengths: NDArray[np.integer]) -> Offsets:
@@ -151,9 +133,10 @@ def offsets(lengths: NDArray[np.integer]) -> Offsets:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
 
 
-def _encoded_batch(
+def _encoded(
     tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, documents: Sequence[Document]
-) -> EncodedBatch:
+) -> tuple[NDArray[np.int32], Offsets, Offsets]:
+    """The ids of the documents one after another, how many each sentence has, and how many sentences each document."""
     paragraph, tab = (_special(tokenizer, text) for text in (PARAGRAPH, TAB))
     texts: list[str] = []
     last: list[int] = []  # the sentence that ends each paragraph
@@ -165,18 +148,8 @@ def _encoded_batch(
             last.append(len(texts) - 1)
         counts.append(len(texts) - before)
     ids, lengths = _sentence_ids(encoder, texts, np.array(last, dtype=np.int64), paragraph, tab)
-    edges = offsets((lengths > 0).astype(np.int64))
-    held = np.diff(edges[offsets(np.array(counts, dtype=np.int64))])
-    kept = [(each, count) for each, count in zip(documents, held.tolist(), strict=True) if count]
-    return EncodedBatch(
-        ids,
-        lengths[lengths > 0],
-        np.array([count for _, count in kept], dtype=np.int64),
-        tuple(each.part_of or each.id for each, _ in kept),
-        np.array([each.part_of is not None for each, _ in kept], dtype=np.bool_),
-        tuple(each.id for each, count in zip(documents, held.tolist(), strict=True) if not count),
-        len(documents),
-    )
+    held = offsets((lengths > 0).astype(np.int64))[offsets(np.array(counts, dtype=np.int64))]
+    return ids, lengths[lengths > 0], np.diff(held)
 
 
 def _special(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
@@ -223,3 +196,59 @@ def _segments(bounds: Offsets, room: int) -> Iterator[tuple[int, int]]:
         position -= 1
     if last > start:
         yield start, last
+
+
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs of a text, each on one line, without those that hold nothing; tabs that begin a line stay.
+
+    >>> paragraphs("A line\\nand its end.\\n\\nAnother."), paragraphs("One a line.\\nTwo.")
+    (['A line and its end.', 'Another.'], ['One a line.', 'Two.'])
+
+    >>> paragraphs("Yes.\\nNo.\\nI know who that was at the door.\\nWho?\\n\\nThe end.")
+    ['Yes.', 'No.', 'I know who that was at the door.', 'Who?', 'The end.']
+    """
+    blocks = _EMPTY_LINES.split(text.rstrip().lstrip("\n "))
+    if len(blocks) == 1 or not _are_wrapped(blocks):
+        blocks = text.split("\n")
+    return [joined for joined in (_stripped(_SPACES.sub(" ", block)) for block in blocks) if joined]
+
+
+def _are_wrapped(blocks: Sequence[str]) -> bool:
+    """Whether the lines of the blocks end where they were full: those that another follows are nearly as long."""
+    lengths = sorted(len(line) for block in blocks for line in block.split("\n")[:-1])
+    return not lengths or lengths[len(lengths) // 2] >= _EVEN * lengths[int(0.95 * len(lengths))]
+
+
+def sentences(paragraph: str) -> list[str]:
+    """The sentences of a paragraph; joined by the white space between them they are the paragraph.
+
+    >>> sentences("Mr. Fox ran. He hid! Why?")
+    ['Mr. Fox ran.', 'He hid!', 'Why?']
+    """
+    pieces = []
+    start = 0
+    for end in _END.finditer(paragraph):
+        if not _is_abbreviation(paragraph, start, end):
+            pieces.append(_stripped(paragraph[start : end.end()]))
+            start = end.end()
+    return [*pieces, _stripped(paragraph[start:])]
+
+
+def _stripped(text: str) -> str:
+    """The text without white space around it; tabs before it stay, unless it is nothing but white space."""
+    return text.rstrip().lstrip(" ")
+
+
+def _is_abbreviation(paragraph: str, start: int, end: re.Match[str]) -> bool:
+    if end[0].rstrip() != ".":
+        return False
+    word = _last_word(paragraph[start : end.start()])
+    return word in _ABBREVIATED or (len(word) == 1 and word.isupper() and word != "I")
+
+
+def _last_word(text: str) -> str:
+    """What the text ends in that is made of letters, digits, `_` and full stops."""
+    # Read from the end, since a search from the beginning tries every position of a long sentence.
+    word = _WORD.match(text[::-1])
+    assert word is not None
+    return word[0][::-1]

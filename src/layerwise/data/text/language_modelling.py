@@ -7,27 +7,22 @@ its answer alone. What is left of a text that was cut to be divided is one docum
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.batches import IGNORED
+from layerwise.data.batches import IGNORED, row_of
 from layerwise.data.splits import Example, Examples, Splits, digest
-from layerwise.data.text.chunks import joined
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.demo_corpus import demo_corpus
-from layerwise.data.text.division import divided, division
-from layerwise.data.text.documents import Document
+from layerwise.data.text.documents import Document, joined
 from layerwise.data.text.packing import packed
 from layerwise.data.text.tokenizer import masking_id
 from layerwise.data.text.tokens import Objective, Window, masked, windows
 from layerwise.errors import DataError
-
-DEMO_TEXTS, DEMO_QUESTIONS = 300, 300
-"""Excerpts of the standard library, and questions of each skill, that the demo is trained on."""
 
 
 class TokenWindows(Examples):
@@ -65,11 +60,7 @@ class MaskedWindows(Examples):
         window = self.windows[index]
         if self.redrawn:
             window = masked(window, int(torch.randint(2**31, ())))
-        ids = torch.tensor(window.ids)
-        chosen = torch.tensor(window.masked or (), dtype=torch.int64)
-        labels = torch.full_like(ids, IGNORED)
-        labels[chosen] = ids[chosen]
-        ids[chosen] = self.mask
+        ids, labels = row_of(window, self.mask)
         return {"input_ids": ids, "labels": labels}
 
 
@@ -78,46 +69,6 @@ def _labels(ids: Tensor, window: Window) -> Tensor:
     scored = slice(window.scored_from, window.scored_until)
     labels[scored] = ids[scored]
     return labels
-
-
-def text_splits(
-    tokenizer: PreTrainedTokenizerBase,
-    corpus: Corpus,
-    *,
-    length: int,
-    seed: int = 0,
-    positions: int | None = None,
-    objective: Objective = "next_token",
-) -> Splits:
-    """The corpus as 80 % of its documents to train, 10 % to select, 10 % to report, each in windows of `length` tokens.
-
-    Documents are drawn from `seed` as `division` draws them. `positions` is the longest input of the model.
-
-    Raises `DataError` for fewer than 3 different documents, for a masked-token objective, and where
-    `layerwise.data.text.tokens.windows` does.
-    """
-    parts = division(corpus, seed=seed).parts
-    return splits_of(tokenizer, corpus.name, parts, length=length, positions=positions, objective=objective)
-
-
-def demo_text_splits(
-    tokenizer: PreTrainedTokenizerBase,
-    seed: int = 0,
-    *,
-    length: int = 256,
-    texts: int = DEMO_TEXTS,
-    questions: int = DEMO_QUESTIONS,
-) -> Splits:
-    """The demo's own text and skills: its training half to train (9 of 10 documents) and to select, its held-out half
-    to report.
-
-    `texts` excerpts of the standard library and `questions` of each skill, drawn from `seed`, are split between
-    training and selection; what is reported is always the same (`demo_corpus()`), and no model of the demo has seen it.
-    """
-    seen = demo_corpus("train", texts=texts, questions=questions, seed=seed)
-    train, validation = divided(seen, (0.9, 0.1), seed)
-    parts = {"train": train, "validation": validation, "test": demo_corpus().documents}
-    return splits_of(tokenizer, "demo", parts, length=length)
 
 
 def splits_of(
@@ -140,11 +91,7 @@ def splits_of(
             "texts are prepared for models that predict the next token, and this one fills in masked tokens: "
             "give a model of the ...ForCausalLM kind"
         )
-    cut = {
-        split: TokenWindows(windows(Corpus(name, joined(documents)), tokenizer, length, positions=positions))
-        for split, documents in parts.items()
-    }
-    return _named(name, parts, cut, tokenizer)
+    return _cut(tokenizer, name, parts, lambda _, cut: TokenWindows(cut), length=length, positions=positions)
 
 
 def masked_splits_of(
@@ -162,26 +109,24 @@ def masked_splits_of(
     Raises `DataError` for a tokenizer without a mask, and where `layerwise.data.text.tokens.windows` does.
     """
     mask = masking_id(tokenizer)
-    cut = {
-        split: MaskedWindows(
-            windows(
-                Corpus(name, joined(documents)), tokenizer, length, seed=seed, objective="masked_token",
-                positions=positions,
-            ),
-            mask, redrawn=split == "train",
-        )
-        for split, documents in parts.items()
-    }  # fmt: skip
-    return _named(name, parts, cut, tokenizer)
+    return _cut(
+        tokenizer, name, parts, lambda split, cut: MaskedWindows(cut, mask, redrawn=split == "train"),
+        length=length, positions=positions, seed=seed, objective="masked_token",
+    )  # fmt: skip
 
 
-def _named(
+def _cut(
+    tokenizer: PreTrainedTokenizerBase,
     name: str,
     parts: Mapping[str, Sequence[Document]],
-    cut: Mapping[str, Examples],
-    tokenizer: PreTrainedTokenizerBase,
+    examples: Callable[[str, Sequence[Window]], Examples],
+    **options: Any,
 ) -> Splits:
-    """The windows with the digest of the documents that they are of."""
+    """The documents of each part as examples, made of its name and its windows, with the digest of all documents."""
+    cut = {
+        split: examples(split, windows(Corpus(name, joined(documents)), tokenizer, **options))
+        for split, documents in parts.items()
+    }
     rows = (
         (split, document.task, f"{document.answer_start}/{document.text}".encode())
         for split, documents in parts.items()

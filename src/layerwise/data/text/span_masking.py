@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.batches import IGNORED
-from layerwise.data.indexed_random import uniforms
 from layerwise.data.splits import Example, Examples
 from layerwise.data.text.segments import AROUND, Segments
 from layerwise.data.text.tokenizer import masking_id
@@ -49,6 +49,9 @@ _SHORTENED = 0.1
 
 _RANKS = 2**38
 """Ranks that a span may draw; of two with the same rank the earlier one goes first."""
+
+_BLOCK = 4
+"""Numbers that Philox makes of one value of its counter."""
 
 TRAINING, HELD_OUT = 0, 1
 """What keeps the masks of training apart from those of held-out text."""
@@ -149,6 +152,31 @@ def _numbered(ranks: Ids) -> Ids:
     changes[:, 1:] = ranks[:, 1:] != ranks[:, :-1]
     numbers: Ids = np.cumsum(changes, axis=1)
     return numbers
+
+
+def uniforms(key: tuple[int, ...], indices: Sequence[int], count: int) -> Uniforms:
+    """Uniform numbers in [0, 1) of shape (indices, count): row r is decided by (key, indices[r], count) alone, whoever
+    draws it, after and beside whatever else.
+
+    They are the stream of Philox 4x64 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), which
+    counts: any of its numbers is reached without those before. One generator serves a whole batch, since making one
+    takes longer than drawing the numbers of a row. Indices, at least 0, that follow each other are drawn together.
+
+    >>> one, two = uniforms((7,), [3, 4], 5)
+    >>> bool((uniforms((7,), [4], 5)[0] == two).all())
+    True
+    """
+    blocks = -(-count // _BLOCK)
+    drawn = np.empty((len(indices), blocks * _BLOCK))
+    philox = Philox(SeedSequence(key))
+    random, at = Generator(philox), 0
+    breaks = [row for row, (one, other) in enumerate(pairwise(indices), start=1) if other != one + 1]
+    for start, end in pairwise([0, *breaks, len(indices)]):
+        first = indices[start] * blocks
+        philox.advance((first - at) % 2**256)
+        random.random(out=drawn[start:end])
+        at = first + (end - start) * blocks
+    return drawn[:, :count]
 
 
 class Draw(NamedTuple):

@@ -69,16 +69,6 @@ def load_tokenizer(
     return tokenizer
 
 
-def padding_id(tokenizer: PreTrainedTokenizerBase) -> int:
-    """A token id to fill short rows with: the padding token, else the end token, else 0. It is never attended
-    to.
-    """
-    for token_id in (tokenizer.pad_token_id, tokenizer.eos_token_id):
-        if isinstance(token_id, int):
-            return token_id
-    return 0
-
-
 def masking_id(tokenizer: PreTrainedTokenizerBase) -> int:
     """The id of the mask token; `DataError` when there is none, for then no masked-token loss exists."""
     token_id: Any = tokenizer.mask_token_id

@@ -9,14 +9,12 @@ Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from PIL import Image
 from torch import Tensor
 
 from layerwise.data.splits import SPLITS, Splits, digest, limited, stratified
-from layerwise.data.vision.pixels import Pixels
+from layerwise.data.vision.image_examples import Pixels, Scaling
 from layerwise.data.vision.preprocessing import Preprocessing
 
 SIDE = 8
@@ -50,16 +48,14 @@ def digits(
     cut = stratified(labels.tolist(), _SHARES, _SEED)
     parts = [tuple(part[index] for index in limited(labels[list(part)].tolist(), limit, seed)) for part in cut]
     prepared = preprocessing or PREPROCESSING
-    fits = (prepared.channels, prepared.height, prepared.width, prepared.resized) == (1, SIDE, SIDE, None)
+    fits = prepared.bytes == SIDE**2 and prepared.height == SIDE and prepared.processor is None
     pixels = ink if fits else torch.stack([prepared.pixels(_drawing(each)) for each in ink])
 
-    def examples(part: Sequence[int], augmentation: str = "none") -> Pixels:
-        return Pixels(
-            pixels[list(part)], labels[list(part)], mean=prepared.mean, std=prepared.std,
-            top=DARKEST if fits else _WHITEST, augmentation=augmentation,
-        )  # fmt: skip
-
-    train, validation, test = (examples(part, augmentation if part is parts[0] else "none") for part in parts)
+    scaling = Scaling(prepared.mean, prepared.std, DARKEST if fits else _WHITEST)
+    train, validation, test = (
+        Pixels(pixels[list(part)], labels[list(part)], scaling, augmentation if split == "train" else "none")
+        for split, part in zip(SPLITS, parts, strict=True)
+    )
     rows = (
         (split, CLASSES[int(labels[index])], ink[index].numpy().tobytes())
         for split, part in zip(SPLITS, parts, strict=True)

@@ -9,21 +9,20 @@ other.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from layerwise.data.splits import SPLITS, Example, Examples, Splits, digest, selecting_on_reported
-from layerwise.data.vision.augmentation import augmented, check_augmentation
-from layerwise.data.vision.decode_images import DecodedImages, decode_all
+from layerwise.data.splits import SPLITS, Examples, Splits, digest, selecting_on_reported
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_datasets import dataset_images, is_dataset_folder
-from layerwise.data.vision.image_division import divided
-from layerwise.data.vision.image_folders import folder_images
+from layerwise.data.vision.image_division import ImageDivision, divided
+from layerwise.data.vision.image_examples import ImageExamples, Pixels, check_augmentation
+from layerwise.data.vision.image_reading import ReadImages, read_all
+from layerwise.data.vision.image_sets import listed_images
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
-from layerwise.data.vision.pixels import Pixels
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError, near_matches
 
@@ -66,110 +65,120 @@ def read_images(
     if str(where) == "digits" and not Path(where).exists():
         splits = digits(augmentation, preprocessing, limit=limit, seed=seed)
         return selecting_on_reported(splits) if select_on == "reported" else splits
-    listed = _listed(where)
+    listed = listed_images(where)
     division = divided(listed, seed, select_on).limited(limit, seed).ordered(seed)
-    parts = division.parts
-    is_small = sum(map(len, parts.values())) * preprocessing.bytes <= MOST_PIXELS_KEPT
-    readings = decode_all(parts, preprocessing if is_small else None, progress)
-    skipped = _unreadable(readings, unreadable, listed.name)
-    copies = _copies(readings)
-    left = {split: reading.without({*skipped, *copies}) for split, reading in readings.items()}
+    pictures = [picture for part in division.parts.values() for picture in part]
+    is_small = len(pictures) * preprocessing.bytes <= MOST_PIXELS_KEPT
+    reading = read_all(pictures, preprocessing if is_small else None, progress)
+    if reading.faults and unreadable == "refuse":
+        raise DataError(_unreadable(reading.faults, len(pictures), listed.name))
+    skipped = tuple(picture.name for picture in pictures if picture.name in reading.faults)
+    copies = _copies(division, reading)
+    gone = {*skipped, *copies}
+    left = {split: [each for each in part if each.name not in gone] for split, part in division.parts.items()}
     selected_apart = select_on != "reported"
     _refuse_empty(left, listed, SPLITS if selected_apart else ("train", "test"))
     examples = {
-        split: _examples(left[split], preprocessing, augmentation if split == "train" else "none") for split in SPLITS
+        split: _examples(left[split], reading, preprocessing, augmentation if split == "train" else "none")
+        for split in SPLITS
     }
     rows = (
-        (split, listed.classes[picture.label], content)
+        (split, listed.classes[picture.label], reading.digests[picture.name])
         for split in SPLITS
-        for picture, content in zip(left[split].pictures, left[split].digests, strict=True)
+        for picture in left[split]
     )
     splits = Splits(
         listed.name, digest(rows), examples["train"], examples["validation"], examples["test"],
-        classes=listed.classes, skipped=tuple(skipped), copies=tuple(copies), origin=division.origin,
+        classes=listed.classes, skipped=skipped, copies=copies, origin=division.origin,
     )  # fmt: skip
     return splits if selected_apart else selecting_on_reported(splits)
 
 
-class ImageDataset(Examples):
+class DecodedWhenRead(ImageExamples):
     """Images that are decoded each time they are read."""
 
     def __init__(
         self, pictures: Sequence[ImageSource], preprocessing: Preprocessing, augmentation: str = "none"
     ) -> None:
+        labels = torch.tensor([picture.label for picture in pictures])
+        super().__init__(labels, preprocessing.scaling, augmentation)
         self.pictures = tuple(pictures)
         self.preprocessing = preprocessing
-        self.augmentation = check_augmentation(augmentation)
 
-    def __len__(self) -> int:
-        return len(self.pictures)
-
-    @property
-    def labels(self) -> tuple[int, ...]:
-        """The label of every image, known without decoding any."""
-        return tuple(picture.label for picture in self.pictures)
-
-    def __getitem__(self, index: int) -> Example:
-        picture = self.pictures[index]
-        pixels = augmented(self.preprocessing.pixels(picture.image()), self.augmentation)
-        return {"pixel_values": self.preprocessing.scaling(pixels), "labels": torch.tensor(picture.label)}
+    def image(self, index: int) -> Tensor:
+        """The bytes of an image, uint8 of shape (channels, height, width). Raises `DataError` for a damaged one."""
+        return self.preprocessing.pixels(self.pictures[index].image())
 
 
-def _examples(reading: DecodedImages, preprocessing: Preprocessing, augmentation: str) -> Examples:
+def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
+    """What a reader should know about the labels of `splits` and of the head in `config`; empty when they agree.
+
+    A head has one output a class. Another number of classes is an error, for there is nothing to compare; other names
+    under the same number are a note, because names are spelled in many ways (`tabby cat`, `n02123045`). Names that
+    transformers made up (`LABEL_3`) agree with any. Texts have no classes, and nothing to check.
+
+    Raises `DataError` when the head has another number of outputs than there are classes.
+    """
+    if not splits.classes:
+        return ()
+    outputs = int(config.num_labels)
+    if outputs != len(splits.classes):
+        listed = ", ".join(splits.classes[:_NAMED]) + (", ..." if len(splits.classes) > _NAMED else "")
+        raise DataError(
+            f"{splits.name!r} has {len(splits.classes)} classes ({listed}), but the model's head has "
+            f"{outputs} outputs: give it a new one with `layerwise train robust ... --new-head`, or give images of its "
+            "classes"
+        )
+    # A config read from JSON may have its numbers as text.
+    given = {int(number): str(name) for number, name in config.id2label.items()}
+    names = [given.get(number, f"LABEL_{number}") for number in range(outputs)]
+    plain = [[name.strip().lower().replace("_", " ") for name in each] for each in (names, splits.classes)]
+    first = next((at for at, (one, other) in enumerate(zip(*plain, strict=True)) if one != other), None)
+    if first is None or all(name == f"LABEL_{index}" for index, name in enumerate(names)):
+        return ()
+    order = "the same names in another order" if sorted(names) == sorted(splits.classes) else "other names"
+    return (
+        f"the head's {outputs} outputs have {order} than the classes of {splits.name!r}: output {first} is "
+        f"{names[first]!r} there and {splits.classes[first]!r} here; unless they mean the same, use --new-head",
+    )
+
+
+def _examples(
+    pictures: Sequence[ImageSource], reading: ReadImages, preprocessing: Preprocessing, augmentation: str
+) -> Examples:
     if reading.pixels is None:
-        return ImageDataset(reading.pictures, preprocessing, augmentation)
-    labels = torch.tensor([picture.label for picture in reading.pictures])
-    return Pixels(
-        reading.pixels, labels, mean=preprocessing.mean, std=preprocessing.std, augmentation=augmentation,
-        rows=reading.rows,
-    )  # fmt: skip
+        return DecodedWhenRead(pictures, preprocessing, augmentation)
+    labels, rows = (
+        torch.tensor(values, dtype=torch.int64)
+        for values in ([each.label for each in pictures], [reading.rows[each.name] for each in pictures])
+    )
+    return Pixels(reading.pixels, labels, preprocessing.scaling, augmentation, rows)
 
 
-def _listed(where: str | Path) -> ImageSet:
-    path = Path(where).expanduser()
-    if path.is_file():
-        raise DataError(f"{path} is a file: give --images a folder with one subfolder a class")
-    if path.is_dir():
-        return dataset_images(path) if is_dataset_folder(path) else folder_images(path)
-    if isinstance(where, Path) or not re.fullmatch(r"[\w.-]*\w(/[\w.-]+)?(:\w+)?", where):
-        raise DataError(
-            f"there is no folder {path}: give --images a folder with one subfolder a class, a dataset of the hub, "
-            "or digits"
-        )
-    return dataset_images(where)
+def _unreadable(faults: Mapping[str, str], total: int, name: str) -> str:
+    shown = "".join(f"\n  {picture}: {reason}" for picture, reason in list(faults.items())[:_NAMED])
+    more = f"\n  and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+    return (
+        f"{len(faults)} of {total} images of {name!r} cannot be read; repair or remove them, or leave them out "
+        f"with --on-bad-image skip:{shown}{more}"
+    )
 
 
-def _unreadable(readings: Mapping[str, DecodedImages], unreadable: str, name: str) -> list[str]:
-    """The names of the images that cannot be read; refused unless they are to be skipped."""
-    faults = {picture: reason for reading in readings.values() for picture, reason in reading.faults.items()}
-    if faults and unreadable == "refuse":
-        total = sum(len(reading.pictures) for reading in readings.values())
-        shown = "".join(f"\n  {picture}: {reason}" for picture, reason in list(faults.items())[:_NAMED])
-        more = f"\n  and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
-        raise DataError(
-            f"{len(faults)} of {total} images of {name!r} cannot be read; repair or remove them, or leave them out "
-            f"with --on-bad-image skip:{shown}{more}"
-        )
-    return list(faults)
-
-
-def _copies(readings: Mapping[str, DecodedImages]) -> list[str]:
+def _copies(division: ImageDivision, reading: ReadImages) -> tuple[str, ...]:
     """The names of images that are, byte for byte, also in a split that must not be seen where they are."""
     later: set[bytes] = set()
-    copies = []
+    copies: list[str] = []
     for split in reversed(SPLITS):
-        reading = readings[split]
-        for picture, content in zip(reading.pictures, reading.digests, strict=True):
-            if content in later and picture.name not in reading.faults:
-                copies.append(picture.name)
-        later.update(reading.digests)
-    return copies
+        names = [picture.name for picture in division.parts[split]]
+        copies += (name for name in names if reading.digests[name] in later and name not in reading.faults)
+        later.update(reading.digests[name] for name in names)
+    return tuple(copies)
 
 
-def _refuse_empty(left: Mapping[str, DecodedImages], listed: ImageSet, splits: Sequence[str]) -> None:
-    trained = {picture.label for picture in left["train"].pictures}
+def _refuse_empty(left: Mapping[str, Sequence[ImageSource]], listed: ImageSet, splits: Sequence[str]) -> None:
+    trained = {picture.label for picture in left["train"]}
     untrained = [name for label, name in enumerate(listed.classes) if label not in trained]
-    empty = [split for split in splits if not left[split].pictures]
+    empty = [split for split in splits if not left[split]]
     if untrained or empty:
         what = f"no image of {', '.join(untrained)} to train on" if untrained else f"no image in {', '.join(empty)}"
         raise DataError(

@@ -1,14 +1,13 @@
 """Preprocessing: from an image of any size to the pixels a model was trained on.
 
 A model sees well only what looks like its training data: the same size, cut the same way, on the same scale. A
-checkpoint says so in its `preprocessor_config.json`; `preprocessing_of` reads that through transformers' own image
-processor, and tries it on one image, so that pixels here are pixels there or the model is refused. A checkpoint that
-says nothing gets the size in its config and values between -1 and 1.
+checkpoint says so in its `preprocessor_config.json`, and transformers' own image processor makes the pixels; it is
+tried on two images, so that they come out in one size, and as bytes that are scaled afterwards. A checkpoint that says
+nothing gets the size in its config and values between -1 and 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,26 +19,22 @@ from torch import Tensor
 
 from layerwise.bounded import shortened
 from layerwise.data.auto_classes import from_pretrained
-from layerwise.data.vision.pixels import Scaling
+from layerwise.data.vision.image_examples import Scaling
 from layerwise.errors import ModelError
 
 _TOP = 255
 _SETTINGS = ("preprocessor_config.json", "processor_config.json")
-_TRIED_ON = (97, 131)
-"""The size of the image that a processor is tried on: neither square nor even, so that rounding shows."""
+_TRIED_ON = ((97, 131), (120, 61))
+"""The sizes of the images that a processor is tried on: neither square nor even, so that rounding shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """What is done to an image before a model sees it: resize, cut out the middle, scale.
+    """What is done to an image before a model sees it.
 
     The model sees `height` x `width` pixels in `channels` (1 is grey, 3 is red, green and blue), each
-    (x / 255 - mean) / std. Before that the image is resized with the filter `resample` (Pillow's name) to
-    `resized`: a (height, width), or a number for the shorter side with the shape kept; `None` is the size that the
-    model sees. What is larger than the model sees is cut off evenly, what is smaller is surrounded by 0.
-
-    >>> Preprocessing(224, 224, resized=256).size_of(width=400, height=300)
-    (341, 256)
+    (x / 255 - mean) / std. Their bytes are what the `processor` of transformers makes of the image, or without one the
+    image in that size.
     """
 
     height: int
@@ -47,8 +42,7 @@ class Preprocessing:
     channels: int = 3
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
-    resample: str = "bilinear"
-    resized: int | tuple[int, int] | None = None
+    processor: Any = None
 
     def __post_init__(self) -> None:
         if self.channels not in (1, 3):
@@ -72,23 +66,13 @@ class Preprocessing:
         """From the bytes of `pixels` to what the model takes."""
         return Scaling(self.mean, self.std, _TOP)
 
-    def size_of(self, width: int, height: int) -> tuple[int, int]:
-        """The (width, height) that an image of this size is resized to, before its middle is cut out."""
-        if self.resized is None:
-            return self.width, self.height
-        if isinstance(self.resized, tuple):
-            return self.resized[1], self.resized[0]
-        shorter = min(width, height)
-        return self.resized * width // shorter, self.resized * height // shorter
-
     def pixels(self, image: Image.Image) -> Tensor:
         """The image as the model sees it, before scaling: uint8 of shape (channels, height, width)."""
         plain = image.convert("L" if self.channels == 1 else "RGB")
-        small = plain.resize(self.size_of(*plain.size), Image.Resampling[self.resample.upper()])
-        left, top = (small.width - self.width) // 2, (small.height - self.height) // 2
-        cut = small.crop((left, top, left + self.width, top + self.height))
-        values = torch.from_numpy(numpy.array(cut))
-        return values.reshape(self.height, self.width, self.channels).permute(2, 0, 1).contiguous()
+        if self.processor is not None:
+            return _processed(self.processor, plain, do_rescale=False, do_normalize=False)
+        small = torch.from_numpy(numpy.array(plain.resize((self.width, self.height), Image.Resampling.BILINEAR)))
+        return small.reshape(self.height, self.width, self.channels).permute(2, 0, 1).contiguous()
 
 
 def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remote_code: bool = False) -> Preprocessing:
@@ -97,7 +81,7 @@ def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remo
     Without a `where`, or where no settings lie beside the weights, the image has config.image_size and
     config.num_channels, and mean = std = 0.5. Raises `ModelError` for a model that takes no images of fixed size, for
     settings that cannot be read, for a processor whose code comes with the checkpoint, unless `trust_remote_code`, and
-    for one whose pixels would not be those of `Preprocessing`.
+    for one that makes no bytes of one size.
     """
     if where is None or not _has_settings(where):
         height, width = _image_size(config)
@@ -106,7 +90,7 @@ def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remo
     try:
         # The other backend needs torchvision, which layerwise does not.
         processor = from_pretrained("AutoImageProcessor", where, trust_remote_code=trust_remote_code, backend="pil")
-        preprocessing = _settings(processor, config)
+        return _tried(processor, _channels(config), where)
     except ModelError:
         raise
     except Exception as error:  # transformers and its processors raise whatever wrong settings make them trip over
@@ -115,8 +99,6 @@ def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remo
             f"cannot read how {where} wants its images prepared: {reason}; correct its {_SETTINGS[0]}, or remove it to "
             "have images scaled to between -1 and 1"
         ) from error
-    _refuse_other_pixels(preprocessing, processor, where)
-    return preprocessing
 
 
 def _has_settings(where: str | Path) -> bool:
@@ -145,60 +127,39 @@ def _channels(config: Any) -> int:
     return int(getattr(config, "num_channels", 3))
 
 
-def _settings(processor: Any, config: Any) -> Preprocessing:
-    """The settings of a transformers image processor as one value."""
-    channels = _channels(config)
-    resized = _size(processor.size) if _is_on(processor, "do_resize") else None
-    if _is_on(processor, "do_center_crop"):
-        final = _size(processor.crop_size)
-    else:
-        final = resized if isinstance(resized, tuple) else _image_size(config)
-    height, width = final if isinstance(final, tuple) else (final, final)
+def _processed(processor: Any, image: Image.Image, **switches: bool) -> Tensor:
+    values = numpy.ascontiguousarray(processor(image, **switches)["pixel_values"][0])
+    return torch.from_numpy(values)
+
+
+def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:
+    """What a processor does, as bytes and a scale, which give its own values on two images of noise."""
+    draw = torch.Generator().manual_seed(0)
+    tried = [torch.randint(256, (*size, 3), generator=draw, dtype=torch.uint8).numpy() for size in _TRIED_ON]
+    images = [Image.fromarray(values).convert("L" if channels == 1 else "RGB") for values in tried]
     # The processor computes (x * factor - mean) / std; ours divides x by 255.
-    factor = (processor.rescale_factor if _is_on(processor, "do_rescale") else 1.0) * _TOP
-    scaled = _is_on(processor, "do_normalize")
-    mean = _per_channel(processor.image_mean, channels) if scaled else (0.0,) * channels
-    std = _per_channel(processor.image_std, channels) if scaled else (1.0,) * channels
-    return Preprocessing(
-        height, width, channels,
-        mean=tuple(value / factor for value in mean),
-        std=tuple(value / factor for value in std),
-        resample=Image.Resampling(processor.resample).name.lower() if processor.resample is not None else "bilinear",
-        resized=None if resized == (height, width) else resized,
-    )  # fmt: skip
-
-
-def _is_on(processor: Any, switch: str) -> bool:
-    return bool(getattr(processor, switch, None))
-
-
-def _size(size: Any) -> int | tuple[int, int]:
-    """(height, width), or the length of the shorter side."""
-    sides = {key: size[key] for key in ("height", "width", "shortest_edge") if size[key] is not None}
-    if "height" in sides and "width" in sides:
-        return int(sides["height"]), int(sides["width"])
-    if "shortest_edge" in sides:
-        return int(sides["shortest_edge"])
-    given = dict(size) if isinstance(size, Mapping) else size
-    raise ModelError(
-        f"images would be resized to {given}, which depends on the image: layerwise makes batches of one size, so "
-        f'write {{"height": ..., "width": ...}} as the size in the model\'s {_SETTINGS[0]}'
-    )
+    factor = (processor.rescale_factor if getattr(processor, "do_rescale", None) else 1.0) * _TOP
+    is_scaled = bool(getattr(processor, "do_normalize", None))
+    mean = _per_channel(processor.image_mean, channels) if is_scaled else (0.0,) * channels
+    std = _per_channel(processor.image_std, channels) if is_scaled else (1.0,) * channels
+    mean, std = (tuple(value / factor for value in values) for values in (mean, std))
+    preprocessing = Preprocessing(0, 0, channels, mean, std, processor)
+    expected = [_processed(processor, image).float() for image in images]
+    found = [preprocessing.pixels(image) for image in images]
+    if expected[0].shape != expected[1].shape:
+        raise ModelError(
+            "images would be resized to sizes that depend on the image: layerwise makes batches of one size, so write "
+            f'{{"height": ..., "width": ...}} as the size in the model\'s {_SETTINGS[0]}'
+        )
+    for values, own in zip(expected, found, strict=True):
+        is_plain = own.dtype == torch.uint8 and own.dim() == 3 and own.shape == values.shape and len(own) == channels
+        if not is_plain or not torch.allclose(preprocessing.scaling(own), values, rtol=1e-4, atol=1e-4):
+            raise ModelError(
+                f"the image processor of {where}, {type(processor).__name__}, does more to an image than make bytes of "
+                "it and scale them: its values are not those of layerwise; use a model with a plainer processor"
+            )
+    return Preprocessing(*found[0].shape[1:], channels, mean, std, processor)
 
 
 def _per_channel(value: Any, channels: int) -> tuple[float, ...]:
     return (float(value),) * channels if isinstance(value, int | float) else tuple(float(each) for each in value)
-
-
-def _refuse_other_pixels(preprocessing: Preprocessing, processor: Any, where: str | Path) -> None:
-    """Some processors do more than their settings say; a model must not be judged on images it was not made for."""
-    noise = torch.randint(256, (*_TRIED_ON, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    image = Image.fromarray(noise.numpy())
-    shown = image.convert("L") if preprocessing.channels == 1 else image
-    expected = torch.as_tensor(numpy.array(processor(shown)["pixel_values"][0]))
-    ours = preprocessing.scaling(preprocessing.pixels(image))
-    if expected.shape != ours.shape or not torch.allclose(ours, expected.float(), rtol=1e-4, atol=1e-4):
-        raise ModelError(
-            f"the image processor of {where}, {type(processor).__name__}, does more to an image than resize it, cut "
-            "out its middle and scale it: its pixels are not those of layerwise; use a model with a plainer processor"
-        )

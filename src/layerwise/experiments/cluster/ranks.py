@@ -24,8 +24,7 @@ from layerwise.experiments.cluster.workers import check_same_here
 from layerwise.experiments.engines.steps import Outline
 from layerwise.measure.workers import Emit, OnPartial, PieceFunction, Plain, Spread
 from layerwise.results import Manifest
-from layerwise.swarm.cluster.worker import DONE, PARTIAL, ending
-from layerwise.swarm.cluster.workers import raised
+from layerwise.swarm.cluster.workers import DONE, PARTIAL, ending, raised
 from layerwise.train.processes import is_first_process
 
 _WAIT = 0.02

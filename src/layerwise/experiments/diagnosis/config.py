@@ -21,8 +21,8 @@ from layerwise.experiments.options.common import (
     ModelOptions,
     TextOptions,
 )
+from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.run import is_run
-from layerwise.schedule.allocation import MIN_EFFECT
 
 PARTS = (
     "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",

@@ -26,7 +26,7 @@ from layerwise.measure.interventions.sweep import TEXT
 from layerwise.measure.interventions.sweep_pieces import emit_losses, lacking, piece_function, runs_of_layers
 from layerwise.measure.language.evaluation_data import EvalData, portion, sample
 from layerwise.measure.stats.grid import Piece
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Plan
 from layerwise.results import Loss, Run, Score

@@ -15,10 +15,10 @@ from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.activations.structure import activations
-from layerwise.measure.contrasts import accumulation, importance_range, joint_collapse, redundant_sets, scaling
 from layerwise.measure.contrasts import agreement as metrics
-from layerwise.measure.contrasts.arms import arms
-from layerwise.measure.contrasts.layers import CORE, core
+from layerwise.measure.contrasts import joint, manipulation
+from layerwise.measure.contrasts.contrast import arms
+from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
 from layerwise.measure.contrasts.order import ORDER, order_by_task
 from layerwise.measure.contrasts.states import MIDDLE, middle
 from layerwise.measure.gradients.proxies import cost_ratio, proxies
@@ -36,9 +36,8 @@ from layerwise.measure.language.evaluation_data import EvalData, sample, split, 
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
-from layerwise.measure.stats.agreement import agreement
+from layerwise.measure.stats.agreement import agreement, rankings
 from layerwise.measure.stats.effects import effects
-from layerwise.measure.stats.rankings import rankings
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.predictability import predictability
 from layerwise.measure.weights.predicted_weight_loss import joint_sets, neighbour_sets
@@ -95,11 +94,11 @@ def _predictability(context: PartContext, note: Note) -> None:
     cache = context.cache("predictability", note)
     context.store("predictability", predictability(context.stack, context.short_text, seed=context.seed, cache=cache))
     subject, layers = list(joint_sets(context.stack.depth).items())[-1]
-    rows = joint_collapse.joint_collapse(context.losses(), context.baseline, subject, layers, seed=context.seed)
-    context.store_contrast(joint_collapse.CLAIM, rows)
+    rows = joint.joint_collapse(context.losses(), context.baseline, subject, layers, seed=context.seed)
+    context.store_contrast(joint.COLLAPSE, rows)
     sets = joint_sets(context.stack.depth) | neighbour_sets(context.stack.depth)
-    rows = accumulation.accumulation(context.losses(), context.baseline, sets, seed=context.seed)
-    context.store_contrast(accumulation.ACCUMULATION, rows)
+    rows = joint.accumulation(context.losses(), context.baseline, sets, seed=context.seed)
+    context.store_contrast(joint.ACCUMULATION, rows)
 
 
 def _ablation(context: PartContext, note: Note) -> None:
@@ -110,8 +109,8 @@ def _ablation(context: PartContext, note: Note) -> None:
     context.store("ablation", ablation.ablation_of(context.stack, losses, seed=context.seed))
     context.store_contrast(CORE, _core(context, losses))
     skips = list(ablation.skip_keys(context.stack.depth).values())
-    rows = importance_range.importance_range(losses, context.baseline, skips, seed=context.seed)
-    context.store_contrast(importance_range.CLAIM, rows)
+    rows = importance_range(losses, context.baseline, skips, seed=context.seed)
+    context.store_contrast(RANGE, rows)
     if context.config.budget is None:
         keys = ablation.skip_keys(context.stack.depth)
         rows = verdicts.verdicts(losses, context.baseline, keys, seed=context.seed, rule=context.rule)
@@ -174,13 +173,15 @@ def _manipulation(context: PartContext, note: Note) -> None:
         "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)
     )
     # A cache knows what was stored when it was made, and each of these stores.
-    context.store_contrast(scaling.CLAIM, scaling.scaling(context.losses(), context.baseline, seed=context.seed))
+    context.store_contrast(
+        manipulation.SCALING, manipulation.scaling(context.losses(), context.baseline, seed=context.seed)
+    )
     ranking = _skipped(context, context.cache("manipulation", note))
     layers = redundant_layers(ranking)
     cache = context.cache("manipulation", note)
     joint_manipulation(context.stack, context.short_text, layers, seed=context.seed, cache=cache)
-    rows = accumulation.joint_manipulation(context.losses(), context.baseline, ranking, layers, seed=context.seed)
-    context.store_contrast(accumulation.MANIPULATION, rows)
+    rows = manipulation.joint_manipulation(context.losses(), context.baseline, ranking, layers, seed=context.seed)
+    context.store_contrast(manipulation.JOINT, rows)
 
 
 def _skipped(context: PartContext, cache: ResultCache) -> dict[int, float]:
@@ -191,7 +192,7 @@ def _skipped(context: PartContext, cache: ResultCache) -> dict[int, float]:
     rest = [row for row in losses if (row.task, row.document, row.window) not in short]
     part = arms(rest, context.baseline, list(keys.values())) or arms(losses, context.baseline, list(keys.values()))
     assert part is not None, "every layer was skipped on the same windows"
-    return dict(zip(keys, (part.numerators.sum(axis=1) / part.denominators.sum()).tolist(), strict=True))
+    return dict(zip(keys, part.effects.tolist(), strict=True))
 
 
 def _recovery(context: PartContext, note: Note) -> None:
@@ -240,8 +241,8 @@ def _pruning(context: PartContext, note: Note) -> None:
     context.run.store.add_plans(records)
     context.store("pruning", rows)
     ranking = rankings(scores).get("skip", {})
-    rows = redundant_sets.redundant_sets(context.losses(), context.baseline, records, ranking, seed=context.seed)
-    context.store_contrast(redundant_sets.CLAIM, rows)
+    rows = joint.redundant_sets(context.losses(), context.baseline, records, ranking, seed=context.seed)
+    context.store_contrast(joint.REDUNDANT, rows)
 
 
 def _probing(context: PartContext, note: Note) -> None:

@@ -29,15 +29,15 @@ from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.workers import Plain
 from layerwise.plan import Plan
+from layerwise.plan.schedule import GrowthSchedule, ModelCost
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
-from layerwise.schedule import GrowthSchedule, ModelCost
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
-from layerwise.train.monitoring.clock import Progress
 from layerwise.train.phases.metrics import best_rate
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.training import Base, train, trainer_of, training_config
+from layerwise.train.training_log import Progress
 from layerwise.train.trial_steps import training_times
 
 TRAINING = "training"

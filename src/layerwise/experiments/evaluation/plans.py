@@ -28,7 +28,7 @@ from layerwise.plan import Member
 from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import ALL, CHANCE
 from layerwise.stack import Stack
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 
 
 def planned(

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from layerwise.data.model_location import location_of
-from layerwise.data.suites.blimp import PHENOMENA
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
+from layerwise.data.suites.minimal_pairs import PHENOMENA
 from layerwise.errors import DataError, ModelError, RunError, TrainError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
@@ -47,7 +47,7 @@ from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.results.vocabulary import BABYLM, CHANCE
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 from layerwise.train.load_trained import open_trained
 from layerwise.train.processes import is_alone
 

@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.data.suites.classification import Task
-from layerwise.data.suites.folders import below
 from layerwise.data.suites.generated_msgs import NAMES, mixed_signals
 from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
-from layerwise.data.suites.glue import find_tasks
-from layerwise.data.suites.glue_forms import FORMS
+from layerwise.data.suites.glue import FORMS, find_tasks
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.data.suites.minimal_pairs import PairSet, find_pairs, read_pairs
 from layerwise.data.suites.msgs import read_msgs
+from layerwise.data.suites.records import below
 from layerwise.errors import DataError, near_matches
 from layerwise.experiments.evaluation.config import FINE_TUNED, Evaluation
 

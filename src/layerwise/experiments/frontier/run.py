@@ -1,39 +1,33 @@
 """The steps of a frontier: plans are chosen on one part of the text, and everything is measured on the other.
 
-The choice is a function of losses; the draft, which depends on times too, is stored when it is chosen. So a run that
-was killed goes on with the same plans.
+The choice is a function of losses, so a run that was killed goes on with the same plans.
 
-The rows that are no verdicts are arms, losses, and the draft.
+The rows that are no verdicts are arms and losses.
 
 Measure `frontier`, of what was timed (`plan`):
 
     size        of its `arm`, and of its kind there (`part`): how many layers the plan leaves out, joins or repeats
     delta_nll   task `report`: nats per token above the model as trained on fresh text, paired by document; interval, p,
-                Holm's p over all. Drafts lose nothing, for they change no text
+                Holm's p over all
     delta_nll   task `choose`: the same on the text that chose the plans, without an interval
-
-Measure `frontier_draft`: of the draft (`plan`), task `choose`: how often it `agreement` has the model's own arg-max.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.errors import LayerwiseError, OptionError, PlanError, UnsupportedModel
-from layerwise.experiments.engines.call import CallUnit
+from layerwise.errors import OptionError, PlanError, UnsupportedModel
 from layerwise.experiments.engines.losses import KeptLosses, LossesUnit
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.healing.arms import RATES
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.opening import (
     divided_sentence,
-    first_windows,
     open_model,
     open_named,
     provenance,
@@ -45,22 +39,19 @@ from layerwise.experiments.reporter import Reporter, Silent, describe_data, desc
 from layerwise.experiments.runner import perform
 from layerwise.experiments.timing.config import LatencyFrontier
 from layerwise.experiments.timing.run import timed_rounds, timed_settings, times_of, timing_settings
-from layerwise.measure.cost.drafted_time import generation_ratio
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
-from layerwise.measure.cost.pass_time import RoundTimes, Setting, TimedPlan, rows_of_rounds
+from layerwise.measure.cost.pass_time import TimedPlan, rows_of_rounds
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.plan import Plan
 from layerwise.results import Loss, Run, Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import MODEL
-from layerwise.results.vocabulary import CHOOSE, DELTA, FRONTIER, FRONTIER_DRAFT, FUSED, IDENTITY, PARALLEL, REPORT
-from layerwise.search.drafts import best_first, draft_times, leaving_out
+from layerwise.results.vocabulary import CHOOSE, DELTA, FRONTIER, FUSED, IDENTITY, PARALLEL, REPORT
 from layerwise.search.latency_arms import ArmPlan, candidates, least, skip_sets, skip_sizes, spread
 from layerwise.search.rungs import mean_losses
 from layerwise.search.texts import divided_text
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.speculation import Speculation, speculative
 from layerwise.train.heal.options import Method
 
 HEALED = "healed"
@@ -146,17 +137,14 @@ SHARES: Mapping[str, float] = {CHOOSE: 0.4, REPORT: 0.6}
 """The part of the text that chooses plans, and the part that says what they lose."""
 
 LEAST_DEPTH = 4
-PROMPTS = 8
-"""Beginnings of documents that drafts are timed on, in turns."""
 
 
 @dataclass(frozen=True)
 class Contenders:
-    """What is measured beside the model as trained, `whole`: plans, the draft, and healed models by name."""
+    """What is measured beside the model as trained, `whole`: plans, and healed models by name."""
 
     whole: Plan
     kept: Sequence[ArmPlan]
-    draft: Speculation | None
     healed: Mapping[str, Stack]
     unfused: Mapping[Plan, str]
     """Plans with groups that cannot run as one, with the reason."""
@@ -172,10 +160,6 @@ class Contenders:
             for timed in self._ways(each):
                 point = LatencyPoint(str(timed), each.arm, str(each.plan))
                 points.append(ArmPoint(point, each.kind, each.size, timed.fused))
-        if self.draft is not None:
-            skipped = len(whole.steps()) - len(self.draft.draft.steps())
-            point = LatencyPoint(draft_name(self.draft), "speculation", str(whole))
-            points.append(ArmPoint(point, "draft", skipped))
         points += [
             ArmPoint(LatencyPoint(name, HEALED, name), "checkpoint", len(whole.steps()) - healed.depth)
             for name, healed in self.healed.items()
@@ -183,7 +167,7 @@ class Contenders:
         return points
 
     def timed(self) -> list[TimedPlan]:
-        """What is timed by its passes: all but the draft."""
+        """What is timed."""
         plans = [TimedPlan(self.whole), TimedPlan(self.whole, fused=True)]
         plans += [timed for each in self.kept for timed in self._ways(each)]
         healed = self.healed.items()
@@ -230,7 +214,7 @@ def frontier(config: LatencyFrontier, reporter: Reporter, inputs: Inputs) -> Ste
     tokens = {name: sum(batch.size for batch in part.batches) for name, part in parts.items()}
     passes = (len(every) + stack.depth**2) * tokens[CHOOSE] + len(likely) * tokens[REPORT]
     losses = LossesUnit(stack, every, parts[CHOOSE], passes, others=HEALED)
-    likely_timed = Contenders(whole, likely, None, healed, {}).timed()
+    likely_timed = Contenders(whole, likely, healed, {}).timed()
     ahead = (losses, timed_rounds({"": stack, **healed}, likely_timed, settings, config, config.rounds))
     session = yield Outline(
         manifest, says, ahead=ahead, discard=lambda folder: shutil.rmtree(folder / HEALED, ignore_errors=True)
@@ -244,7 +228,6 @@ def frontier(config: LatencyFrontier, reporter: Reporter, inputs: Inputs) -> Ste
     mean_losses(choose, list(dict.fromkeys(each.plan for each in [*tried, *sets])), whole)
     means = choose.complete()
     kept = least([*tried, *sets], means)
-    draft, notes = yield from _draft(config, stack, parts[CHOOSE], settings, reporter)
     if config.heal_steps is not None:
         plans = plans_to_heal(sorted(kept, key=lambda each: means[each.plan]))
         documents = documents_of(corpus, parts[CHOOSE])
@@ -253,13 +236,10 @@ def frontier(config: LatencyFrontier, reporter: Reporter, inputs: Inputs) -> Ste
     chosen_on = {str(plan): loss for plan, loss in means.items()}
     chosen_on |= {name: _of_model(kept_losses, name, each, CHOOSE, parts)[1] for name, each in healed.items()}
     unfused = dict(_unfused(stack, [each.plan for each in kept if each.arm == PARALLEL]))
-    contenders = Contenders(whole, kept, draft, healed, unfused)
+    contenders = Contenders(whole, kept, healed, unfused)
     fresh = _fresh(kept_losses, stack, contenders, parts, reporter)
 
-    also = _drafted_times(config, stack, contenders, parts[REPORT], settings)
-    rounds = timed_rounds(
-        {"": stack, **healed}, contenders.timed(), settings, config, config.rounds, also, config.seed
-    )  # fmt: skip
+    rounds = timed_rounds({"": stack, **healed}, contenders.timed(), settings, config, config.rounds, config.seed)
     times = times_of((yield from rounds), settings)
     points = contenders.points()
     rows = [
@@ -268,7 +248,7 @@ def frontier(config: LatencyFrontier, reporter: Reporter, inputs: Inputs) -> Ste
         *point_rows(points, fresh, chosen_on, str(whole), seed=config.seed),
         *verdict_rows([each.point for each in points], fresh, chosen_on, times, settings, seed=config.seed),
     ]
-    notes += [
+    notes = [
         f"{name} was healed on a text of the same name ({text.name}), and may have learned from documents that are "
         "reported on: what it loses may be flattered"
         for name, on in healed_on.items()
@@ -276,11 +256,6 @@ def frontier(config: LatencyFrontier, reporter: Reporter, inputs: Inputs) -> Ste
     ]
     notes += [f"{plan} was not timed with its members as one: {why}" for plan, why in unfused.items()]
     return Completed(rows, {FRONTIER: notes})
-
-
-def draft_name(draft: Speculation) -> str:
-    """What a draft is called among what is timed."""
-    return f"draft {draft.draft}"
 
 
 def _tried(config: LatencyFrontier, stack: Stack) -> list[ArmPlan]:
@@ -296,32 +271,9 @@ def _tried(config: LatencyFrontier, stack: Stack) -> list[ArmPlan]:
 
 
 def _families(config: LatencyFrontier, healed: Mapping[str, Stack]) -> tuple[str, ...]:
-    options = {name: getattr(config, name) for name in ("sizes", "draft_tokens", "new_tokens", "heal_steps")}
+    options = {name: getattr(config, name) for name in ("sizes", "heal_steps")}
     own = [f"{name}:{value}" for name, value in options.items() if value is not None]
     return (FRONTIER, *own, *(f"{name}:{weight_hash(stack.model)[:16]}" for name, stack in healed.items()))
-
-
-def _draft(
-    config: LatencyFrontier, stack: Stack, part: EvalData, settings: Sequence[Setting], reporter: Reporter
-) -> Generator[Unit[Any], Any, tuple[Speculation | None, list[str]]]:
-    """The draft that promises the most tokens per second, chosen once in the life of a run; or why there is none."""
-    if len(settings) == 1:
-        return None, []
-    longest = config.draft_tokens
-
-    def choose() -> Iterator[Score]:
-        # What cannot be is refused before it is searched.
-        speculative(stack, Plan.identity(stack.depth), tokens=longest)
-        reporter.log("choosing a draft")
-        times = draft_times(stack, config.context, longest)
-        (best, *_) = best_first(stack, leaving_out(stack, part), part, times, longest)
-        yield Score(FRONTIER_DRAFT, "agreement", best.agreement, task=CHOOSE, plan=str(best.plan))
-
-    try:
-        (chosen,) = yield from CallUnit(FRONTIER_DRAFT, choose)
-        return speculative(stack, str(chosen.plan), tokens=longest), []
-    except LayerwiseError as refused:
-        return None, [f"no drafts: {refused}"]
 
 
 def _unfused(stack: Stack, plans: Sequence[Plan]) -> Iterator[tuple[Plan, str]]:
@@ -356,22 +308,6 @@ def _of_model(
     evaluator = losses.evaluator(stack, part, [parts[part]], model=name)
     mean = mean_losses(evaluator, [own], own)[own]
     return [replace(row, plan=name) for row in evaluator.losses([own])], mean
-
-
-def _drafted_times(
-    config: LatencyFrontier, stack: Stack, contenders: Contenders, part: EvalData, settings: Sequence[Setting]
-) -> Any:
-    """What times a draft beside a round: its share of the time of plain generation, of the whole model's time."""
-    draft, prompts, decode = contenders.draft, first_windows(part, PROMPTS, config.context), settings[-1]
-
-    def also(number: int, times: RoundTimes) -> RoundTimes:
-        if draft is None:
-            return {}
-        with stack.fused_projections():
-            ratio = generation_ratio(draft, prompts, config.new_tokens, max(number, 0))
-        return {(draft_name(draft), decode): times[str(TimedPlan(contenders.whole, fused=True)), decode] * ratio}
-
-    return also
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,8 @@ from layerwise.experiments.options.training import (
 )
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.interventions.importance import SOURCES, importance_of, source_of
-from layerwise.results import Run
-from layerwise.results.training_record import trained_models
-from layerwise.schedule import PRESETS, GrowthSchedule, preset
-from layerwise.schedule.allocation import (
+from layerwise.plan.schedule import PRESETS, GrowthSchedule, preset
+from layerwise.plan.schedule.allocation import (
     MIN_EFFECT,
     PHASES,
     SHARPNESS,
@@ -36,7 +34,9 @@ from layerwise.schedule.allocation import (
     allocation,
     explain_allocation,
 )
-from layerwise.schedule.explain import chart
+from layerwise.plan.schedule.explain import chart
+from layerwise.results import Run
+from layerwise.results.training_record import trained_models
 
 IMPORTANCE = "importance"
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -84,7 +84,7 @@ def schedule_source(text: str, importance: Path | None) -> ScheduleSource:
     if text in PRESETS:
         return ScheduleSource(text)
     if text.endswith(SUFFIXES) or kind_of(text) != "nothing":
-        from layerwise.schedule.yaml import read_schedule
+        from layerwise.experiments.growth.schedule_file import read_schedule
 
         content = read_schedule(Path(text))
         _refuse_name_of_preset(content, text)
@@ -146,7 +146,7 @@ class ImportanceSchedule(Action):
             self.run, phases=self.phases, max_share=self.max_share, min_effect=self.min_effect
         )
         schedule = allocated.schedule()
-        from layerwise.schedule.yaml import write_schedule  # help does not wait for PyYAML
+        from layerwise.experiments.growth.schedule_file import write_schedule  # help does not wait for PyYAML
 
         write_schedule(schedule, self.output)
         reporter.result(explain_allocation(allocated))

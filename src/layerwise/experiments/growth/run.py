@@ -32,25 +32,27 @@ from layerwise.experiments.growth.task import (
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings, training_rows
 from layerwise.measure.cost.frontier import EQUAL, CostPoint, Frontier, Points, equal_rows
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, chart, explain, preset
+from layerwise.plan.schedule.cost import flops_per_token, layer_epochs, phase_shares, share_of_uniform
 from layerwise.results import Score
 from layerwise.results.training_record import MODEL, TrainingRecord, trained_models
 from layerwise.results.vocabulary import BUDGET, HELD_OUT, NULL, TOKENS, of_budget
-from layerwise.schedule import GrowthSchedule, ModelCost, chart, explain, preset
-from layerwise.schedule.cost import flops_per_token, phase_shares, share_of_uniform
-from layerwise.schedule.exposure import layer_epochs
 from layerwise.train.phases.metrics import (
     accounting_rows,
     arm_rows,
     epoch_rows,
     held_out_row,
+    loss_ratio_row,
+    losses_by_cost,
     null_rows,
     phase_paces,
     point,
+    saving_rows,
     schedule_rows,
     seconds_of_steps,
     step_pace,
+    time_saved_row,
 )
-from layerwise.train.phases.savings import loss_ratio_row, losses_by_cost, saving_rows, time_saved_row
 from layerwise.train.phases.step_time import relative_step_times, steps_that_take
 from layerwise.train.processes import is_alone
 from layerwise.train.recipe import GrowthVariant
@@ -162,7 +164,7 @@ def _schedule(record: TrainingRecord) -> GrowthSchedule:
 
 
 def headline_rows(finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
-    """The rows of `layerwise.train.phases.savings`, of every arm that has seeds in common with uniform.
+    """The rows of `layerwise.train.phases.metrics`, of every arm that has seeds in common with uniform.
 
     `ends` are where the trainings of every arm ended, on held-out text. An arm that was trained to several lengths
     (`ARM@SHARE`) is read off their ends, another off its curve. None without uniform.

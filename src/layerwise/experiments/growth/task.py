@@ -20,11 +20,11 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.splits import Splits
-from layerwise.data.text.bytepair import train_bytepair
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.errors import DataError, PlanError, RunError, TrainError
 from layerwise.experiments.engines.steps import Work
 from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit, evaluation_work
@@ -35,11 +35,11 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TEXT_LENGTH, divided_documents
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, flops_per_token, steps_for
 from layerwise.results import Manifest
 from layerwise.results.checked import read
 from layerwise.results.identity import model_name
 from layerwise.results.training_record import FILE, MODEL
-from layerwise.schedule import GrowthSchedule, ModelCost, flops_per_token, steps_for
 from layerwise.stack import Stack
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.stack.max_length import longest_input
@@ -304,8 +304,8 @@ def length_of(name: str) -> tuple[str, float | None]:
 def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
     """As many steps of the schedule as cost what `budget` uniform steps cost, with the draws that `seed` will make.
 
-    Where nothing is left to chance this is `layerwise.schedule.steps_for`. Else the mean over draws may be missed by
-    more than a step, and the number is corrected by what the very draws of this training cost, in so many forward
+    Where nothing is left to chance this is `layerwise.plan.schedule.steps_for`. Else the mean over draws may be missed
+    by more than a step, and the number is corrected by what the very draws of this training cost, in so many forward
     `passes` a step.
     """
     steps = steps_for(schedule, cost, budget)

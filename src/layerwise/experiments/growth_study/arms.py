@@ -31,7 +31,7 @@ from random import Random
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.experiments.growth.config import UNIFORM
-from layerwise.schedule import GrowthSchedule, ModelCost, preset, random_freezing
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset, random_freezing
 
 PUBLISHED, IMPORTANCE = "published", "importance"
 PERMUTED, REVERSED, RANDOM = "permuted", "reversed", "random"

@@ -20,10 +20,10 @@ from layerwise.experiments.growth.task import GrowthArm, GrowthTask, at_length, 
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import rate_of
 from layerwise.experiments.growth_study.config import GrowthStudy
+from layerwise.plan.schedule import GrowthSchedule, flops_per_token, preset, share_of_uniform, steps_for
 from layerwise.results import Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.results.vocabulary import WARMUP
-from layerwise.schedule import GrowthSchedule, flops_per_token, preset, share_of_uniform, steps_for
 from layerwise.train.phases.metrics import best_rate, last_validation, means, rate_rows
 from layerwise.train.recipe import Settings
 

@@ -23,6 +23,7 @@ from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit,
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.run import finished_arms, headline_rows, training_scores
+from layerwise.experiments.growth.schedule_file import read_schedule, write_schedule
 from layerwise.experiments.growth.task import FAMILY, GrowthArm, GrowthTask, cost_in_uniform_steps, open_task
 from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import IMPORTANCE
@@ -34,13 +35,12 @@ from layerwise.measure.cost.frontier import Points, difference_rows, frontier_ro
 from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.verdicts import VerdictCriterion
+from layerwise.plan.schedule import GrowthSchedule
+from layerwise.plan.schedule.allocation import MIN_EFFECT, Importance, allocation
 from layerwise.results import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import FLOPS, GROWTH
-from layerwise.schedule import GrowthSchedule
-from layerwise.schedule.allocation import MIN_EFFECT, Importance, allocation
-from layerwise.schedule.yaml import read_schedule, write_schedule
 from layerwise.stack import load
 from layerwise.train.processes import is_alone
 

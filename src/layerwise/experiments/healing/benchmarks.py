@@ -35,7 +35,7 @@ from layerwise.measure.language.benchmark_requests import (
 from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
-from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.measure.stats.statistics import Numbers, mean_of
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.results.rows import BENCHMARK_TASK
@@ -236,10 +236,7 @@ class Outcomes:
         changes = self._predictions[first].nll - self._predictions[second].nll
         units = np.unique(self._units[mask], return_inverse=True)[1]
         above, below = (np.bincount(units, weights=values[mask]) for values in (changes, self._scored(first)))
-        if below.size < 2:
-            return float(above.sum() / below.sum()), None, None
-        estimate = student_interval(above[None], below)
-        return float(estimate.value[0]), float(estimate.low[0]), float(estimate.high[0])
+        return mean_of(above, below)
 
     def _scored(self, name: str) -> Numbers:
         return self._predictions[name].scored

@@ -300,9 +300,7 @@ def _trained(
 
 
 def _accuracy(right: Numbers, **columns: Any) -> Score:
-    estimate = wilson(right.sum(), len(right))
-    low, high = float(estimate.low), float(estimate.high)
-    return Score(vocab.HEALING_TASK, "accuracy", float(right.mean()), low, high, **columns)
+    return Score(vocab.HEALING_TASK, "accuracy", *wilson(right.sum(), len(right)).row(), **columns)
 
 
 def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Score:

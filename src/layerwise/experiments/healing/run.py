@@ -45,8 +45,7 @@ from layerwise.results.training_record import FILE, MODEL
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
 from layerwise.train.arguments import check_arguments
-from layerwise.train.heal.adapters import CONFIG, peft
-from layerwise.train.heal.healed import load_healed
+from layerwise.train.heal.learning import CONFIG, load_healed, peft
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import Settings
 

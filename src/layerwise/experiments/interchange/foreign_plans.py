@@ -10,10 +10,10 @@ from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
 from layerwise.data.model_location import location_of
 from layerwise.errors import ModelError, OptionError, PlanError
 from layerwise.plan import Plan
+from layerwise.plan.checks import source_name
 from layerwise.plan.dialects import DIALECTS, MergeRecipe, dialect_of, read, write_mergekit, write_rys
 from layerwise.plan.dialects.located import SIZE
 from layerwise.plan.dialects.rys import needs_depth
-from layerwise.plan.source import source_name
 
 
 def read_recipe(given: str, depth: int | None = None) -> MergeRecipe:

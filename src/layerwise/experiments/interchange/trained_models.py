@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerwise.checkpoint import push as hub
-from layerwise.checkpoint.base_models import CARD
-from layerwise.checkpoint.card import CardTable, escaped, file_section, markdown_table, write_card
+from layerwise.checkpoint.card import CARD, CardTable, escaped, file_section, markdown_table, write_card
 from layerwise.checkpoint.origin import FILE as ORIGIN
 from layerwise.checkpoint.push import check_push, push
 from layerwise.errors import CheckpointError, RunError

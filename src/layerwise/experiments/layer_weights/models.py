@@ -18,6 +18,7 @@ from torch.utils.data import Subset
 from layerwise.data.batches import IGNORED
 from layerwise.data.model_location import EMBEDDED
 from layerwise.data.splits import Splits, digest, sample
+from layerwise.data.stored_files import CONFIG, read_config
 from layerwise.data.text.babylm_cleaning import cleaned
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.documents import Document
@@ -38,7 +39,6 @@ from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import FEWEST_UNITS
 from layerwise.stack import Stack, load, weight_hash
-from layerwise.stack.checks.checkpoint_files import CONFIG, read_config
 from layerwise.train.load_trained import open_trained
 
 ORIGIN = (

@@ -56,7 +56,7 @@ from layerwise.results.run import is_run
 from layerwise.results.vocabulary import EDGE_PHENOMENA, FEWEST_UNITS, PRUNED, RANDOM, SIZE, edge_name
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.inputs import evaluating
-from layerwise.train.finetune.fine_tuning import FineTuningConfig, fine_tune
+from layerwise.train.fine_tuning import FineTuningConfig, fine_tune
 
 FAMILY = "layer-weights"
 PAIRS, SENTENCES = 40, 200

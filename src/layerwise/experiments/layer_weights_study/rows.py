@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 from scipy import stats
 
-from layerwise.data.suites.glue import GLUE
-from layerwise.data.suites.glue_forms import FORMS
+from layerwise.data.suites.glue import FORMS, GLUE
 from layerwise.experiments.layer_weights_study.arms import AT_EQUAL_SECONDS, COMPARED, UNLEARNED, share_arm, share_of
 from layerwise.measure.cost.convergence import ValidationCurve, convergence_rows
 from layerwise.measure.cost.overhead import Overhead, ratio

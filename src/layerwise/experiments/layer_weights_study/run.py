@@ -38,7 +38,7 @@ from layerwise.measure.cost.overhead import overhead
 from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 from layerwise.train.pretrain.recipe import new_model
 from layerwise.train.processes import is_alone
 

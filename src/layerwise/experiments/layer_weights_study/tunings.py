@@ -47,14 +47,14 @@ from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, f
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.workers import Plain, Spread
 from layerwise.models import ElcForMaskedLM
-from layerwise.models.elc.rewire import rewired
+from layerwise.models.elc.wiring import rewired
 from layerwise.results import Score
 from layerwise.results.checked import read, value_of
 from layerwise.results.run import write_whole
 from layerwise.results.training_record import MODEL
 from layerwise.results.vocabulary import ATTRIBUTION, BACKBONE, LAYER_WEIGHTS, SHUFFLED, TOKENS
 from layerwise.stack.load import resolve_device
-from layerwise.train.finetune.fine_tuning import FineTuningConfig
+from layerwise.train.fine_tuning import FineTuningConfig
 
 PART = "fine-tuning"
 """What a piece is called that is a fine-tuning."""

@@ -38,13 +38,13 @@ from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
-from layerwise.measure.contrasts.merged import merged as decisive
+from layerwise.measure.contrasts.shuffled import merged as decisive
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, mean_logits, scored
 from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan, Visit
-from layerwise.plan.node_layouts import node_layout
+from layerwise.plan.samplers import node_layout
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
 from layerwise.stack import Stack

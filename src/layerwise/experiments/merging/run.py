@@ -36,8 +36,7 @@ from layerwise.experiments.training_runs import (
     training_manifest,
 )
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.merged import CLAIMS
-from layerwise.plan.source import source_name
+from layerwise.plan.checks import source_name
 from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import TrainingRecord, refined_at, trained_models
@@ -214,7 +213,7 @@ def compare_arms(
     # The rows of merging are written last: where they stand, all of it is written.
     run.store.replace_notes(MERGING, notes)
     contrasts = [row for row in rows if row.measure == CONTRAST]
-    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), contrasts, CLAIMS))
+    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), contrasts, (MERGING,)))
     for measure in (MERGES, MERGING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     return notes

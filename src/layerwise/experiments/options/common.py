@@ -173,8 +173,8 @@ class TextOptions:
 
     def corpus(self, model: str) -> Corpus:
         """The text: the one that was named, or the demo's own. Raises `DataError` for a model that has none."""
+        from layerwise.data.demo.corpus import demo_corpus
         from layerwise.data.text.corpus import read_corpus
-        from layerwise.data.text.demo_corpus import demo_corpus
 
         if self.text is not None:
             return read_corpus(self.text)

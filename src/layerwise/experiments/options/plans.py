@@ -12,7 +12,7 @@ from layerwise.errors import OptionError, PlanError, near_matches
 from layerwise.experiments.option import option
 from layerwise.plan import FAMILIES, Member, Plan, families, family
 from layerwise.plan.families import PAINTERS_LOOPS, TWICE
-from layerwise.plan.member import GIVEN
+from layerwise.plan.painters import GIVEN
 from layerwise.results import Run
 from layerwise.results.run import is_run
 from layerwise.results.vocabulary import CHOSEN, SEARCH

@@ -37,7 +37,7 @@ from layerwise.experiments.pretraining.trainings import Pretrainings
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel, finished_models, training_rows
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.mixture import CLAIMS, pattern
+from layerwise.measure.contrasts.trainings import PATTERN, pattern
 from layerwise.measure.cost.inference_memory import inference_memory
 from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.recovery.stability import stability_rows
@@ -47,7 +47,7 @@ from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores, weights_by_seed
 from layerwise.measure.weights.uniformity import uniformity_rows
 from layerwise.models import ElcForMaskedLM
-from layerwise.models.elc.variants import find_variant
+from layerwise.models.elc.configuration import find_variant
 from layerwise.plan import Edge
 from layerwise.results import Run, Score
 from layerwise.results.training_record import TrainingRecord
@@ -70,7 +70,7 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
     for measure in (MASKED_LM, ALPHA, TRAINING):
         run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
     of_weights = _rows_of_weights(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
-    of_weights[CONTRAST] = renewed(run.store.scores(CONTRAST), of_weights[CONTRAST], CLAIMS)
+    of_weights[CONTRAST] = renewed(run.store.scores(CONTRAST), of_weights[CONTRAST], (PATTERN,))
     for measure, scores in of_weights.items():
         run.store.replace_scores(measure, scores)
     evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]

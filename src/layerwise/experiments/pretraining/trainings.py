@@ -17,9 +17,9 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import PretrainingText, cut
-from layerwise.data.text.token_cache.token_cache import TokenCache, Vocabulary
+from layerwise.data.text.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.data.text.wordpiece import check_tokenizer, train_wordpiece
+from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
 from layerwise.experiments.engines.trainings import FolderTraining, FolderTrainings
 from layerwise.experiments.opening import hardware, numerics, quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment
@@ -29,12 +29,12 @@ from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
-from layerwise.train.monitoring.clock import Progress
 from layerwise.train.pretrain.curriculum import SpreadBatches
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import check_positive
+from layerwise.train.training_log import Progress
 
 FAMILY = "pretraining"
 """The family in the manifest of a run of pretrainings."""

@@ -52,9 +52,8 @@ from layerwise.results.run import is_run
 from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
 from layerwise.stack import Stack, weight_hash
 from layerwise.swarm.gathering import order_of
-from layerwise.swarm.rehearsal.bound import Load, slowest_token
-from layerwise.swarm.routing.quorum import Quorum
-from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.rehearsal import Load, slowest_token
+from layerwise.swarm.settings import Quorum, SwarmSettings
 from layerwise.train.load_trained import open_trained
 
 PROMPT = 16

@@ -41,10 +41,10 @@ from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.results.vocabulary import BASELINE, NODES, REHEARSAL
 from layerwise.stack import Stack
-from layerwise.swarm.decoding_options import Decoding
+from layerwise.swarm.answer import Decoding
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, Schedule
-from layerwise.swarm.rehearsal.requests import Ended, answer_all, run_all
+from layerwise.swarm.rehearsal import Ended, answer_all, run_all
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
 from layerwise.swarm.wire import to_array, to_tensor

@@ -27,9 +27,7 @@ from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import NO_UMAP, EmbeddingOptions, embedding, umap_installed
 from layerwise.measure.activations.position_probe import STREAM, probed
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.positions import CLAIMS as OF_POSITIONS
-from layerwise.measure.contrasts.positions import positions
-from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, shuffled
+from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, positions, shuffled
 from layerwise.measure.contrasts.switching_off import CLAIMS as OF_SWITCHING
 from layerwise.measure.contrasts.switching_off import position_worth, switching_off
 from layerwise.measure.interventions import robustness as rows
@@ -281,7 +279,7 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
     if not text:  # what is published is accuracy of classification
         decisive += shuffled(whole, chance=chance, batch=grid.batch_size(len(splits.test)))
     stored = run.store.scores(CONTRAST)
-    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_POSITIONS, *OF_SWITCHING)))
+    run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_SWITCHING)))
 
 
 def position_rows(arm: str, seed: int, answers: Mapping[int, Numbers]) -> list[Score]:
@@ -292,9 +290,8 @@ def position_rows(arm: str, seed: int, answers: Mapping[int, Numbers]) -> list[S
     right, wanted = (sum(of) for of in zip(*counts.values(), strict=True))
     results = []
     for position, (hits, count) in [*counts.items(), (None, (right, wanted))]:
-        share = wilson(hits, count)
-        bounds = float(share.value), float(share.low), float(share.high)
-        results.append(Score(vocab.POSITION, "accuracy", *bounds, arm=arm, seed=seed, other=position, documents=count))
+        row = wilson(hits, count).row()
+        results.append(Score(vocab.POSITION, "accuracy", *row, arm=arm, seed=seed, other=position, documents=count))
     return results
 
 

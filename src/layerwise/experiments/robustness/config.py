@@ -24,7 +24,7 @@ from layerwise.experiments.options.training import TrainingOptions, changed
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.results.run import is_run
 from layerwise.results.training_record import RETRAINED
-from layerwise.swarm.routing.quorum import Quorum
+from layerwise.swarm.settings import Quorum
 from layerwise.train.methods import METHODS, READ_BY, Options, recipes
 from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions

@@ -38,9 +38,9 @@ from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.result import ROUTER_FILE
 from layerwise.experiments.search.config import OBJECTIVES, Objective, Routing
 from layerwise.measure.interventions.sweep import cost_estimate
-from layerwise.measure.language.evaluation_data import shuffled
 from layerwise.measure.stats.grid import WHOLE
 from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Rows, Score
 from layerwise.results import vocabulary as vocab
@@ -375,11 +375,8 @@ def _arm_means(measure: str, metric: str, routed: RoutedQuestions, **columns: An
 
 def _means(measure: str, metric: str, values: Numbers, columns: Sequence[dict[str, Any]]) -> list[Score]:
     """The mean of each row of (rows, questions), with Student's interval: nothing is decided by it."""
-    estimate = student_interval(values, np.ones(values.shape[1]))
+    means = student_interval(values, np.ones(values.shape[1])).each()
     return [
-        Score(
-            measure, metric, float(estimate.value[row]), float(estimate.low[row]), float(estimate.high[row]),
-            documents=values.shape[1], **own,
-        )
-        for row, own in enumerate(columns)
-    ]  # fmt: skip
+        Score(measure, metric, *mean.row(), documents=values.shape[1], **own)
+        for mean, own in zip(means, columns, strict=True)
+    ]

@@ -16,7 +16,7 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.common import ModelOptions, TextOptions
 from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter, waiting
-from layerwise.plan.source import source_name
+from layerwise.plan.checks import source_name
 from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, Move, check_moves
 

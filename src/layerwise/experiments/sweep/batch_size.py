@@ -17,7 +17,7 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
 from layerwise.stack import Stack
-from layerwise.stack.memory import batch_size_within, free_memory
+from layerwise.stack.placement import batch_size_within, free_memory
 
 ACCELERATED = 65_536
 """Tokens that keep an accelerator busy."""

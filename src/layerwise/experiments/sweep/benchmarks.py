@@ -27,8 +27,8 @@ from layerwise.errors import MeasureError
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.measure.contrasts.benchmark_scores import Answers
-from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts, normalised_rows, unscaled
+from layerwise.measure.contrasts.benchmark_scores import Answers, Scaled
+from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
@@ -178,14 +178,14 @@ class SweptBenchmarks:
             [str(plan) for plan in self.plans],
             {name: (metric or "", self.requests.chance[name]) for name, metric in metrics.items()},
         )
-        paired = normalised_rows(answers, full, seed=self.config.seed)
+        on_scale = Scaled.of(answers, full, seed=self.config.seed)
+        paired = list(on_scale.rows(answers.metrics))
         kept = {(row.task, row.metric) for row in paired}
         scaled = [row for row in normalised(raw, full, self.requests.chance) if (row.task, row.metric) not in kept]
-        contrasts = benchmark_contrasts(
-            answers, plan_records(self.members), full, self.stack.depth, seed=self.config.seed
-        )
+        records = plan_records(self.members)
+        contrasts = benchmark_contrasts(on_scale, records, self.stack.depth, seed=self.config.seed)
         store.replace_scores(CONTRAST, renewed(store.scores(CONTRAST), contrasts, CLAIMS))
-        store.replace_notes(BENCHMARK, unscaled(answers, full, seed=self.config.seed))
+        store.replace_notes(BENCHMARK, on_scale.unscaled())
         # Last, because these rows say that the comparison was made.
         store.replace_scores(BENCHMARK, [*raw, *scaled, *paired])
 

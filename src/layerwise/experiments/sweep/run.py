@@ -63,8 +63,7 @@ from layerwise.measure.language.token_sample import token_sample
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Member, Plan
-from layerwise.plan.member import GIVEN
-from layerwise.plan.painters import PAINTERS_SEEDS, WINDOW
+from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
 from layerwise.report.text.wording import counted
 from layerwise.results import Loss, Manifest, Run, Score
 from layerwise.results.rows import CONTINUATION, read_continuations

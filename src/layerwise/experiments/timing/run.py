@@ -87,19 +87,13 @@ def timed_rounds(
     settings: Sequence[Setting],
     options: TimingOptions,
     rounds: int,
-    also: Callable[[int, RoundTimes], RoundTimes] = lambda number, times: {},
     seed: int = 0,
 ) -> RoundsUnit[int]:
-    """So many rounds of everything, and one that warms up in each session of the run.
-
-    `also(number, times)` gives times of what is no plan, beside those of a round.
-    """
+    """So many rounds of everything, and one that warms up in each session of the run."""
     own = partial(round_times, stacks, graphs=options.graphs, seed=seed)
 
     def once(number: int) -> Iterator[Score]:
-        times = own(plans, settings, number)
-        times |= also(number, times)
-        for (name, setting), milliseconds in times.items():
+        for (name, setting), milliseconds in own(plans, settings, number).items():
             yield Score(TIME_ROUND, MILLISECONDS, milliseconds, plan=name, condition=str(setting), seed=number)
 
     def begin() -> Callable[[int], Iterator[Score]]:

@@ -18,7 +18,7 @@ order, of skip and of middle repeat.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.activations.padding import counted_states
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.activations.zones import FEWEST_STATES, Zones, beyond_walks, contrast_weights, find_zones
-from layerwise.measure.contrasts.contrast import Contrast, Part, contrast
+from layerwise.measure.contrasts.contrast import Part, Resampled, first
 from layerwise.measure.stats.float64 import wide
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, student_interval
@@ -104,12 +104,10 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     values = sums.sum(axis=1) / states.tokens.sum()
     estimate = student_interval(sums, states.tokens) if len(states.tokens) >= FEWEST_UNITS else None
     for at, (metric, state, other) in enumerate(names):
-        bounds: dict[str, Any] = (
-            {} if estimate is None else {"low": float(estimate.low[at]), "high": float(estimate.high[at])}
-        )
+        low, high = (None, None) if estimate is None else (float(estimate.low[at]), float(estimate.high[at]))
         yield Score(
-            STATES, metric, float(values[at]), plan=str(plan), layer=state, other=other, documents=states.documents,
-            tokens=int(states.tokens.sum()), **bounds,
+            STATES, metric, float(values[at]), low, high, plan=str(plan), layer=state, other=other,
+            documents=states.documents, tokens=int(states.tokens.sum()),
         )  # fmt: skip
 
 
@@ -146,13 +144,13 @@ def three_zones(states: PlanStates, *, seed: Seed = 0) -> list[Score]:
     each = _contrasts(states, zones, seed)
     if each:
         least = min(each, key=lambda one: one.value if one.low is None else one.low)
-        scores.append(Score("contrast", "least", least.value, least.low, least.high, claim=CLAIM, **behind))
+        scores.append(replace(least, mde=None))
     return scores
 
 
-def _contrasts(states: PlanStates, zones: Zones, seed: Seed) -> list[Contrast]:
+def _contrasts(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
     return [
-        contrast([states.part(weights)], lambda effects: effects[..., 0], seed=seed, resamples=RESAMPLES)
+        Resampled.of([states.part(weights)], seed=seed, resamples=RESAMPLES).row(CLAIM, "least", first)
         for weights in contrast_weights(zones.states, zones.borders)
     ]
 

@@ -6,7 +6,7 @@ measured of models without it: for each layer, ridge regression of the position 
     predicted position = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
 
 fitted on one set of examples and evaluated on another, under other random orders. That is the head of
-LayerShuffle-predict (`layerwise.train.prediction`), fitted after the training instead of in it.
+LayerShuffle-predict (`layerwise.train.position`), fitted after the training instead of in it.
 """
 
 from __future__ import annotations

@@ -60,9 +60,9 @@ class _Hits:
     def row(self, metric: str, values: Numbers, **columns: Any) -> Score:
         """The mean of `values` of the units, with its interval over groups."""
         above, below = (np.bincount(self.groups, weights=each) for each in (values, np.ones_like(values)))
-        estimate = student_interval(above[None], below)
-        value, low, high = (float(each[0]) for each in (estimate.value, estimate.low, estimate.high))
-        return Score(PROBING, metric, value, low, high, documents=len(below), tokens=len(values), **columns)
+        return Score(
+            PROBING, metric, *student_interval(above, below).row(), documents=len(below), tokens=len(values), **columns
+        )
 
 
 def probing(

@@ -26,10 +26,11 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.special import stdtrit
 
-from layerwise.measure.contrasts.contrast import CONTRAST, POWER
-from layerwise.measure.stats.rankings import rankings
+from layerwise.measure.contrasts.contrast import CONTRAST
+from layerwise.measure.stats.agreement import rankings
+from layerwise.measure.stats.estimate import POWER, student
+from layerwise.measure.stats.ranks import unit_ranks
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -96,32 +97,23 @@ def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Scor
     jackknife = slope * np.sqrt((layers - 1) / layers * np.square(left_out - left_out.mean()).sum())
     independent = np.sqrt((1 + mean**2 / 2) / ((layers - 3) * len(pairs)))
     error = float(max(jackknife, independent))
-    reach = stdtrit(layers - 1, 0.975) * error
+    reach = student(0.975, layers - 1.0) * error
     low, high = float(np.tanh(middle - reach)), float(np.tanh(middle + reach))
-    seen = float(np.tanh(reach + stdtrit(layers - 1, POWER) * error))
+    seen = float(np.tanh(reach + student(POWER, layers - 1.0) * error))
     return Score(CONTRAST, metric, mean, min(low, mean), max(high, mean), claim=CLAIM, mde=seen)
 
 
 def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Numbers:
     """The mean rank correlation of `pairs` of metrics: (..., metrics, layers) -> (...)."""
-    correlations = _correlations(stats.rankdata(values, axis=-1))
+    unit = unit_ranks(values)
+    correlations = unit @ np.swapaxes(unit, -1, -2)
     return np.asarray(np.mean([correlations[..., left, right] for left, right in pairs], axis=0))
-
-
-def _correlations(ranks: Numbers) -> Numbers:
-    """Pearson's correlations of the rows of (..., metrics, layers): (..., metrics, metrics); of a constant row 0."""
-    centred = ranks - ranks.mean(axis=-1, keepdims=True)
-    norms = np.linalg.norm(centred, axis=-1, keepdims=True)
-    unit = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
-    return np.asarray(unit @ np.swapaxes(unit, -1, -2))
 
 
 def _shuffled(
     values: Numbers, pairs: Sequence[tuple[int, int]], draw: np.random.Generator, shuffles: int
 ) -> tuple[float, float]:
     """Where 95 % of the mean correlations lie when every metric ranks the layers at random."""
-    ranks = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (shuffles, *values.shape)), axis=-1)
-    correlations = _correlations(ranks)
-    means = np.mean([correlations[..., left, right] for left, right in pairs], axis=0)
-    low, high = np.quantile(means, [0.025, 0.975])
+    shuffled = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (shuffles, *values.shape)), axis=-1)
+    low, high = np.quantile(_mean_correlations(shuffled, pairs), [0.025, 0.975])
     return float(low), float(high)

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from layerwise.measure.contrasts.contrast import Contrast
+from layerwise.measure.contrasts.contrast import Resampled, seeds
+from layerwise.measure.contrasts.strategies import mean_over
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
 from layerwise.results.rows import Loss, PlanRecord, Score
@@ -74,16 +75,14 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaled:
-    """Normalised scores and their resamples: build it with `Scaled.of`.
+    """Normalised scores of `plans` and their resamples: build it with `Scaled.of`.
 
-    `value` is (benchmarks, plans) and `draws` (resamples, benchmarks, plans); `names` are the benchmarks that have a
-    scale, and `without` says of the others why they have none.
+    The arms of `scores` are (benchmarks, plans), its units the documents of the smallest benchmark; `documents` holds
+    those of the benchmarks that have a scale, and `without` says of the others why they have none.
     """
 
     plans: tuple[str, ...]
-    names: tuple[str, ...]
-    value: Numbers
-    draws: Numbers
+    scores: Resampled
     documents: Mapping[str, int]
     without: Mapping[str, str]
 
@@ -91,7 +90,7 @@ class Scaled:
     def of(cls, answers: Answers, full: str, *, seed: Seed, resamples: int = RESAMPLES) -> Scaled:
         """The scores of `answers` on the scale whose upper end is the plan `full`."""
         values, draws, without = [], [], {}
-        names = []
+        documents: dict[str, int] = {}
         for number, (name, right) in enumerate(answers.right.items()):
             if full not in answers.plans:
                 without[name] = "the model as trained has not answered every document"
@@ -100,7 +99,7 @@ class Scaled:
                 without[name] = f"it has {right.shape[1]} documents, and an interval needs {FEWEST_UNITS}"
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]
-            drawn = _resampled(right, (*_seeds(seed), number), resamples)
+            drawn = _resampled(right, (*seeds(seed), number), resamples)
             low = float(np.quantile(drawn[:, top], expanded_levels(0.95, right.shape[1])[0]))
             if low <= chance:
                 without[name] = (
@@ -108,51 +107,52 @@ class Scaled:
                     f"the {chance:.3f} of guessing"
                 )
                 continue
-            names.append(name)
+            documents[name] = right.shape[1]
             values.append(_scaled(right.mean(axis=1), top, chance))
             draws.append(_scaled(drawn, top, chance))
-        shape = (len(names), len(answers.plans))
-        value = np.array(values).reshape(shape)
+        shape = (len(documents), len(answers.plans))
         stacked = np.stack(draws, axis=1) if draws else np.empty((resamples, *shape))
-        documents = {name: answers.right[name].shape[1] for name in names}
-        return cls(answers.plans, tuple(names), value, stacked, documents, without)
+        units, total = min(documents.values(), default=0), sum(documents.values())
+        scores = Resampled(np.array(values).reshape(shape), stacked, units, total, None)
+        return cls(answers.plans, scores, documents, without)
 
-    def rows(self, metrics: Mapping[str, str], *, level: float = 0.95) -> Iterator[Score]:
-        """Every plan's score on every benchmark, and over the benchmarks its mean and median, with intervals."""
-        if not self.names:
+    def unscaled(self) -> list[str]:
+        """A sentence for each benchmark that has no scale from chance to the model as trained."""
+        return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in self.without.items()]
+
+    def rows(self, metrics: Mapping[str, str]) -> Iterator[Score]:
+        """Every plan's score on every benchmark that has a scale, and their mean and median, with intervals."""
+        if not self.documents:
             return
-        named = {name: (self.value[row], self.draws[:, row]) for row, name in enumerate(self.names)}
-        for name, (value, draws) in named.items():
-            yield from self._rows(name, metrics[name], value, draws, level)
+        value, draws = self.scores.value, self.scores.effects
+        assert draws is not None, "benchmarks on the scale have documents enough"
+        for row, (name, documents) in enumerate(self.documents.items()):
+            yield from self._rows(name, metrics[name], value[row], draws[:, row], documents)
         for middle in (np.mean, np.median):
-            value, draws = np.asarray(middle(self.value, axis=0)), np.asarray(middle(self.draws, axis=1))
-            yield from self._rows("all", middle.__name__, value, draws, level)
+            yield from self._rows(
+                "all", middle.__name__, middle(value, axis=0), middle(draws, axis=1), self.scores.documents
+            )
 
-    def _rows(self, task: str, metric: str, value: Numbers, draws: Numbers, level: float) -> Iterator[Score]:
-        count = sum(self.documents.values()) if task == "all" else self.documents[task]
-        low, high = np.quantile(draws, expanded_levels(level, self.units), axis=0)
+    def _rows(self, task: str, metric: str, value: Numbers, draws: Numbers, documents: int) -> Iterator[Score]:
+        low, high = np.quantile(draws, expanded_levels(0.95, self.scores.units), axis=0)
         for plan, middle, below, above in zip(self.plans, value, low, high, strict=True):
             bounds = float(min(below, middle)), float(max(above, middle))
             yield Score(
-                BENCHMARK, metric, float(middle), *bounds, task=task, plan=plan, condition=NORMALISED, documents=count
-            )
-
-    @property
-    def units(self) -> int:
-        """The documents of the smallest benchmark."""
-        return min(self.documents.values(), default=0)
+                BENCHMARK, metric, float(middle), *bounds, task=task, plan=plan, condition=NORMALISED,
+                documents=documents,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrategyScores:
     """The scores of the Painters' strategies by window, the mean over the draws of each: see `Scaled`.
 
-    `value` holds (benchmarks,), `draws` (resamples, benchmarks), of each strategy and window.
+    The arms of `scores` are (curves, benchmarks): a strategy at a window, each at its row of `curves`.
     """
 
-    scaled: Scaled
-    value: Mapping[tuple[str, int], Numbers]
-    draws: Mapping[tuple[str, int], Numbers]
+    names: tuple[str, ...]
+    curves: Mapping[tuple[str, int], int]
+    scores: Resampled
 
     @classmethod
     def of(cls, scaled: Scaled, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
@@ -162,45 +162,37 @@ class StrategyScores:
         for record in records:
             if record.family == FAMILY and record.affected > 1 and record.plan in row_of:
                 plans[record.strategy, record.affected].append(row_of[record.plan])
-        chance = np.random.default_rng(seed)
-        value = {key: np.asarray(scaled.value[:, drawn].mean(axis=-1)) for key, drawn in plans.items()}
-        draws = {key: _mean(scaled.draws, np.array(drawn), chance) for key, drawn in plans.items()}
-        return cls(scaled, value, draws)
+        chance, own = np.random.default_rng(seed), scaled.scores
+        assert own.effects is not None, "benchmarks on the scale have documents enough"
+        value = np.empty((len(plans), len(scaled.documents)))
+        effects = np.empty((len(own.effects), *value.shape))
+        for at, drawn in enumerate(plans.values()):
+            value[at] = own.value[:, drawn].mean(axis=-1)
+            effects[:, at] = mean_over(own.effects[..., drawn], chance)
+        curves = {key: at for at, key in enumerate(plans)}
+        return cls(tuple(scaled.documents), curves, replace(own, value=value, effects=effects))
 
     @property
     def strategies(self) -> tuple[str, ...]:
         """The strategies that were measured, in the order of the run."""
-        return tuple(dict.fromkeys(strategy for strategy, _ in self.value))
+        return tuple(dict.fromkeys(strategy for strategy, _ in self.curves))
 
     def windows(self, *strategies: str) -> tuple[int, ...]:
         """The sizes of window at which all of `strategies` were measured, ascending."""
-        sizes = [{size for name, size in self.value if name == strategy} for strategy in strategies]
+        sizes = [{size for name, size in self.curves if name == strategy} for strategy in strategies]
         return tuple(sorted(set.intersection(*sizes))) if sizes else ()
 
-    def row(
-        self,
-        claim: str,
-        metric: str,
-        statistic: Callable[[Scores], Numbers],
-        task: str,
-        level: float,
-        *,
-        condition: str | None = None,
-        against: str | None = None,
-    ) -> Score:
+    def row(self, claim: str, metric: str, statistic: Callable[[Scores], Numbers], **settings: Any) -> Score:
         """One number made of the scores, as a row about `claim`, with its interval and what 80 of 100 would see."""
-        value = float(statistic(self._reading(self.value)))
-        drawn = np.asarray(statistic(self._reading(self.draws)), dtype=np.float64)
-        units = self.scaled.units
-        low, high = (float(bound) for bound in np.quantile(drawn, expanded_levels(level, units)))
-        error = float(drawn.std(ddof=1) * np.sqrt(units / (units - 1)))
-        documents = sum(self.scaled.documents.values())
-        contrast = Contrast(value, min(low, value), max(high, value), error, level, units, documents, 0)
-        return replace(contrast.row(claim, metric, task, condition=condition, against=against), tokens=None)
+        return self.scores.row(claim, metric, lambda scores: statistic(self.reading(scores)), **settings)
 
-    @staticmethod
-    def _reading(held: Mapping[tuple[str, int], Numbers]) -> Scores:
-        return lambda strategy, windows: np.stack([held[strategy, size] for size in windows], axis=-1)
+    def reading(self, scores: Numbers) -> Scores:
+        """The scores, (..., curves, benchmarks), by strategy and window."""
+
+        def read(strategy: str, windows: Sequence[int]) -> Numbers:
+            return np.stack([scores[..., self.curves[strategy, size], :] for size in windows], axis=-1)
+
+        return read
 
 
 def _resampled(right: Numbers, seed: tuple[int, ...], resamples: int) -> Numbers:
@@ -213,15 +205,3 @@ def _scaled(shares: Numbers, top: int, chance: float) -> Numbers:
     """(..., plans) on the scale; where a resample of the model as trained is not above chance, its scale is tiny."""
     above = np.maximum(shares[..., top : top + 1] - chance, 1e-9)
     return np.asarray((shares - chance) / above)
-
-
-def _mean(draws: Numbers, plans: NDArray[np.intp], chance: np.random.Generator) -> Numbers:
-    """The mean over `plans` of (resamples, benchmarks, plans), the plans drawn again: see `strategies._mean`."""
-    if len(plans) == 1:
-        return np.asarray(draws[..., int(plans[0])])
-    again = plans[chance.integers(0, len(plans), size=(len(draws), len(plans) - 1))]
-    return np.asarray(np.take_along_axis(draws, again[:, None, :], axis=2).mean(axis=2))
-
-
-def _seeds(seed: Seed) -> tuple[int, ...]:
-    return tuple(seed) if isinstance(seed, Sequence) else (seed,)

@@ -30,7 +30,7 @@ from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.benchmark_scores import RESAMPLES, Answers, Scaled, Scores, StrategyScores
+from layerwise.measure.contrasts.benchmark_scores import Scaled, Scores, StrategyScores
 from layerwise.measure.contrasts.loops import FEWEST_WINDOWS
 from layerwise.measure.contrasts.order import SMALLEST
 from layerwise.measure.contrasts.painters import MILDEST, STEEPER
@@ -58,29 +58,9 @@ LEFT = 0.25
 """Where absence leaves less than this of the scale of a benchmark, there is nothing left that order could cost."""
 
 
-def normalised_rows(answers: Answers, full: str, *, seed: Seed) -> list[Score]:
-    """Every plan's normalised score on every benchmark that has a scale, and their mean and median, with intervals."""
-    return list(Scaled.of(answers, full, seed=seed).rows(answers.metrics))
-
-
-def unscaled(answers: Answers, full: str, *, seed: Seed) -> list[str]:
-    """A sentence for each benchmark that has no scale from chance to the model as trained."""
-    without = Scaled.of(answers, full, seed=seed).without
-    return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in without.items()]
-
-
-def benchmark_contrasts(
-    answers: Answers,
-    records: Iterable[PlanRecord],
-    full: str,
-    depth: int,
-    *,
-    seed: Seed = 0,
-    resamples: int = RESAMPLES,
-) -> list[Score]:
+def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:
     """The rows of every claim that the plans and benchmarks of a sweep were run for, see the module."""
-    scaled = Scaled.of(answers, full, seed=seed, resamples=resamples)
-    if not scaled.names:
+    if not scaled.documents:
         return []
     scores = StrategyScores.of(scaled, records, seed=seed)
     return [
@@ -94,24 +74,19 @@ def benchmark_contrasts(
 
 def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
     """The fall of every strategy on every benchmark, and of its mean over them."""
+
+    def mean(read: Scores, strategy: str, at: slice) -> Numbers:
+        return np.asarray(_fall(read, strategy, scores.windows(strategy), depth)[..., at].mean(axis=-1))
+
+    tasks = {name: slice(at, at + 1) for at, name in enumerate(scores.names)} | {"all": slice(None)}
     for strategy in _measured(scores):
-        fall = partial(_fall, strategy=strategy, windows=scores.windows(strategy), depth=depth)
-        of_each = {name: partial(_of_one, fall, at) for at, name in enumerate(scores.scaled.names)}
-        for task, statistic in {**of_each, "all": partial(_of_mean, fall)}.items():
-            yield scores.row(FALL, SLOPE, statistic, task, LEVEL, condition=strategy)
-
-
-def _of_one(fall: Callable[[Scores], Numbers], at: int, read: Scores) -> Numbers:
-    return np.asarray(fall(read)[..., at])
-
-
-def _of_mean(fall: Callable[[Scores], Numbers], read: Scores) -> Numbers:
-    return np.asarray(fall(read).mean(axis=-1))
+        for task, at in tasks.items():
+            yield scores.row(FALL, SLOPE, partial(mean, strategy=strategy, at=at), task=task, condition=strategy)
 
 
 def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
     """How much faster every benchmark falls than the others do, under all strategies and under each."""
-    names, strategies = scores.scaled.names, _measured(scores)
+    names, strategies = scores.names, _measured(scores)
     if len(names) < 2 or not strategies:
         return
 
@@ -125,7 +100,7 @@ def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
         level = _corrected(len(names) * (1 if strategy is None else len(strategies)))
         for at, name in enumerate(names):
             statistic = partial(faster, chosen=chosen, at=at)
-            yield scores.row(FRAGILE, LOG_RATIO, statistic, name, level, condition=strategy)
+            yield scores.row(FRAGILE, LOG_RATIO, statistic, task=name, level=level, condition=strategy)
 
 
 def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
@@ -142,18 +117,18 @@ def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
     for harsher, milder in pairs:
         statistic = partial(apart, harsher=harsher, milder=milder)
         level = _corrected(len(pairs))
-        yield scores.row(SHALLOWEST, RELATIVE, statistic, "all", level, condition=harsher, against=milder)
+        yield scores.row(SHALLOWEST, RELATIVE, statistic, level=level, condition=harsher, against=milder)
 
 
 def order(scores: StrategyScores) -> Iterator[Score]:
     """What other orders cost against what absence costs, by benchmark, and on reasoning against semantic benchmarks."""
-    names = scores.scaled.names
+    names = scores.names
     kinds = [[at for at, name in enumerate(names) if name.startswith(kind)] for kind in (REASONING, SEMANTIC)]
     compared = sorted({at for kind in kinds for at in kind}) if all(kinds) else list(range(len(names)))
     windows = [
         size
         for size in scores.windows(*MOVED, ABSENT)
-        if all(scores.value[ABSENT, size][at] >= LEFT for at in compared)
+        if all(scores.scores.value[scores.curves[ABSENT, size]][at] >= LEFT for at in compared)
     ]
     reasoning, semantic = kinds
     task, against = (
@@ -171,14 +146,14 @@ def order(scores: StrategyScores) -> Iterator[Score]:
         return np.asarray(np.log(np.maximum(moved, SMALLEST)) - np.log(np.maximum(absent, SMALLEST)))
 
     for at, name in enumerate(names):
-        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), name, _corrected(len(names)))
+        yield scores.row(ORDER, LOG_RATIO, partial(ratio, at=[at]), task=name, level=_corrected(len(names)))
     if against is not None:
         statistics: tuple[tuple[str, Callable[[Scores], Numbers]], ...] = (
             ("order_less", lambda read: _kind(read, windows, reasoning)[0] - _kind(read, windows, semantic)[0]),
             (LOG_RATIO, lambda read: ratio(read, reasoning) - ratio(read, semantic)),
         )
         for metric, statistic in statistics:
-            yield scores.row(ORDER, metric, statistic, task, LEVEL, against=against)
+            yield scores.row(ORDER, metric, statistic, task=task, against=against)
 
 
 def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:
@@ -190,7 +165,7 @@ def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
     if wide:
         for strategy in ("middle_repeat", ABSENT):
-            yield scores.row(REPEAT, strategy, partial(left, strategy=strategy), "all", LEVEL)
+            yield scores.row(REPEAT, strategy, partial(left, strategy=strategy))
 
 
 def _measured(scores: StrategyScores) -> tuple[str, ...]:

@@ -16,29 +16,29 @@ or which change it is of, and `mde` is the minimum detectable contrast at 80 % p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.estimate import POWER, Estimate, student
+from layerwise.measure.stats.grid import FEWEST_UNITS, Cell, Grid, arrange
 from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels, expanded_levels, resampled_ratios
-from layerwise.results.rows import Score
+from layerwise.measure.stats.strata import Strata
+from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import CONTRAST as CONTRAST
 
 RESAMPLES = 2_000
-POWER = 0.8
 
 Statistic = Callable[[Numbers], Numbers]
-"""From effects of shape (..., effects), the parts one after the other, to one number each, of shape (...)."""
+"""From effects of shape (..., arms) to one number each, of shape (...)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Effects measured on the same units: `numerators` (effects, units), `denominators` (units,).
+    """Effects measured on the same units: `numerators` (arms, units), `denominators` (units,).
 
     `tokens` and `documents` are what the units are made of, `strata` their labels: without them there is one stratum.
     """
@@ -49,13 +49,28 @@ class Part:
     tokens: int
     strata: StratumLabels | None = None
 
+    @classmethod
+    def of_grid(cls, grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
+        """The effects of `keys`, in that order, against `baseline`, unit by unit of a grid that holds all of them.
+
+        Its tasks are strata (`layerwise.measure.stats.strata`).
+        """
+        changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
+        tokens = grid.by_unit(grid.tokens)
+        return cls(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.labels(grid))
+
     @property
     def units(self) -> int:
         """How many units there are in the smallest stratum."""
         return int(self.denominators.size if self.strata is None else np.unique_counts(self.strata).counts.min())
 
-    def of(self, indices: Sequence[int]) -> Part:
-        """Some of the effects, in the order of `indices`."""
+    @property
+    def effects(self) -> Numbers:
+        """The effect of every arm, (arms,)."""
+        return np.asarray(self.numerators.sum(axis=1) / self.denominators.sum())
+
+    def of(self, indices: Iterable[int]) -> Part:
+        """Some of the arms, in the order of `indices`."""
         return replace(self, numerators=self.numerators[list(indices)])
 
     def on(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
@@ -69,95 +84,123 @@ class Part:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Contrast:
-    """A contrast with its interval at `level`, its standard error, and the units, documents and tokens behind it.
+def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
+    """The effects of `keys`, in that order, against `baseline`: nats per token, over documents.
 
-    `units` are those of the smallest stratum. Without an interval `low` and `high` are `None`: there were fewer than 8.
+    Only windows on which all of them were measured count; `None` where there is no such window.
+
+    >>> rows = [Loss(plan, "a", "d", 0, nll, 10, 0) for plan, nll in (("0 1", 20.0), ("1=skip", 25.0))]
+    >>> arms(rows, "0 1", ["1=skip"]).numerators.tolist()
+    [[5.0]]
     """
-
-    value: float
-    low: float | None
-    high: float | None
-    error: float
-    level: float
-    units: int
-    documents: int
-    tokens: int
-
-    @property
-    def mde(self) -> float | None:
-        """The contrast that an interval like this one distinguishes from zero with 80 % power; `None` without an
-        interval.
-        """
-        return self.detectable(POWER)
-
-    def detectable(self, power: float) -> float | None:
-        """The contrast that an interval like this one distinguishes from zero with `power`; `None` without an interval.
-
-        The longer arm of the interval, plus t[power] standard errors, t of units - 1 degrees of freedom. With skewed
-        effects an arm is longer than t[(1 + level) / 2] standard errors. A rule that needs n such findings at once has
-        80 % power where each has 1 - 0.2 / n.
-        """
-        if self.low is None or self.high is None:
-            return None
-        arm = max(self.value - self.low, self.high - self.value)
-        return arm + float(stdtrit(self.units - 1, power)) * self.error
-
-    def row(self, claim: str, metric: str, task: str = "all", power: float = POWER, **columns: Any) -> Score:
-        """The contrast as a row about `claim`, its mde at `power`; `columns` say which layers or change it is of."""
-        return Score(
-            CONTRAST,
-            metric,
-            self.value,
-            self.low,
-            self.high,
-            claim=claim,
-            task=task,
-            mde=self.detectable(power),
-            documents=self.documents,
-            tokens=self.tokens,
-            **columns,
-        )
+    rows_of: dict[str, dict[Cell, Loss]] = {key: {} for key in (baseline, *keys)}
+    for row in losses:
+        if row.plan in rows_of:
+            rows_of[row.plan][row.task, row.document, row.window] = row
+    shared = set.intersection(*(set(cells) for cells in rows_of.values()))
+    if not shared:
+        return None
+    grid = arrange(row for cells in rows_of.values() for cell, row in cells.items() if cell in shared)
+    return Part.of_grid(grid, baseline, keys)
 
 
-def contrast(
-    parts: Sequence[Part], statistic: Statistic, *, seed: Seed, level: float = 0.95, resamples: int = RESAMPLES
-) -> Contrast:
-    """The `statistic` of the effects of all parts, with its bootstrap interval.
+@dataclass(frozen=True, slots=True, eq=False)
+class Resampled:
+    """The effects of arms, `value` (arms,), and those of every resample of their units, `effects` (resamples, arms).
 
-    Raises `MeasureError` for numerators that are not finite and denominators that are not positive.
+    `units` are those of the smallest stratum, `documents` and `tokens` what is behind all effects. With fewer than 8
+    units nothing is resampled, and what is made of the effects has no interval.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
-    >>> contrast([part], lambda effects: effects[..., 0] - effects[..., 1], seed=0).value
+    >>> Resampled.of([part], seed=0).row("claim", "less", lambda effects: effects[..., 0] - effects[..., 1]).value
     1.0
     """
-    return contrasts(parts, [statistic], seed=seed, level=level, resamples=resamples)[0]
+
+    value: Numbers
+    effects: Numbers | None
+    units: int
+    documents: int
+    tokens: int | None
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
+        """The effects of all parts, one after the other.
+
+        Raises `MeasureError` for numerators that are not finite and denominators that are not positive.
+        """
+        units = min(part.units for part in parts)
+        drawn = None
+        if units >= FEWEST_UNITS:
+            drawn = np.concatenate(
+                [
+                    resampled_ratios(part.numerators, part.denominators, resamples, (*seeds(seed), number), part.strata)
+                    for number, part in enumerate(parts)
+                ],
+                axis=-1,
+            )
+        documents, tokens = (sum(getattr(part, name) for part in parts) for name in ("documents", "tokens"))
+        return cls(np.concatenate([part.effects for part in parts]), drawn, units, documents, tokens)
+
+    def estimate(self, statistic: Statistic, level: float = 0.95) -> Estimate[float] | None:
+        """The `statistic` of the effects with its interval at `level`; `None` where nothing was resampled."""
+        if self.effects is None:
+            return None
+        value, drawn = float(statistic(self.value)), np.asarray(statistic(self.effects), dtype=np.float64)
+        low, high = (float(bound) for bound in np.quantile(drawn, expanded_levels(level, self.units)))
+        error = float(drawn.std(ddof=1) * np.sqrt(self.units / (self.units - 1)))
+        return Estimate(value, min(low, value), max(high, value), error, self.units - 1.0)
+
+    def row(
+        self,
+        claim: str,
+        metric: str,
+        statistic: Statistic,
+        *,
+        level: float = 0.95,
+        power: float = POWER,
+        **columns: Any,
+    ) -> Score:
+        """The `statistic` as a row about `claim`, its mde at `power`; `columns` say which layers or change it is of."""
+        about = {"claim": claim, "documents": self.documents, "tokens": self.tokens, **columns}
+        found = self.estimate(statistic, level)
+        if found is None:
+            return Score(CONTRAST, metric, float(statistic(self.value)), **about)
+        return Score(CONTRAST, metric, found.value, found.low, found.high, mde=detectable(found, power), **about)
+
+    def rows(self, claim: str, statistics: Mapping[str, Statistic], **settings: Any) -> list[Score]:
+        """The `row` of every one of `statistics`, by metric."""
+        return [self.row(claim, metric, statistic, **settings) for metric, statistic in statistics.items()]
 
 
-def contrasts(
-    parts: Sequence[Part],
-    statistics: Sequence[Statistic],
-    *,
-    seed: Seed,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-) -> tuple[Contrast, ...]:
-    """`contrast` of several statistics on the same resamples, which are drawn once."""
-    units = min(part.units for part in parts)
-    behind = (level, units, sum(part.documents for part in parts), sum(part.tokens for part in parts))
-    effects = np.concatenate([_effects(part) for part in parts])
-    if units < FEWEST_UNITS:
-        return tuple(Contrast(float(each(effects)), None, None, float("nan"), *behind) for each in statistics)
-    draws = np.concatenate([_resampled(part, seed, number, resamples) for number, part in enumerate(parts)], axis=-1)
-    levels = expanded_levels(level, units)
-    results = []
-    for statistic in statistics:
-        value, drawn = float(statistic(effects)), np.asarray(statistic(draws), dtype=np.float64)
-        low, high = (float(bound) for bound in np.quantile(drawn, levels))
-        error = float(drawn.std(ddof=1) * np.sqrt(units / (units - 1)))
-        results.append(Contrast(value, min(low, value), max(high, value), error, *behind))
-    return tuple(results)
+def detectable(found: Estimate[float], power: float = POWER) -> float:
+    """The contrast that an interval like this one distinguishes from zero with `power`.
+
+    The longer arm of the interval, plus t[power] standard errors. With skewed effects an arm is longer than
+    t[(1 + level) / 2] standard errors. A rule that needs n such findings at once has 80 % power where each has
+    1 - 0.2 / n.
+    """
+    return max(found.value - found.low, found.high - found.value) + student(power, found.freedom) * found.error
+
+
+def first(effects: Numbers) -> Numbers:
+    """The first of the effects, which is the `Statistic` of a single one."""
+    return effects[..., 0]
+
+
+def less(effects: Numbers) -> Numbers:
+    """What the first of two effects is above the second."""
+    return np.asarray(effects[..., 0] - effects[..., 1])
+
+
+def mean_of_drawn(effects: Numbers, chance: np.random.Generator, count: int) -> Numbers:
+    """The mean over draws, (resamples, ..., draws) -> (resamples, ...), of `count` that each resample draws again."""
+    again = chance.integers(0, effects.shape[-1], size=(len(effects), *(1 for _ in effects.shape[2:]), count))
+    return np.asarray(np.take_along_axis(effects, again, axis=-1).mean(axis=-1))
+
+
+def seeds(seed: Seed) -> tuple[int, ...]:
+    """A seed as the numbers that it consists of, for more to be put behind them."""
+    return tuple(seed) if isinstance(seed, Sequence) else (seed,)
 
 
 def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
@@ -165,13 +208,3 @@ def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[s
     others = (row for row in stored if row.claim not in claims)
     # What does not apply stands before what does.
     return sorted([*others, *rows], key=lambda row: [(cell is not None, cell or 0) for cell in row.key])
-
-
-def _effects(part: Part) -> Numbers:
-    return np.asarray(part.numerators.sum(axis=1) / part.denominators.sum())
-
-
-def _resampled(part: Part, seed: Seed, number: int, resamples: int) -> Numbers:
-    """The effects of every resample of a part's units, (resamples, effects)."""
-    own = (*(seed if isinstance(seed, Sequence) else (seed,)), number)
-    return resampled_ratios(part.numerators, part.denominators, resamples, own, part.strata)

@@ -1,4 +1,4 @@
-"""Is there a core: layers side by side, near the published range, that matter far more than the rest?
+"""How unlike are the layers, and is there a core: layers side by side that matter far more than the rest?
 
 Layers 8 to 11 of 30 were published; the range is scaled to the depth and may be off by 1/15 of it. At each of these
 ranges P, with e the effect of an intervention in nats per token,
@@ -13,6 +13,16 @@ each range is taken among all ranges (Bonferroni), since the best of them is rep
     average_excess        it is replaced by the average of its neighbours, as was published
     average_over_random   median over P of SHARE * e of the average - e of random weights of the same norm: below zero
                           where random weights do nearly as much
+
+`importance_range`: how far apart are the layers, in orders of magnitude, from the largest effect to the middle one? The
+published range divides the largest effect by the one nearest to zero. Any effects that cross zero have a ratio without
+bound, and how near to it one comes is decided by the text. So the range is measured to the median layer:
+
+    range      log10(largest / max(median, 0.001))
+    published  log10(largest / the least of all magnitudes), which noise decides wherever a layer does little
+
+of the effects of skipping single layers, in nats per token. Ratios of perplexity in percent would grow exponentially
+with the same losses: 10^7 in percent of perplexity is 10^3 in nats.
 """
 
 from __future__ import annotations
@@ -22,13 +32,12 @@ from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.arms import part_of
-from layerwise.measure.contrasts.contrast import Statistic, contrasts
+from layerwise.measure.contrasts.contrast import RESAMPLES, Part, Resampled, Statistic, arms
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
 
-CORE = "core"
+CORE, RANGE = "core", "importance_range"
 FAR = 2.0
 """How many times a core layer's effect exceeds that of a typical other layer before it matters "far more"."""
 
@@ -43,6 +52,12 @@ PUBLISHED_DEPTH = 30
 PUBLISHED_RANGE = (8, 11)
 SLACK = 15
 """A core may be off the published range by 1/15 of the depth."""
+
+LEAST = 1e-3
+"""Nats per token: a median effect that is smaller counts as this."""
+
+_TINY = 1e-12
+"""What keeps the logarithm of no effect at all finite."""
 
 Keys = Mapping[int, str]
 """From a layer to the key of its losses under one intervention."""
@@ -86,12 +101,10 @@ def core(
         if set(layers) <= set(average) & set(random):
             statistics["average_excess", layers] = partial(_excess, columns, "average", layers, margin)
             statistics["average_over_random", layers] = partial(_over_random, columns, layers)
-    made = contrasts(
-        [part_of(grid, baseline, plans)], list(statistics.values()), seed=seed, level=1 - alpha / len(ranges)
-    )  # fmt: skip
+    drawn, level = Resampled.of([Part.of_grid(grid, baseline, plans)], seed=seed), 1 - alpha / len(ranges)
     return [
-        each.row(CORE, metric, power=REACHED, layer=layers[0], other=layers[-1])
-        for (metric, layers), each in zip(statistics, made, strict=True)
+        drawn.row(CORE, metric, statistic, level=level, power=REACHED, layer=layers[0], other=layers[-1])
+        for (metric, layers), statistic in statistics.items()
     ]
 
 
@@ -123,3 +136,29 @@ def _over_random(columns: Columns, layers: range, effects: Numbers) -> Numbers:
         for wanted in ("average", "random")
     )
     return np.asarray(np.median(SHARE * average - random, axis=-1))
+
+
+def importance_range(losses: Sequence[Loss], baseline: str, keys: Sequence[str], *, seed: Seed) -> list[Score]:
+    """The rows of the range for the layers that `keys` skip; none where a loss is missing."""
+    part = arms(losses, baseline, keys)
+    return [] if part is None else importance_range_rows(part, seed=seed)
+
+
+def importance_range_rows(part: Part, *, seed: Seed, resamples: int = RESAMPLES) -> list[Score]:
+    """The rows of the range from the effects of skipping each layer."""
+    drawn = Resampled.of([part], seed=seed, resamples=resamples)
+    return drawn.rows(RANGE, {"range": _to_the_median, "published": _to_the_least})
+
+
+def _to_the_median(effects: Numbers) -> Numbers:
+    return _orders(effects, np.maximum(np.median(effects, axis=-1), LEAST))
+
+
+def _to_the_least(effects: Numbers) -> Numbers:
+    return _orders(effects, np.abs(effects).min(axis=-1))
+
+
+def _orders(effects: Numbers, base: Numbers) -> Numbers:
+    """Orders of magnitude from `base` (...) to the largest of `effects` (..., layers)."""
+    largest = np.maximum(effects.max(axis=-1), _TINY)
+    return np.asarray(np.log10(largest) - np.log10(np.maximum(base, _TINY)))

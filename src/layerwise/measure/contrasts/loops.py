@@ -20,17 +20,15 @@ holds the error of the choice:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import Contrast
 from layerwise.measure.contrasts.strategies import Costs, Curve, Statistic, Strategies, relative
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
-Named = tuple[str, int | None]
+Named = tuple[str, float | None]
 """The metric of a contrast, and the size of its window where it is of one."""
 
 LOOP_COUNT = "loop_count"
@@ -51,19 +49,14 @@ def loop_count(strategies: Strategies) -> list[Score]:
         return []
     at_counts = {size: dict(zip(counts, loops, strict=True)) for size in windows}
     at_gains = {size: _gains(strategies, size) for size in windows}
-    rows = [_row(name, each) for name, each in strategies.contrasts(_growth(at_counts)).items()]
-    if not all(at_gains.values()):
-        return rows
-    best_gains: dict[Named, Statistic] = {("best_gain", size): _best_at(size, at_gains[size]) for size in windows}
-    rows += [_row(name, each) for name, each in strategies.contrasts(best_gains).items()]
-    compared = strategies.contrasts_by_halves(_compared(at_gains, at_counts))
-    return rows + [_row(name, each) for name, each in compared.items()]
-
-
-def _row(name: Named, each: Contrast) -> Score:
-    metric, size = name
-    row = each.row(LOOP_COUNT, metric)
-    return row if size is None else replace(row, amount=float(size))
+    named = _growth(at_counts)
+    if all(at_gains.values()):
+        named |= {("best_gain", float(size)): _best_at(size, gains) for size, gains in at_gains.items()}
+    rows = [strategies.row(LOOP_COUNT, metric, of, amount=size) for (metric, size), of in named.items()]
+    if all(at_gains.values()) and strategies.has_halves:
+        compared = _compared(at_gains, at_counts).items()
+        rows += [strategies.row_by_halves(LOOP_COUNT, metric, of, amount=size) for (metric, size), of in compared]
+    return rows
 
 
 def _growth(at_counts: Mapping[int, Mapping[int, Curve]]) -> dict[Named, Statistic]:
@@ -78,7 +71,7 @@ def _growth(at_counts: Mapping[int, Mapping[int, Curve]]) -> dict[Named, Statist
     return {
         ("slope", None): lambda costs: np.asarray(best(costs) @ centred / (centred @ centred)),
         ("at_end", None): lambda costs: np.asarray((best(costs) == last).sum(axis=-1)),
-        **{("best_loops", size): of_window for size, of_window in each.items()},
+        **{("best_loops", float(size)): of_window for size, of_window in each.items()},
     }
 
 
@@ -97,26 +90,20 @@ def _compared(
 ) -> dict[Named, Callable[[Costs, Costs], Numbers]]:
     """The contrasts of the best gains and loops of one half on the other: over all windows, and of each."""
 
-    def means(choose: Costs, report: Costs) -> tuple[Numbers, Numbers]:
+    def means(choose: Costs, report: Costs, sizes: Iterable[int]) -> tuple[Numbers, Numbers]:
         gained, looped = (
-            np.asarray(np.mean([_chosen(choose, report, size, curves[size]) for size in curves], axis=0))
+            np.asarray(np.mean([_chosen(choose, report, size, curves[size]) for size in sizes], axis=0))
             for curves in (gains, loops)
         )
         return gained, looped
 
-    def difference(choose: Costs, report: Costs) -> Numbers:
-        gained, looped = means(choose, report)
-        return np.asarray(gained - looped)
-
-    def of_window(size: int) -> Callable[[Costs, Costs], Numbers]:
-        return lambda choose, report: np.asarray(
-            _chosen(choose, report, size, gains[size]) - _chosen(choose, report, size, loops[size])
-        )
+    def difference(*sizes: int) -> Callable[[Costs, Costs], Numbers]:
+        return lambda choose, report: np.subtract(*means(choose, report, sizes))
 
     return {
-        ("gain:loops", None): lambda choose, report: relative(*means(choose, report)),
-        ("gain-loops", None): difference,
-        **{("gain-loops", size): of_window(size) for size in gains},
+        ("gain:loops", None): lambda choose, report: relative(*means(choose, report, gains)),
+        ("gain-loops", None): difference(*gains),
+        **{("gain-loops", float(size)): difference(size) for size in gains},
     }
 
 

@@ -18,8 +18,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from layerwise.measure.contrasts.arms import part_of
-from layerwise.measure.contrasts.contrast import Part, contrast
+from layerwise.measure.contrasts.contrast import Part, Resampled, Statistic
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
@@ -56,16 +55,15 @@ def order_by_task(
     if not reasoning or not text or not orders:
         return []
     parts = [
-        _orders(part_of(grid.of_task(task), baseline, plans), list(map(len, orders))) for task in (*reasoning, *text)
+        _orders(Part.of_grid(grid.of_task(task), baseline, plans), list(map(len, orders)))
+        for task in (*reasoning, *text)
     ]
     sizes = len(reasoning), len(text)
     task, against = (" and ".join(kind) for kind in (reasoning, text))
-    less = contrast(parts, lambda effects: _less(effects, *sizes), seed=seed)
-    rows = [less.row(ORDER, "order_less", task, against=against)]
+    statistics: dict[str, Statistic] = {"order_less": lambda effects: _less(effects, *sizes)}
     if absent is not None:
-        ratio = contrast(parts, lambda effects: log_ratio(effects, *sizes), seed=seed)
-        rows.append(ratio.row(ORDER, LOG_RATIO, task, against=against))
-    return rows
+        statistics[LOG_RATIO] = lambda effects: log_ratio(effects, *sizes)
+    return Resampled.of(parts, seed=seed).rows(ORDER, statistics, task=task, against=against)
 
 
 def _orders(part: Part, draws: Sequence[int]) -> Part:

@@ -10,23 +10,27 @@ effect of skipping the layer:
 
 `spearman_steps`, `spearman_steps_given_damage` and `spearman_steps_published` are the same by steps instead of area.
 Each has the band against `shuffled_layers` that the effects of shuffled layers would give. Layers are the units: the
-interval says what another model's layers might show (`layerwise.measure.stats.rank_correlation`).
+interval says what another model's layers might show (`layerwise.measure.stats.ranks`).
 """
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from layerwise.measure.stats.rank_correlation import rank_correlation
+from layerwise.measure.stats.ranks import rank_correlation
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING
 
 SHUFFLES = 2_000
+SPEEDS = {"spearman": "area", "spearman_steps": "steps"}
+KINDS = ("", "_given_damage", "_published")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,40 +74,19 @@ def associations(
     if not shared:
         return
     damage, scope = treatment
-    yield Score(RECOVERY, "layers", float(len(damaged)), condition=damage, arm=scope)
-    for name, speed in (("spearman", "area"), ("spearman_steps", "steps")):
-        for metric, chosen, given in (
-            (name, damaged, False),
-            (f"{name}_given_damage", damaged, True),
-            (f"{name}_published", shared, False),
-        ):
-            yield from _correlated(treatment, metric, chosen, speed, skipped, given, (seed, shuffles))
-
-
-def _correlated(
-    treatment: tuple[str, str],
-    metric: str,
-    layers: Sequence[Recovered],
-    speed: str,
-    skipped: dict[int, float],
-    given: bool,
-    random: tuple[int, int],
-) -> Iterator[Score]:
-    """One rank correlation and its band, by a seed and so many shuffles; nothing where it does not exist."""
-    (damage, scope), (seed, shuffles) = treatment, random
-    known = [each for each in layers if getattr(each, speed) is not None and each.damage is not None]
-    held = np.array([each.damage for each in known]) if given else None
-    correlation = rank_correlation(
-        [getattr(each, speed) for each in known],
-        [skipped[each.layer] for each in known],
-        given=held,
-        seed=(seed, zlib.crc32(f"{damage}/{scope} {metric}".encode())),
-        shuffles=shuffles,
-    )
-    if correlation is not None:
-        value, low, high = correlation.value, correlation.low, correlation.high
-        yield Score(RECOVERY, metric, value, low, high, correlation.p, condition=damage, arm=scope)
-        yield Score(
-            RECOVERY, metric, 0.0, correlation.null_low, correlation.null_high, condition=damage, arm=scope,
-            against=SHUFFLED_LAYERS,
-        )  # fmt: skip
+    of: dict[str, Any] = {"condition": damage, "arm": scope}
+    yield Score(RECOVERY, "layers", float(len(damaged)), **of)
+    for (name, speed), kind in itertools.product(SPEEDS.items(), KINDS):
+        metric, chosen = name + kind, shared if kind == "_published" else damaged
+        known = [each for each in chosen if getattr(each, speed) is not None and each.damage is not None]
+        correlation = rank_correlation(
+            [getattr(each, speed) for each in known],
+            [skipped[each.layer] for each in known],
+            given=np.array([each.damage for each in known]) if kind == "_given_damage" else None,
+            seed=(seed, zlib.crc32(f"{damage}/{scope} {metric}".encode())),
+            shuffles=shuffles,
+        )
+        if correlation is not None:
+            yield Score(RECOVERY, metric, correlation.value, correlation.low, correlation.high, correlation.p, **of)
+            band = correlation.null_low, correlation.null_high
+            yield Score(RECOVERY, metric, 0.0, *band, **of, against=SHUFFLED_LAYERS)

@@ -19,32 +19,68 @@ is read off a line through the origin, fitted by least squares to all numbers of
     lost = L / 2 * sum_r r * (a(0) - a(r)) / (a(0) - chance) / sum_r r^2          r layers left out of L, evenly spaced
 
 so it is a slope: the share of what a model can do that goes with each layer, times half of the layers.
+
+    positions          short, short@NULL       0.9999 - accuracy of the position that a layer of layershuffle-predict
+                                               predicts, or a probe of NULL: its states may predict it as well
+    merging            loss                    layershuffle: its models in random order - models merged from them, any
+                                               layer anywhere
+                       loss@NULL               NULL: its models in order - models merged from them at their own depth
+                       skill, skill@NULL       layershuffle in random order, NULL in order - chance
+
+Positions are over every layer at every position, in orders drawn at random; a unit is a batch, whose examples share an
+order. Where nearly nothing is wrong the errors seen say too little of the errors there are, so the variance over
+batches is at least that of one answer an example, with two right and two wrong ones added (Agresti and Coull 1998).
+What merging loses varies with which models there are, which assignments of layers are drawn, and the examples; each
+adds to the variance. Models and merged models share the examples, which cancel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
+from layerwise.measure.contrasts.trainings import Term, TrainingEstimate, between, over_trainings, over_units
+from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
+from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import RANDOM_ORDER, SEQUENTIAL
+from layerwise.results.vocabulary import ALL, RANDOM_ORDER, SEQUENTIAL
 
 TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING = "trained_order", "collapse", "position_informed", "pruning"
-CLAIMS = (TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING)
+POSITIONS, MERGING = "positions", "merging"
+CLAIMS = (TRAINED_ORDER, COLLAPSE, POSITION_INFORMED, PRUNING, POSITIONS)
 BASELINE, SHUFFLED = "baseline", "layershuffle"
 NULLS = (BASELINE, "sequential")
-PLACED = ("layershuffle-position", "layershuffle-predict")
+PREDICTING = "layershuffle-predict"
+PLACED = ("layershuffle-position", PREDICTING)
 SKILL = 0.05
 """The least accuracy above chance, of each seed of an arm, that has a share to lose."""
+
+PUBLISHED = 0.9999
+
+Answers = Mapping[int, Numbers]
+"""Position to how many answers were right, and how many there were, in each batch: (2, batches)."""
+
+DECIDES = {(SHUFFLED, "random"): "", **{(null, "own-depth"): f"@{null}" for null in NULLS}}
+"""Which kind of merging decides for which arm, the one that its training prepares it for, and how its metrics end."""
 
 Arms = Mapping[str, Mapping[int, Survey]]
 ArmTask = tuple[str, str]
 """An arm and a condition."""
+
+_FREE = (SHUFFLED, RANDOM_ORDER)
+COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
+    (TRAINED_ORDER, "cost", ALL, ((BASELINE, SEQUENTIAL), _FREE)),
+    *((TRAINED_ORDER, f"gain_above@{null}", ALL, (_FREE, (null, RANDOM_ORDER))) for null in NULLS),
+    (COLLAPSE, "random_order", ALL, ((BASELINE, RANDOM_ORDER),)),
+    (COLLAPSE, "in_order", ALL, ((BASELINE, SEQUENTIAL),)),
+    *((POSITION_INFORMED, "gain", arm, ((arm, RANDOM_ORDER), _FREE)) for arm in PLACED),
+    (POSITION_INFORMED, "random_order", ALL, (_FREE,)),
+)
+"""Claim, metric and task of a contrast, and what is compared with what."""
 
 
 def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
@@ -52,8 +88,7 @@ def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
 
     `chance` is the share of the commonest label.
     """
-    rows = [*_trained_order(arms, batch), *_collapse(arms, chance, batch), *_position_informed(arms, chance, batch)]
-    return [*rows, *_pruning(arms, chance, batch)]
+    return [*_differences(arms, chance, batch), *_pruning(arms, chance, batch)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,31 +132,13 @@ def by_batch(values: Numbers, batch: int) -> Numbers:
     return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
-def _trained_order(arms: Arms, batch: int) -> Iterator[Score]:
-    accuracies = Accuracies.of(arms, [(BASELINE, SEQUENTIAL), (SHUFFLED, RANDOM_ORDER)], batch)
-    if accuracies is not None:
-        yield accuracies.sum(1.0, -1.0).row(TRAINED_ORDER, "cost")
-    for null in NULLS:
-        accuracies = Accuracies.of(arms, [(SHUFFLED, RANDOM_ORDER), (null, RANDOM_ORDER)], batch)
+def _differences(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
+    """Every pair of `COMPARED` less one another, and what stands alone there less chance."""
+    for claim, metric, task, pairs in COMPARED:
+        accuracies = Accuracies.of(arms, pairs, batch)
         if accuracies is not None:
-            yield accuracies.sum(1.0, -1.0).row(TRAINED_ORDER, f"gain_above@{null}")
-
-
-def _collapse(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
-    for metric, task in (("random_order", RANDOM_ORDER), ("in_order", SEQUENTIAL)):
-        accuracies = Accuracies.of(arms, [(BASELINE, task)], batch)
-        if accuracies is not None:
-            yield accuracies.sum(1.0, less=chance).row(COLLAPSE, metric)
-
-
-def _position_informed(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
-    for arm in PLACED:
-        accuracies = Accuracies.of(arms, [(arm, RANDOM_ORDER), (SHUFFLED, RANDOM_ORDER)], batch)
-        if accuracies is not None:
-            yield accuracies.sum(1.0, -1.0).row(POSITION_INFORMED, "gain", arm)
-    accuracies = Accuracies.of(arms, [(SHUFFLED, RANDOM_ORDER)], batch)
-    if accuracies is not None:
-        yield accuracies.sum(1.0, less=chance).row(POSITION_INFORMED, "random_order")
+            of = accuracies.sum(1.0, -1.0) if len(pairs) == 2 else accuracies.sum(1.0, less=chance)
+            yield of.row(claim, metric, task)
 
 
 def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
@@ -150,3 +167,61 @@ def _lost(accuracies: Accuracies, tasks: slice, depth: int, chance: float) -> tu
     lost = (values[:, :1] - values[:, 1:]) / skill @ weights
     slopes = np.concatenate([weights.sum() - lost[:, None], np.broadcast_to(-weights, values[:, 1:].shape)], axis=1)
     return lost, np.einsum("sau,sa->su", pulls, slopes / skill)
+
+
+def positions(arms: Arms) -> Iterator[Score]:
+    """The rows of a robustness run, those of arms that were asked for their positions or probed for them."""
+    counts = [survey.positions for survey in arms.get(PREDICTING, {}).values() if survey.positions]
+    if counts:
+        yield shortfall(counts).row(POSITIONS, "short")
+    for null in NULLS:
+        probed = [survey.probed for survey in arms.get(null, {}).values() if survey.probed]
+        if probed:
+            yield shortfall(probed).row(POSITIONS, f"short@{null}")
+
+
+def shortfall(seeds: list[Answers]) -> TrainingEstimate:
+    """The published accuracy minus that of the answers of several seeds."""
+    counts = np.array([sum(answers.values()) for answers in seeds], dtype=np.float64)
+    right, totals = counts[:, 0], counts[0, 1]
+    accuracies = right.sum(axis=1) / totals.sum()
+    examples = int(totals.sum() / len(seeds[0]))
+    estimate = over_trainings(PUBLISHED - accuracies, -(right - accuracies[:, None] * totals) / totals.sum(), examples)
+    if not estimate.terms:
+        return estimate
+    over_seeds, over_batches = estimate.terms
+    share = (accuracies.mean() * examples + 2) / (examples + 4)
+    least = float(share * (1 - share)) / examples
+    return replace(estimate, terms=(over_seeds, Term(max(over_batches.variance, least), over_batches.degrees)))
+
+
+def merged(
+    arm: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
+) -> list[Score]:
+    """The rows of one arm and one kind of merging; none where it decides nothing.
+
+    `members` are the outcomes of the models, `models` those of the merged ones, draw by draw, on the same images;
+    `chance` is the share of the commonest label, `batch` how many images ran under one order.
+    """
+    ends = DECIDES.get((arm, kind))
+    if ends is None:
+        return []
+    hits = np.array([outcome.hits for outcome in members])
+    values, sizes = hits.mean(axis=1), by_batch(np.ones(hits.shape[1]), batch)
+    skill = over_trainings(
+        values - chance, (by_batch(hits, batch) - values[:, None] * sizes) / sizes.sum(), len(hits[0])
+    )
+    return [loss(members, models, batch).row(MERGING, f"loss{ends}"), skill.row(MERGING, f"skill{ends}")]
+
+
+def loss(members: Sequence[Predictions], models: Sequence[Predictions], batch: int) -> TrainingEstimate:
+    """The mean accuracy of the members minus that of the merged models, with what it owes to each source."""
+    own, mixed = (np.array([outcome.hits for outcome in of]) for of in (members, models))
+    accuracies = own.mean(axis=1), mixed.mean(axis=1)
+    value, images = float(accuracies[0].mean() - accuracies[1].mean()), own.shape[1]
+    gaps = by_batch(own.mean(axis=0) - mixed.mean(axis=0), batch)
+    if min(len(own), len(mixed)) < 2 or len(gaps) < FEWEST_UNITS:
+        return TrainingEstimate(value, (), images)
+    sizes = by_batch(np.ones(images), batch)
+    terms = *map(between, accuracies), Term(over_units((gaps - value * sizes) / images), len(gaps) - 1)
+    return TrainingEstimate(value, terms, images)

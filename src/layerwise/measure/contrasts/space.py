@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.contrasts.contrast import Part, contrast
+from layerwise.measure.contrasts.contrast import Part, Resampled, first
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Score
 
@@ -56,7 +56,7 @@ def same_space(every: Cosines, no_sink: Cosines, *, seed: Seed = 0, resamples: i
 
 def _row(metric: str, tokens: Numbers, numerators: Numbers, seed: Seed, resamples: int) -> Score:
     part = Part(numerators[None], tokens, len(tokens), int(tokens.sum()))
-    return contrast([part], lambda effects: effects[..., 0], seed=seed, resamples=resamples).row(CLAIM, metric)
+    return Resampled.of([part], seed=seed, resamples=resamples).row(CLAIM, metric, first)
 
 
 def middle_states(depth: int) -> range:

@@ -18,16 +18,17 @@ with Student's quantile at Satterthwaite's degrees of freedom.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy.special import stdtrit
 
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import block_influence_sums
 from layerwise.measure.activations.padding import counted_states
-from layerwise.measure.contrasts.contrast import CONTRAST, POWER, Contrast, Part, contrast
+from layerwise.measure.contrasts.contrast import Part, Resampled
 from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.estimate import POWER, Estimate, satterthwaite, student
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
@@ -54,18 +55,30 @@ def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0, twin
     try:
         for draw in range(twins):
             part = turned(random_twin(stack, (seed + 1) * twins + draw), short)
-            untrained.append(float(log_ratio(part.numerators.sum(axis=1) / part.denominators.sum())))
+            untrained.append(float(log_ratio(part.effects)))
     except UnsupportedModel:
         untrained = []
     return list(middle_rows(turned(stack, data), untrained, seed=seed))
 
 
-def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0, level: float = 0.95) -> Iterator[Score]:
+def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0) -> Iterator[Score]:
     """The rows from the turns of every layer on each unit, and the log ratios of the untrained twins."""
-    own = contrast([part], log_ratio, seed=seed, level=level)
-    yield own.row(MIDDLE, "log_ratio")
-    if len(untrained) > 1:
-        yield _beyond(own, np.asarray(untrained))
+    drawn = Resampled.of([part], seed=seed)
+    row = drawn.row(MIDDLE, "log_ratio", log_ratio)
+    yield row
+    if len(untrained) < 2:
+        return
+    twins = np.asarray(untrained)
+    row = replace(row, metric="beyond_twins", value=row.value - float(twins.mean()))
+    own = drawn.estimate(log_ratio)
+    if own is not None:
+        variances = np.array([own.error**2, float(twins.var(ddof=1)) * (1 + 1 / len(twins))])
+        freedoms = np.array([own.freedom, len(twins) - 1])
+        freedom = float(satterthwaite(variances.sum(), (variances**2 / freedoms).sum()))
+        both = Estimate.student(row.value, float(np.sqrt(variances.sum())), freedom)
+        reach = student(0.975, freedom) + student(POWER, freedom)
+        row = replace(row, low=float(both.low), high=float(both.high), mde=float(reach * both.error))
+    yield row
 
 
 def log_ratio(turned: Numbers) -> Numbers:
@@ -93,30 +106,3 @@ def turned(stack: Stack, data: EvalData) -> Part:
             sums.add(block_influence_sums(states, counted), counted.sum(dim=1), batch.windows)
     numerators, denominators = sums.units()
     return Part(numerators, denominators, documents=data.documents, tokens=data.tokens)
-
-
-def _beyond(own: Contrast, untrained: Numbers) -> Score:
-    """The model's log ratio less that of its twins, with the spread of both in the interval."""
-    count = len(untrained)
-    value = own.value - float(untrained.mean())
-    if own.low is None:
-        return Score(CONTRAST, "beyond_twins", value, claim=MIDDLE, documents=own.documents, tokens=own.tokens)
-    between = float(untrained.var(ddof=1)) * (1 + 1 / count)
-    variances = np.array([own.error**2, between])
-    freedoms = np.array([own.units - 1, count - 1])
-    error = float(np.sqrt(variances.sum()))
-    spread = float((variances**2 / freedoms).sum())
-    freedom = variances.sum() ** 2 / spread if spread > 0 else 1e6
-    widest = float(stdtrit(freedom, 0.5 + own.level / 2))
-    reach = widest * error
-    return Score(
-        CONTRAST,
-        "beyond_twins",
-        value,
-        value - reach,
-        value + reach,
-        claim=MIDDLE,
-        mde=(widest + float(stdtrit(freedom, POWER))) * error,
-        documents=own.documents,
-        tokens=own.tokens,
-    )

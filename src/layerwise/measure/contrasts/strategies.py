@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.contrasts.contrast import RESAMPLES, Contrast, Part, contrasts
-from layerwise.measure.contrasts.contrast import Statistic as OfEffects
+from layerwise.measure.contrasts.contrast import RESAMPLES, Part, Resampled, mean_of_drawn
 from layerwise.measure.stats.grid import Grid
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.measure.stats.strata import Strata, unit_pieces
-from layerwise.results.rows import PlanRecord
+from layerwise.results.rows import PlanRecord, Score
 
-Key = TypeVar("Key")
 Curve = tuple[str, str]
 """A family and one of its strategies."""
 
@@ -49,7 +48,7 @@ def relative_to(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
     return np.divide(value, size, out=np.zeros_like(size), where=size > 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Strategies:
     """The losses of a sweep by curve and window: build it with `Strategies.of`.
 
@@ -85,22 +84,34 @@ class Strategies:
         measured = [set(self.rows.get(curve, {})) for curve in curves]
         return tuple(sorted(set.intersection(*measured))) if measured else ()
 
-    def contrasts(self, statistics: Mapping[Key, Statistic], *, level: float = 0.95) -> dict[Key, Contrast]:
-        """Every one of `statistics` of the costs, with its interval over documents and draws; none for none."""
-        if not statistics:
-            return {}
-        of_effects = [self._of_effects(statistic) for statistic in statistics.values()]
-        results = contrasts(self.parts, of_effects, seed=self.seed, level=level, resamples=self.resamples)
-        return dict(zip(statistics, results, strict=True))
+    def row(self, claim: str, metric: str, statistic: Statistic, **settings: Any) -> Score:
+        """A number made of the costs as a row about `claim`, with its interval over documents and draws."""
+        return self._resampled.row(claim, metric, lambda effects: statistic(self._costs(effects)), **settings)
 
-    def halves(self) -> tuple[Strategies, Strategies] | None:
+    def row_by_halves(
+        self, claim: str, metric: str, statistic: Callable[[Costs, Costs], Numbers], **settings: Any
+    ) -> Score:
+        """A number made of the costs on one half, to choose by, and on the other, to report on; see `halves`.
+
+        Both halves are resampled, so that the interval holds the error of the choice too.
+        """
+        halves, resampled = self._halved
+
+        def of_both(effects: Numbers) -> Numbers:
+            middle = effects.shape[-1] // 2
+            return statistic(halves[0]._costs(effects[..., :middle]), halves[1]._costs(effects[..., middle:]))
+
+        return resampled.row(claim, metric, of_both, **settings)
+
+    @property
+    def has_halves(self) -> bool:
+        """Whether every stratum has a unit for each half."""
+        return min(part.units for part in self.parts) > 1
+
+    def halves(self) -> tuple[Strategies, Strategies]:
         """The same plans on two halves of the units of every stratum, drawn by the seed: one to choose by, and one to
         report what was chosen on.
-
-        `None` where a stratum has a single unit.
         """
-        if min(part.units for part in self.parts) < 2:
-            return None
         chance = np.random.default_rng(self.seed)
         orders = [chance.permutation(part.units) for part in self.parts]
         first, second = (
@@ -108,45 +119,38 @@ class Strategies:
         )
         return replace(self, parts=first), replace(self, parts=second)
 
-    def contrasts_by_halves(self, statistics: Mapping[Key, Callable[[Costs, Costs], Numbers]]) -> dict[Key, Contrast]:
-        """Every one of `statistics` of the costs on one half, to choose by, and on the other, to report on; see
-        `halves`.
+    @cached_property
+    def _resampled(self) -> Resampled:
+        return Resampled.of(self.parts, seed=self.seed, resamples=self.resamples)
 
-        Both halves are resampled, so that the interval holds the error of the choice too. None where there are no
-        halves.
-        """
-        halves = self.halves()
-        if halves is None or not statistics:
-            return {}
-        first, second = halves
-
-        def of_effects(statistic: Callable[[Costs, Costs], Numbers]) -> OfEffects:
-            def of_both(effects: Numbers) -> Numbers:
-                middle = effects.shape[-1] // 2
-                return statistic(first._costs(effects[..., :middle]), second._costs(effects[..., middle:]))
-
-            return of_both
-
-        each = [of_effects(statistic) for statistic in statistics.values()]
-        results = contrasts((*first.parts, *second.parts), each, seed=self.seed, resamples=self.resamples)
+    @cached_property
+    def _halved(self) -> tuple[tuple[Strategies, Strategies], Resampled]:
+        first, second = self.halves()
+        both = Resampled.of((*first.parts, *second.parts), seed=self.seed, resamples=self.resamples)
         # Windows of one document may be in both halves, and it is one document all the same.
-        documents = sum(part.documents for part in self.parts)
-        return {key: replace(result, documents=documents) for key, result in zip(statistics, results, strict=True)}
-
-    def _of_effects(self, statistic: Statistic) -> OfEffects:
-        """The statistic as a function of the effects of all plans in all strata, (..., strata * plans)."""
-
-        return lambda effects: statistic(self._costs(effects))
+        return (first, second), replace(both, documents=sum(part.documents for part in self.parts))
 
     def _costs(self, effects: Numbers) -> Costs:
+        """The costs from the effects of all plans in all strata, (..., strata * plans)."""
         chance = np.random.default_rng(self.seed)
         by_stratum = effects.reshape(*effects.shape[:-1], len(self.parts), -1)
         mixed = np.einsum("h,...hp->...p", self.shares, by_stratum)
 
         def costs(curve: Curve, windows: Sequence[int]) -> Numbers:
-            return np.stack([_mean(mixed, self.rows[curve][size], chance) for size in windows], axis=-1)
+            return np.stack([mean_over(mixed[..., self.rows[curve][size]], chance) for size in windows], axis=-1)
 
         return costs
+
+
+def mean_over(draws: Numbers, chance: np.random.Generator) -> Numbers:
+    """The mean over the draws of a plan, (draws,) or (resamples, ..., draws); in a resample, over some drawn again.
+
+    One less is drawn than there are, which makes the variance of the mean the unbiased one.
+    """
+    count = draws.shape[-1]
+    if count == 1:
+        return np.asarray(draws[..., 0])
+    return np.asarray(draws.mean(axis=-1)) if draws.ndim == 1 else mean_of_drawn(draws, chance, count - 1)
 
 
 def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
@@ -163,17 +167,3 @@ def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
         units = part.by_unit(part.tokens)
         parts.append(Part(part.by_unit(changes[:, owners == name]), units, part.documents(), int(part.tokens.sum())))
     return tuple(parts), np.array(list(strata.weight.values()))
-
-
-def _mean(costs: Numbers, draws: NDArray[np.intp], chance: np.random.Generator) -> Numbers:
-    """The mean over the plans `draws` of costs (..., plans); in a resample, over draws that are drawn again.
-
-    One less is drawn than there are, which makes the variance of the mean the unbiased one.
-    """
-    if len(draws) == 1:
-        return np.asarray(costs[..., draws[0]])
-    if costs.ndim == 1:
-        return np.asarray(costs[..., draws].mean(axis=-1))
-    resamples = len(costs)
-    again = draws[chance.integers(0, len(draws), size=(resamples, len(draws) - 1))]
-    return np.asarray(costs[np.arange(resamples)[:, None], again].mean(axis=1))

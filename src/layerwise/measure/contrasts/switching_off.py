@@ -19,16 +19,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
-from scipy.special import stdtrit
 
 from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
 from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.worth_by_position import PositionTables
-from layerwise.measure.stats.depth import FEWEST_LAYERS
+from layerwise.measure.stats.estimate import Numbers, student
+from layerwise.measure.stats.ranks import FEWEST_LAYERS, unit_ranks
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import SHUFFLED as SHUFFLED_POSITIONS
 from layerwise.results.vocabulary import WORTH
@@ -68,7 +66,7 @@ def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
             yield Score(WORTH, "nll_added", float(worth[layer, position]), arm=arm, layer=layer, other=position)
         each = [jackknife(table, relation) for table in tables]
         values = [estimate.value for estimate in each]
-        reach = [float(stdtrit(len(one.pulls) - 1, 0.975)) * one.error for one in each]
+        reach = [student(0.975, len(one.pulls) - 1.0) * one.error for one in each]
         bounds = [(value - own, value + own) for value, own in zip(values, reach, strict=True)]
         low, high = over_seeds(values, "spearman", bounds)
         p, band = shuffled_positions(tables)
@@ -126,14 +124,6 @@ def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
     others = (pairs.sum(axis=(-2, -1)) - own) / (layers * (layers - 1))
     difference: Numbers = own / layers - others
     return difference
-
-
-def unit_ranks(values: Numbers) -> Numbers:
-    """The ranks of each row less their mean, over their norm; a row that does not vary is all zeros."""
-    ranks = stats.rankdata(values, axis=-1)
-    centred = ranks - ranks.mean(axis=-1, keepdims=True)
-    norms = np.linalg.norm(centred, axis=-1, keepdims=True)
-    return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
 
 
 def shuffled_positions(tables: list[PositionTables], seed: int = 0) -> tuple[float, tuple[float, float]]:

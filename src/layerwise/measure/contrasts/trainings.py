@@ -10,23 +10,35 @@ are. So both vary. With e_s the effect of seed s, of S, and d_su how far unit u,
 which holds the truth in at least 95 of 100 runs, however the two compare (Banerjee 1960). What belongs to a seed and a
 unit together is in both terms, so the interval is too wide for it and never too short (Owen 2007, "The pigeonhole
 bootstrap"). A unit is a batch, since the examples of a batch run under one order.
+
+`pattern` says what the embedding and the previous layer carry, of learned layer weights. Reader n weighs the sources
+0..n, source 0 the embedding and source n the layer before it. Their mass is alpha[n, 0] + alpha[n, n]; over readers
+n = 2 and up, where these are two sources of three or more,
+
+    above_equal    mean_n (mass - 2 / (n + 1)): more than equal shares
+    learned        mean_n (mass - mass at the start): what training added
+
+with Student's interval over seeds. The task is the arm. Weights that prefer the previous layer before the first step
+have mass above equal shares without having learned anything: only `learned` decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
+from numpy.typing import ArrayLike, NDArray
 
-from layerwise.measure.contrasts.contrast import CONTRAST, POWER
+from layerwise.measure.contrasts.contrast import CONTRAST
+from layerwise.measure.stats.estimate import POWER, Numbers, student
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.seeds import deviation_bias
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.seeds import deviation_bias, seed_difference
 from layerwise.results.rows import Score
 
-LEVEL = 0.95
+PATTERN = "pattern"
+FIRST = 2
+"""The first reader with a source that is neither the embedding nor the layer before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +68,13 @@ class TrainingEstimate:
     @property
     def half(self) -> float:
         """Half the width of the interval."""
-        return self._root([_quantile(0.5 + LEVEL / 2, term) for term in self.terms])
+        return self._root([student(0.975, term.degrees) for term in self.terms])
 
     @property
     def mde(self) -> float:
         """What the interval distinguishes from zero with 80 % power, the spread of few units allowed for."""
         return self._root([
-            (_quantile(0.5 + LEVEL / 2, term) + _quantile(POWER, term)) / deviation_bias(term.degrees)
+            (student(0.975, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
             for term in self.terms
         ])  # fmt: skip
 
@@ -71,23 +83,10 @@ class TrainingEstimate:
 
     def row(self, claim: str, metric: str, task: str = "all") -> Score:
         """The number as a row about `claim`; `mde` is what its interval distinguishes from zero with 80 % power."""
+        row = Score(CONTRAST, metric, self.value, claim=claim, task=task, documents=self.documents)
         if not self.terms:
-            return Score(CONTRAST, metric, self.value, claim=claim, task=task, documents=self.documents)
-        return Score(
-            CONTRAST,
-            metric,
-            self.value,
-            self.value - self.half,
-            self.value + self.half,
-            claim=claim,
-            task=task,
-            mde=self.mde,
-            documents=self.documents,
-        )
-
-
-def _quantile(share: float, term: Term) -> float:
-    return float(stdtrit(term.degrees, share))
+            return row
+        return replace(row, low=self.value - self.half, high=self.value + self.half, mde=self.mde)
 
 
 def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> TrainingEstimate:
@@ -115,3 +114,26 @@ def between(values: Sequence[float] | Numbers) -> Term:
 def over_units(pulls: Numbers) -> float:
     """The variance of a number that each unit pulls by so much, (units,) of zero sum."""
     return float(np.square(pulls).sum()) * pulls.size / (pulls.size - 1)
+
+
+def pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
+    """The rows of one arm: `alphas` (seeds, readers, sources), `initial` (readers, sources), rows that sum to one.
+
+    None for a stack with no reader of three sources. A mixed output counts as one more reader.
+    """
+    weights, start = np.asarray(alphas, dtype=np.float64), np.asarray(initial, dtype=np.float64)
+    if weights.shape[1] <= FIRST:
+        return []
+    readers = np.arange(FIRST, weights.shape[1])
+    learned = _mass(weights, readers)
+    rows = []
+    for metric, base in (("above_equal", 2.0 / (readers + 1)), ("learned", _mass(start[None], readers)[0])):
+        own, other = dict(enumerate(learned.mean(axis=1))), dict.fromkeys(range(len(weights)), float(base.mean()))
+        gap = seed_difference(own, other)
+        rows.append(Score(CONTRAST, metric, gap.value, gap.low, gap.high, gap.p, claim=PATTERN, task=arm, mde=gap.mde))
+    return rows
+
+
+def _mass(weights: Numbers, readers: NDArray[np.int64]) -> Numbers:
+    """(seeds, readers, sources) -> (seeds, readers): the weight of the embedding and of the layer before."""
+    return np.asarray(weights[:, readers, 0] + weights[:, readers, readers])

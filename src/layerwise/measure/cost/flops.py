@@ -27,7 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.counted_operations import Count
-from layerwise.schedule.cost import ModelCost
+from layerwise.plan.schedule.cost import ModelCost
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, example_inputs
 

@@ -1,7 +1,7 @@
 """Whether running layers side by side is ever the best way to spend a millisecond: a rule, stated beforehand.
 
 Every plan with parallel layers is compared with the plans of all other arms (its *rivals*: the model as trained,
-skipped layers, loops, drafts, pruned and healed models) that take no more time than it, in one setting. A rival takes
+skipped layers, loops, pruned and healed models) that take no more time than it, in one setting. A rival takes
 no more time where its ratio to the plan, within a round, is at most 1 + `MARGIN`:
 
     surely      the interval of the median ratio lies below that
@@ -35,8 +35,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layerwise.measure.cost.pass_time import RoundTimes, Setting, median_interval
+from layerwise.measure.cost.pass_time import RoundTimes, Setting
 from layerwise.measure.stats import statistics
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, StratumLabels
 from layerwise.measure.stats.strata import Strata
@@ -143,7 +144,7 @@ def _rows(
         flips = statistics.sign_flips(differences, seed=seed, flips=max(10_000, 40 * family), strata=strata)
         estimate = statistics.paired_bootstrap(differences, tokens, seed=seed, strata=strata)
         mde = statistics.minimum_detectable_effect(
-            estimate.standard_error, estimate.freedom + 1, comparisons=family, alpha=2 * ALPHA
+            estimate.error, estimate.freedom + 1, comparisons=family, alpha=2 * ALPHA
         )
         for index, (at, rival) in enumerate(pairs):
             point, setting = contests[at].point, contests[at].setting

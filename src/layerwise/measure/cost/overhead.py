@@ -20,11 +20,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor, nn
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.estimate import Numbers, median_interval
 from layerwise.stack.inputs import evaluating
 
 Inputs = Mapping[str, Tensor]
@@ -86,12 +85,9 @@ def ratio(seconds: Numbers, against: Numbers, level: float = 0.95) -> Ratio:
     >>> ratio(np.array([2.0, 2.2, 1.8, 2.0, 2.1, 1.9, 2.0]), np.ones(7))
     Ratio(value=2.0, low=1.8, high=2.2)
     """
-    ratios = np.sort(seconds / against)
-    count = len(ratios)
-    outside = int(stats.binom.ppf((1 - level) / 2, count, 0.5))
-    # The k-th smallest and the k-th largest hold the median with at least the level asked for.
-    rank = max(0, outside - 1)
-    return Ratio(float(np.median(ratios)), float(ratios[rank]), float(ratios[count - 1 - rank]))
+    ratios = seconds / against
+    low, high = median_interval(ratios.tolist(), level)
+    return Ratio(float(np.median(ratios)), low, high)
 
 
 def kept_bytes(model: nn.Module, inputs: Inputs) -> int:

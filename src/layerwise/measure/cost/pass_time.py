@@ -21,11 +21,11 @@ from statistics import median
 from typing import Any, Literal, get_args
 
 import torch
-from scipy import stats
 from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.cost.captured_pass import CapturedPass, static_cache
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MILLISECONDS, RATIO, TIME
@@ -150,19 +150,6 @@ def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Se
                 columns: dict[str, Any] = {"plan": name, "condition": str(setting), "documents": len(rounds)}
                 rows.append(Score(TIME, metric, median(values), *interval, **columns))
     return rows
-
-
-def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """The order statistics between which the median lies in `level` of draws, or a little more.
-
-    >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
-    (1.0, 6.0)
-    """
-    ordered = sorted(values)
-    outside = int(stats.binom.ppf((1 - level) / 2, len(ordered), 0.5))
-    # `outside` is the least count whose probability reaches the tail; one fewer stays below it.
-    rank = max(0, outside - 1)
-    return ordered[rank], ordered[-1 - rank]
 
 
 class TimedPass:

@@ -77,7 +77,7 @@ class GateGradients:
         flips = max(FEWEST_FLIPS, FLIPS_PER_GATE * len(above))
         test = statistics.sign_flips(above, seed=seed, flips=flips)
         adjusted = statistics.holm(test.p)
-        errors = estimate.standard_error
+        errors = estimate.error
         mde = statistics.minimum_detectable_effect(errors, below.size, comparisons=len(above))
         bands = statistics.null_band(test, above, below)
         scores = []

@@ -22,12 +22,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-from scipy.special import stdtrit
 from torch import Tensor
 
+from layerwise.measure.stats.estimate import Numbers, student
 from layerwise.measure.stats.float64 import exact_on_cpu, widest
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import PROXIES
 from layerwise.stack import Stack
@@ -90,7 +89,7 @@ class Taylor:
         without = [[other for other in groups if other != group] for group in groups]
         left = np.array([sample.importance(some) / sum(self._tokens[group] for group in some) for some in without])
         error = math.sqrt((len(groups) - 1) * float(left.var()))
-        return float(stdtrit(len(groups) - 1, 0.975)) * error / whole
+        return student(0.975, len(groups) - 1.0) * error / whole
 
 
 class _Sample:

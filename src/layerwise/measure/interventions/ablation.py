@@ -34,10 +34,9 @@ from layerwise.measure.interventions.intervention import (
     intervention_losses,
 )
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.depth import FEWEST_LAYERS
-from layerwise.measure.stats.differences import ArmLosses, differences
-from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.float64 import exact, wide
+from layerwise.measure.stats.ranks import FEWEST_LAYERS
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.results.rows import Loss, Score

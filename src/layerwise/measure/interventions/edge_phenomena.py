@@ -38,12 +38,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.edge_pruning import edge_columns
+from layerwise.measure.stats.estimate import Estimate, satterthwaite
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.rank_correlation import rank_correlation
+from layerwise.measure.stats.ranks import rank_correlation
 from layerwise.measure.stats.statistics import Numbers, holm, holm_by_key
 from layerwise.plan import Edge
 from layerwise.results.rows import Score
@@ -96,31 +96,6 @@ class EdgeMargins:
         return self.whole - self.without
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Estimates:
-    """Means over paradigms, one for each row: value, standard error and degrees of freedom, each (rows,)."""
-
-    value: Numbers
-    error: Numbers
-    freedom: Numbers
-
-    def p(self) -> Numbers:
-        """Two-sided, of Student's test against 0."""
-        still = self.error == 0
-        ratio = np.abs(self.value) / np.where(still, 1.0, self.error)
-        return np.asarray(np.where(still, (self.value == 0).astype(float), 2 * special.stdtr(self.freedom, -ratio)))
-
-    def bounds(self) -> tuple[Numbers, Numbers]:
-        """The 95 % interval."""
-        reach = special.stdtrit(self.freedom, 0.975) * self.error
-        return self.value - reach, self.value + reach
-
-    def detectable(self, comparisons: int, power: float = 0.8) -> Numbers:
-        """The effect that Holm's first step finds with 80 % power, of so many comparisons."""
-        factor = special.stdtrit(self.freedom, 1 - LEVEL / (2 * comparisons)) + special.stdtrit(self.freedom, power)
-        return np.asarray(factor * self.error)
-
-
 def measured(
     edges: Sequence[Edge],
     phenomena: Sequence[tuple[Phenomenon, MarginEvaluation]],
@@ -142,7 +117,7 @@ def measured(
     return results
 
 
-def estimates(changes: Numbers, paradigms: Sequence[str]) -> Estimates:
+def estimates(changes: Numbers, paradigms: Sequence[str]) -> Estimate[Numbers]:
     """Means over paradigms of the means over units, of (rows, units), with their errors put together.
 
     A paradigm with a single unit has no spread of its own and takes the mean of the others'.
@@ -159,8 +134,7 @@ def estimates(changes: Numbers, paradigms: Sequence[str]) -> Estimates:
     variance = parts.sum(axis=0) / len(groups) ** 2
     counts = np.array([max(1, group.shape[1] - 1) for group in groups])
     squares = (np.square(parts) / counts[:, None]).sum(axis=0) / len(groups) ** 4
-    freedom = np.divide(np.square(variance), squares, out=np.full(len(variance), 1e6), where=squares > 0)
-    return Estimates(means.mean(axis=0), np.sqrt(variance), freedom)
+    return Estimate.student(means.mean(axis=0), np.sqrt(variance), satterthwaite(variance, squares))
 
 
 def phenomenon_rows(suite: str, edges: Sequence[Edge], margins: Sequence[EdgeMargins], depth: int) -> list[Score]:
@@ -179,7 +153,7 @@ def phenomenon_rows(suite: str, edges: Sequence[Edge], margins: Sequence[EdgeMar
         rows += _whole(of, each)
         named = [of | own for own in columns]
         rows += _effects(named, each, chosen[at], adjusted[at], parts[at][0], adjusted.size)
-        low, high = confirming[at].bounds()
+        low, high = confirming[at].low, confirming[at].high
         units = int(parts[at][1].sum())
         rows += [
             Score(
@@ -192,7 +166,7 @@ def phenomenon_rows(suite: str, edges: Sequence[Edge], margins: Sequence[EdgeMar
     return [*rows, *_contrast_rows(suite, edges, columns, margins)]
 
 
-def _part(margins: EdgeMargins, units: NDArray[np.bool_]) -> Estimates:
+def _part(margins: EdgeMargins, units: NDArray[np.bool_]) -> Estimate[Numbers]:
     names = [name for name, kept in zip(margins.phenomenon.paradigms, units, strict=True) if kept]
     return estimates(margins.changes[:, units], names)
 
@@ -206,8 +180,7 @@ def _whole(of: dict[str, Any], margins: EdgeMargins) -> Iterator[Score]:
     names, units = margins.phenomenon.paradigms, len(margins.whole)
     for metric, values in (("margin", margins.whole), ("right", _right(margins.whole))):
         own = estimates(values[None], names)
-        low, high = own.bounds()
-        bounds = (float(low[0]), float(high[0]))
+        bounds = (float(own.low[0]), float(own.high[0]))
         if metric == "right":
             bounds = (max(0.0, bounds[0]), min(1.0, bounds[1]))
         yield Score(EDGE_PHENOMENA, metric, float(own.value[0]), *bounds, documents=units, **of)
@@ -218,7 +191,7 @@ def _whole(of: dict[str, Any], margins: EdgeMargins) -> Iterator[Score]:
 def _effects(
     edges: Sequence[dict[str, Any]],
     margins: EdgeMargins,
-    chosen: Estimates,
+    chosen: Estimate[Numbers],
     adjusted: Numbers,
     units: NDArray[np.bool_],
     comparisons: int,
@@ -226,10 +199,9 @@ def _effects(
     names = [name for name, kept in zip(margins.phenomenon.paradigms, units, strict=True) if kept]
     right = estimates((_right(margins.whole) - _right(margins.without))[:, units], names)
     p, detectable, count = chosen.p(), chosen.detectable(comparisons), int(units.sum())
-    bounds = {"effect": (chosen, *chosen.bounds()), "accuracy": (right, *right.bounds())}
     for at, of in enumerate(edges):
-        for metric, (own, low, high) in bounds.items():
-            value = (float(own.value[at]), float(low[at]), float(high[at]))
+        for metric, own in (("effect", chosen), ("accuracy", right)):
+            value = (float(own.value[at]), float(own.low[at]), float(own.high[at]))
             row = Score(EDGE_PHENOMENA, metric, *value, documents=count, **of)
             if metric == "effect":
                 row = replace(row, p=float(p[at]), p_adjusted=float(adjusted[at]), mde=float(detectable[at]))
@@ -251,9 +223,8 @@ def _contrast_rows(
             value += sign * own.value / scale
             variance += part
             squares += np.square(part) / own.freedom
-    freedom = np.divide(np.square(variance), squares, out=np.full(len(edges), 1e6), where=squares > 0)
-    contrast = Estimates(value, np.sqrt(variance), freedom)
-    p, (low, high) = contrast.p(), contrast.bounds()
+    contrast = Estimate.student(value, np.sqrt(variance), satterthwaite(variance, squares))
+    p, low, high = contrast.p(), contrast.low, contrast.high
     adjusted = holm(p)
     for at, of in enumerate(columns):
         bounds = (float(low[at]), float(high[at]), float(p[at]))

@@ -33,9 +33,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from layerwise.errors import MeasureError, PlanError
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.rank_correlation import rank_correlation
-from layerwise.measure.stats.statistics import Estimate, Numbers, holm, paired_bootstrap, ratio, sign_flips
+from layerwise.measure.stats.ranks import rank_correlation
+from layerwise.measure.stats.statistics import Numbers, holm, paired_bootstrap, ratio, sign_flips
 from layerwise.plan import Edge, LayerWeights
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALPHA, EDGES, OUTPUT, PRUNED, RANDOM, SIZE
@@ -80,7 +81,7 @@ class Ranked:
 
     edges: tuple[Edge, ...]
     weights: Numbers
-    effect: Estimate
+    effect: Estimate[Numbers]
     p: Numbers
     p_adjusted: Numbers
 

@@ -16,13 +16,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from layerwise.errors import MeasureError
+from layerwise.plan.schedule.allocation import Importance
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ABLATION, ALL, DECISIONS, RACING, SKIPPING, VERDICT
-from layerwise.schedule.allocation import Importance
 
 if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData
-    from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+    from layerwise.measure.stats.verdicts import VerdictCriterion
     from layerwise.stack import Stack
 
 SOURCES = {

@@ -28,8 +28,9 @@ from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch, CleanBatches, captured_batch
-from layerwise.measure.language.evaluation_data import EvalData, pieces, portion, shuffled
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.language.loss import WindowLoss, window_losses
+from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan, Sublayer
 from layerwise.results.rows import Loss
 from layerwise.stack import Stack

@@ -31,7 +31,7 @@ from layerwise.measure.interventions.accuracy import Numbers, Predictions
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import student_interval
-from layerwise.plan.node_layouts import LAYOUTS, node_layout
+from layerwise.plan.samplers import LAYOUTS, node_layout
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BLOCKS, NODES, RANDOM_ORDER, SCATTERED, SEQUENTIAL, SINGLE
 

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.contrasts.redundant_sets import chosen_size
+from layerwise.measure.contrasts.joint import chosen_size
 from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
     Intervention,
@@ -41,7 +41,7 @@ from layerwise.measure.interventions.intervention import (
 )
 from layerwise.measure.interventions.perturbations import STRATEGIES, Perturbations, Strategy
 from layerwise.measure.language.evaluation_data import EvalData, minibatches
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer

@@ -3,7 +3,7 @@
 Effects of single layers do not add up, so a ranking is only worth something if the *set* it chooses is: for k = 1, 2,
 ... the k least important layers of every score are dropped together, and the rest is run as a plan.
 
-    skip, taylor, ...     the k least important layers (`layerwise.measure.stats.rankings`); of equals the first ones
+    skip, taylor, ...     the k least important layers (`layerwise.measure.stats.agreement`); of equals the first ones
     angular               the k neighbours across which the state turns least (Gromov et al. 2024, arXiv 2403.17887,
                           section 3): one run of layers, as there, since its distance is that of a run
     deepest_keep_last     the k deepest layers but the last: the simple baseline of the same paper
@@ -31,9 +31,9 @@ from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, plan_records, sweep
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.agreement import Ranking, rankings
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.stats.grid import arrange
-from layerwise.measure.stats.rankings import Ranking, rankings
 from layerwise.measure.stats.statistics import ratio
 from layerwise.plan import Member, Plan, edits
 from layerwise.results.rows import Loss, PlanRecord, Score

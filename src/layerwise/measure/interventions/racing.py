@@ -16,10 +16,11 @@ from layerwise.data.batches import regrouped
 from layerwise.data.text.tokens import Window
 from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
-from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, EvalData, pieces, portion, shortened
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion, shortened
 from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.racing import race, rows
-from layerwise.measure.stats.verdict_criterion import VerdictCriterion
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS
+from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
 

@@ -17,7 +17,7 @@ from layerwise.measure.interventions.accuracy import Numbers, Predictions
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.statistics import student_interval, wilson
+from layerwise.measure.stats.statistics import mean_of, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
     BASELINE,
@@ -142,25 +142,15 @@ def metrics(outcome: Predictions) -> Iterator[tuple[str, Bounded]]:
     yield "accuracy", _share(outcome.hits[counted], scored)
     if outcome.hits_top5 is not None:
         yield "accuracy_top5", _share(outcome.hits_top5[counted], scored)
-    yield "nll", _student(outcome.nll[counted], scored)
+    yield "nll", mean_of(outcome.nll[counted], scored, FEWEST_UNITS)
 
 
 def _share(hits: Numbers, scored: Numbers) -> Bounded:
     # One label an example: a proportion. Several: they err together, so examples are the units.
     if (scored != 1).any():
-        value, low, high = _student(hits, scored)
+        value, low, high = mean_of(hits, scored, FEWEST_UNITS)
         return value, None if low is None else max(0.0, low), None if high is None else min(1.0, high)
-    estimate = wilson(hits.sum(), len(hits))
-    value, low, high = (float(part) for part in (estimate.value, estimate.low, estimate.high))
-    return value, low, high
-
-
-def _student(values: Numbers, scored: Numbers) -> Bounded:
-    """The mean per scored label, with Student's interval over the examples where there are enough."""
-    if scored.size < FEWEST_UNITS:
-        return float(values.sum() / scored.sum()), None, None
-    estimate = student_interval(values[None], scored)
-    return float(estimate.value[0]), float(estimate.low[0]), float(estimate.high[0])
+    return wilson(hits.sum(), len(hits)).row()
 
 
 def _differences(
@@ -184,7 +174,7 @@ def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: f
     for one, other in pairs:
         counted = one.scored > 0
         gap = sign * (getattr(one, field) - getattr(other, field))
-        each.append(_student(gap[counted], one.scored[counted]))
+        each.append(mean_of(gap[counted], one.scored[counted], FEWEST_UNITS))
     values = [value for value, _, _ in each]
     return float(np.mean(values)), *over_seeds(
         values, "accuracy_above" if field == "hits" else "", [(low, high) for _, low, high in each]

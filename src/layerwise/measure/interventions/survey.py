@@ -2,7 +2,7 @@
 
     sequential                        all layers in order
     random                         all layers, a fresh uniform order for every batch
-    kept 6 even sequential            six layers, kept by a rule (see `layerwise.plan.layer_subsets`), in order
+    kept 6 even sequential            six layers, kept by a rule (see `layerwise.plan.samplers`), in order
     kept 6 even random             the same layers, a fresh order for every batch
     without 3 sequential              all layers but one, in order; `without 3 random` in the orders of `random`
     nodes 4 blocks without 2 random   the layers lie on four nodes, in blocks, and those of node 2 are lost
@@ -37,8 +37,7 @@ from layerwise.measure.interventions.worth_by_position import PositionTables
 from layerwise.measure.settings import check_counts, check_seed
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
-from layerwise.plan.layer_subsets import RULES, layer_subset, shuffled_subset
-from layerwise.plan.node_layouts import LAYOUTS, node_layout
+from layerwise.plan.samplers import LAYOUTS, RULES, layer_subset, node_layout, shuffled_subset
 from layerwise.results.vocabulary import RANDOM_ORDER, SEQUENTIAL
 from layerwise.stack import Stack
 

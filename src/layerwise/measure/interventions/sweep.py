@@ -33,13 +33,13 @@ from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.language.loss import WindowLoss
 from layerwise.measure.workers import Plain, Spread
 from layerwise.plan import Plan
-from layerwise.plan.member import GIVEN, Member
+from layerwise.plan.painters import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
 from layerwise.stack import Stack
 from layerwise.stack.executors.graph import Graph, build
 from layerwise.stack.executors.partition import Partition
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.estimate import StreamingEstimate, streaming_estimate
+from layerwise.stack.streaming.executor import StreamingEstimate, streaming_estimate
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -14,14 +13,12 @@ from layerwise.data.text.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.settings import BATCH_TOKENS
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Cell, Piece, resampling_unit
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
 
 # The longest window by default: long enough for context to matter, short enough for a laptop.
 WINDOW = 512
-
-FEWEST_DOCUMENTS = 16
-"""Below this a half would have too few documents for an interval, and windows take their place."""
 
 SHORTEST = 8
 """Tokens below which no window is worth proposing: nothing can be said of a model that has read so little."""
@@ -149,19 +146,6 @@ def portion(data: EvalData, chosen: Collection[Piece]) -> EvalData:
         if not wanted.isdisjoint((window.task, window.document, index) for index in (WHOLE, window.index))
     ]
     return replace(data, batches=regrouped(data.batches, kept))
-
-
-def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
-    """Pieces in a seeded order of which every beginning holds the tasks in nearly their shares."""
-    tasks: dict[str, list[Piece]] = {}
-    for piece in sorted(chosen):
-        tasks.setdefault(piece[0], []).append(piece)
-    ranked: list[tuple[float, Piece]] = []
-    for task, mine in tasks.items():
-        draw = random.Random(f"{seed}/{task}")
-        draw.shuffle(mine)
-        ranked += [((rank + draw.random()) / len(mine), name) for rank, name in enumerate(mine)]
-    return tuple(name for _, name in sorted(ranked))
 
 
 def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:

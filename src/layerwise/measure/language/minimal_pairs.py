@@ -29,7 +29,7 @@ from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import PARADIGM, PHENOMENON
-from layerwise.stack.memory import release_freed
+from layerwise.stack.placement import release_freed
 
 CHANCE = 0.5
 TIES, SKIPPED = "ties", "skipped"
@@ -209,10 +209,7 @@ def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
 
     (Zou and Donner 2008, "method of variance estimates recovery".) Of one paradigm it is Wilson's own interval.
     """
-    estimates = [wilson(each.accuracy * each.pairs, each.pairs) for each in verdicts]
-    shares, lows, highs = (
-        np.array([float(getattr(each, name)) for each in estimates]) for name in ("value", "low", "high")
-    )
+    shares, lows, highs = np.array([wilson(each.accuracy * each.pairs, each.pairs).row() for each in verdicts]).T
     mean, count = float(shares.mean()), len(verdicts)
     below, above = np.square(shares - lows).sum(), np.square(highs - shares).sum()
     return mean - float(np.sqrt(below)) / count, mean + float(np.sqrt(above)) / count

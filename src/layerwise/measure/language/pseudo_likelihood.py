@@ -46,6 +46,8 @@ BATCH_TOKENS = 8192
 ENTRIES = 1 << 25
 """Logits that are held together: 128 MiB as float32."""
 
+COPIES = 1 << 22  # tokens of masked copies that are held together: 100 MiB while equal ones are searched for
+
 _UNLIMITED = 1_000_000
 """Tokenizers that know no limit report a number far above this one."""
 
@@ -103,11 +105,8 @@ class SentenceScorer:
     @property
     def vocabulary(self) -> int:
         """How many tokens have a logit."""
-        return int(self._config().vocab_size)
-
-    def _config(self) -> Any:
         config: Any = self.model.config
-        return config.get_text_config()
+        return int(config.get_text_config().vocab_size)
 
 
 def log_likelihoods(
@@ -175,12 +174,13 @@ def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
 
 
 def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage, ...]]:
-    """Lines with equally many tokens, the shortest first."""
+    """Lines with equally many tokens, the shortest first, `COPIES` permitting; a pair stands side by side."""
     groups: dict[int, list[EncodedPassage]] = defaultdict(list)
     for line in lines:
         groups[len(line.ids)].append(line)
-    for length in sorted(groups):
-        yield tuple(groups[length])
+    for length, group in sorted(groups.items()):
+        most = max(1, COPIES // length**2)
+        yield from (tuple(group[start : start + most]) for start in range(0, len(group), most))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,7 +214,7 @@ def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
     """Pseudo-log-likelihoods of lines of one length, and how many copies that took."""
     length = len(lines[0].ids)
     owners = np.repeat(np.arange(len(lines)), [len(line.scored) for line in lines])
-    masked_at = np.concatenate([line.scored for line in lines])
+    masked_at = np.concatenate([np.array(line.scored, dtype=np.int32) for line in lines])
     copies = np.array([line.ids for line in lines], dtype=np.int32)[owners]
     each = np.arange(len(owners))
     targets = copies[each, masked_at].copy()

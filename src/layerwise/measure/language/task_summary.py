@@ -20,8 +20,14 @@ from statistics import fmean
 import numpy as np
 
 from layerwise.data.suites.classification import Task
-from layerwise.measure.stats.classification_metrics import confusion_matrix, guessed, interval, metric_of
-from layerwise.measure.stats.correlation_metrics import correlation_interval, correlation_of
+from layerwise.measure.stats.task_metrics import (
+    confusion_matrix,
+    correlation_interval,
+    correlation_of,
+    guessed,
+    interval,
+    metric_of,
+)
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, NORMALISED
 

@@ -54,7 +54,7 @@ from layerwise.measure.recovery.recovery_time import (
     twin_recovery_time,
     untouched,
 )
-from layerwise.measure.stats.depth import FEWEST_LAYERS
+from layerwise.measure.stats.ranks import FEWEST_LAYERS
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import TWIN
 from layerwise.stack import Stack

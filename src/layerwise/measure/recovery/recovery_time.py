@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from layerwise.measure.recovery.loss_curve import LossCurve, area, gaps, steps_to_recover
 from layerwise.measure.stats import statistics
 from layerwise.results.rows import Score
@@ -119,16 +117,11 @@ def _mean(values: Sequence[float], cap: float | None = None) -> Iterator[Numbers
     """Mean and Student interval over seeds, within 0 and `cap` where there is one; nothing where there is no value."""
     if not values:
         return
-    if len(values) < FEWEST_SEEDS:
-        yield float(np.mean(values)), None, None
-        return
-    estimate = statistics.student_interval([values], np.ones(len(values)))
-    low, high = float(estimate.low[0]), float(estimate.high[0])
-    if cap is not None:
+    value, low, high = statistics.mean_of(values, fewest=FEWEST_SEEDS)
+    if cap is not None and low is not None and high is not None:
         low, high = max(0.0, low), min(float(cap), high)
-    yield float(estimate.value[0]), low, high
+    yield value, low, high
 
 
 def _share(flags: Sequence[bool]) -> Iterator[Numbers]:
-    estimate = statistics.wilson([sum(flags)], len(flags))
-    yield float(estimate.value[0]), float(estimate.low[0]), float(estimate.high[0])
+    yield statistics.wilson(sum(flags), len(flags)).row()

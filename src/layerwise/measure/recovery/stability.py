@@ -83,9 +83,7 @@ def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
             results.append(Score(STABILITY, "spikes", float(judged[0]), arm=arm, seed=seed))
             results.append(Score(STABILITY, "highest", judged[1], arm=arm, seed=seed))
     for arm, flags in spiked.items():
-        share = wilson([sum(flags)], len(flags))
-        value, low, high = (float(part[0]) for part in (share.value, share.low, share.high))
-        results.append(Score(STABILITY, "spiked", value, low, high, arm=arm))
+        results.append(Score(STABILITY, "spiked", *wilson(sum(flags), len(flags)).row(), arm=arm))
     losses = _by_arm(row for row in rows if (row.measure, row.metric) == (MASKED_LM, "nll"))
     norms = _by_arm(row for row in rows if (row.measure, row.metric) == (TRAINING, "gradient_norm"))
     return [*results, *_spreads(losses, backbone), *_means(norms)]

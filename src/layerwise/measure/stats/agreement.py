@@ -9,38 +9,104 @@
 Intervals are percentiles of a bootstrap over layers: they say how much hangs on single layers, not what another text
 would give, which is what the halves are for. p is two-sided against random rankings, Holm's over all pairs of scores.
 A score that agrees with the measured skip no better than its own halves do with each other has nothing left to explain.
+
+What each score of a diagnosis says of the layers is read off its rows, larger meaning more important; scores are named
+alike here and in the pruning curves:
+
+    skip, mean_ablate, neighbour_copy,      the ablation of that name, nats per token
+    neighbour_average
+    random_weights                          the ablation `random`
+    block_influence                         the proxy of that name
+    angular                                 the angular distance across the one layer
+    gate_sensitivity, gate_gradient,        the proxies of those names
+    taylor
+    recovery                                the area under the recovery curve, after damage of equal size where there
+                                            is one
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
-from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.measure.stats.grid import arrange
-from layerwise.measure.stats.rankings import ABLATIONS, Ranking, rankings
+from layerwise.measure.stats.ranks import FEWEST_LAYERS, centred_ranks
 from layerwise.measure.stats.statistics import Numbers, holm
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
-from layerwise.results.vocabulary import AGREEMENT, RANDOM_SCORE
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import ABLATION, AGREEMENT, ALL, PROXIES, RANDOM_SCORE, RECOVERY, SKIPPING
 
 METRICS = ("spearman", "kendall")
-
-
 RESAMPLES = 2000
 DRAWS = 10_000
 HALVINGS = 200
 
 _KEY = re.compile(r"(\d+)=([a-z_]+)")
 
+Ranking = Mapping[int, float]
+"""Layer to importance; layers that a score does not speak of are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a score is found: the rows of one measure and metric, of the first of `treatments` that there is."""
+
+    name: str
+    measure: str
+    metric: str
+    amount: float | None = None
+    treatments: tuple[tuple[str | None, str | None], ...] = ((None, None),)
+    """The condition and the arm of the rows, the best first."""
+
+    def ranking(self, rows: Rows) -> Ranking:
+        """The values by layer."""
+        own = rows.where(
+            measure=self.measure, metric=self.metric, task=ALL, layer=PRESENT, part=None, against=None, seed=None,
+            amount=self.amount,
+        )  # fmt: skip
+        chosen = (own.where(condition=condition, arm=arm) for condition, arm in self.treatments)
+        return {row.layer: row.value for row in next(filter(len, chosen), ()) if row.layer is not None}
+
+
+_TREATMENTS = tuple(itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model")))
+
+_SOURCES = (
+    *(_Source(name, ABLATION, name) for name in (SKIPPING, "mean_ablate", "neighbour_copy", "neighbour_average")),
+    _Source("random_weights", ABLATION, "random"),
+    _Source("block_influence", PROXIES, "block_influence"),
+    _Source("angular", PROXIES, "angular_distance", amount=1.0),
+    _Source("gate_sensitivity", PROXIES, "gate_sensitivity"),
+    _Source("gate_gradient", PROXIES, "gate_gradient"),
+    _Source("taylor", PROXIES, "taylor"),
+    _Source("recovery", RECOVERY, "area", treatments=_TREATMENTS),
+)
+
+NAMES = tuple(source.name for source in _SOURCES)
+"""The scores there can be, in the order of the report."""
+
+ABLATIONS = {source.metric: source.name for source in _SOURCES if source.measure == ABLATION}
+"""The name under which each ablation is ranked."""
+
+
+def rankings(scores: Iterable[Score]) -> dict[str, Ranking]:
+    """Every ranking that the rows hold, by the name of its score, in the order of `NAMES`.
+
+    >>> rows = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])]
+    >>> rankings(rows)
+    {'skip': {0: 0.3, 1: 0.1}}
+    """
+    rows = Rows(scores)
+    by_source = {source.name: source.ranking(rows) for source in _SOURCES}
+    return {name: dict(sorted(ranking.items())) for name, ranking in by_source.items() if ranking}
+
 
 def agreement(scores: Iterable[Score], *, seed: int = 0, losses: Iterable[Loss] = ()) -> list[Score]:
-    """The agreement of all rankings found in `scores` (see `layerwise.measure.stats.rankings`).
+    """The agreement of all rankings found in `scores` (see `rankings`).
 
     `losses`, those of the ablation, add the agreement of its scores between halves of the documents. A pair that shares
     fewer than 4 layers, or of which one does not vary, has no row. Depends on the rows and `seed` alone.
@@ -95,7 +161,7 @@ def rank_correlations(metric: str, left: Numbers, right: Numbers) -> Numbers:
     >>> rank_correlations("kendall", np.array([[1.0, 2.0, 3.0]]), np.array([[1.0, 3.0, 2.0]])).round(3).tolist()
     [0.333]
     """
-    seen, other = (_ranks(each) if metric == "spearman" else _orders(each) for each in (left, right))
+    seen, other = (centred_ranks(each) if metric == "spearman" else _orders(each) for each in (left, right))
     norms = np.sqrt(np.square(seen).sum(axis=1) * np.square(other).sum(axis=1))
     products = (seen * other).sum(axis=1)
     with np.errstate(invalid="ignore"):
@@ -180,12 +246,6 @@ def _halvings(units: int, seed: int) -> Numbers:
     """Random halves of the units: (halvings, units) of 1.0 for those in the first half and 0.0 for the others."""
     order = np.random.default_rng([seed, units, HALVINGS]).permuted(np.tile(np.arange(units), (HALVINGS, 1)), axis=1)
     return np.asarray(order < units // 2, dtype=np.float64)
-
-
-def _ranks(values: Numbers) -> Numbers:
-    """Centred mean ranks along each row."""
-    ranks = np.asarray(stats.rankdata(values, axis=1), dtype=np.float64)
-    return np.asarray(ranks - ranks.mean(axis=1, keepdims=True))
 
 
 def _orders(values: Numbers) -> Numbers:

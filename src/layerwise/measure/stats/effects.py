@@ -15,24 +15,33 @@ fewer than 8 windows too, a row keeps its value alone. `mde` is the minimum dete
 5 % after correction over the plans of the task: it completes the sentence "no effect detectable above X". With several
 tasks there is the task `all` of all their documents, where each token counts the same and the tasks are strata
 (`layerwise.measure.stats.strata`). The statistics themselves are in `layerwise.measure.stats.statistics`.
+
+`differences` says the same in the words of a measure, of *arms*: whatever was done to the model (`12=skip`, a plan).
+Arms of one metric (and family) are corrected together, so "Holm over the layers" means exactly the layers of that
+metric. For every arm and task there are two rows:
+
+    <metric>             nats per token, arm minus baseline; interval, p, Holm's p over the metric's arms, mde
+    against no_effect    how far arms without any effect would stray, all of the metric at once: low and high around 0
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from layerwise.errors import MeasureError, near_matches
 from layerwise.measure.stats import statistics
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
-from layerwise.measure.stats.statistics import Estimate, Numbers, Seed, StratumLabels
+from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
-from layerwise.results.vocabulary import EFFECT
+from layerwise.results.vocabulary import EFFECT, NO_EFFECT
 
 POOLED = "all"
 
@@ -139,7 +148,7 @@ class _Study:
         ]
 
     def _compared(
-        self, metric: str, changes: Numbers, estimate: Estimate, band_over: Numbers | None = None
+        self, metric: str, changes: Numbers, estimate: Estimate[Numbers], band_over: Numbers | None = None
     ) -> list[Score]:
         others = self._others()
         if not others:
@@ -147,7 +156,7 @@ class _Study:
         flips = max(self.resamples, _FLIPS_PER_PLAN * len(others))
         test = statistics.sign_flips(changes[others], seed=self.seed, flips=flips, strata=self.strata)
         adjusted = statistics.holm(test.p)
-        errors, units = estimate.standard_error[others], estimate.freedom[others] + 1
+        errors, units = estimate.error[others], estimate.freedom[others] + 1
         mde = statistics.minimum_detectable_effect(errors, units, comparisons=len(others))
         scores = [
             self._score(
@@ -166,7 +175,7 @@ class _Study:
             scores += self._bare("null_band", statistics.null_band(test, changes, band_over, self.strata), others)
         return scores
 
-    def _estimated(self, metric: str, estimate: Estimate) -> list[Score]:
+    def _estimated(self, metric: str, estimate: Estimate[Numbers]) -> list[Score]:
         return [
             self._score(metric, plan, estimate.value[plan], low=float(low), high=float(high))
             for plan, (low, high) in enumerate(zip(estimate.low, estimate.high, strict=True))
@@ -185,7 +194,68 @@ class _Study:
     def _others(self) -> list[int]:
         return [plan for plan in range(len(self.grid.plans)) if plan != self.baseline]
 
-    def _bootstrap(self, numerators: Numbers, denominators: Numbers) -> Estimate:
+    def _bootstrap(self, numerators: Numbers, denominators: Numbers) -> Estimate[Numbers]:
         return statistics.paired_bootstrap(
             numerators, denominators, seed=self.seed, resamples=self.resamples, strata=self.strata
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ArmLosses:
+    """The losses under `key` are reported as `metric`; `columns` of the row say what was done: `layer`, `plan`, ...
+
+    Arms of one metric and `family` are compared and corrected together.
+    """
+
+    key: str
+    metric: str
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    family: Hashable = None
+
+
+def differences(
+    measure: str,
+    losses: Iterable[Loss],
+    baseline: str,
+    arms: Sequence[ArmLosses],
+    *,
+    seed: int,
+    by_task: bool = True,
+    resamples: int = 10_000,
+) -> list[Score]:
+    """Rows of `arms`, metric by metric in the order given; arms without losses on every window are left out.
+
+    Without `by_task` only the rows of all tasks together (`all`) are made.
+    """
+    rows_of: dict[str, list[Loss]] = defaultdict(list)
+    for row in losses:
+        rows_of[row.plan].append(row)
+    families: dict[tuple[str, Hashable], list[ArmLosses]] = defaultdict(list)
+    for arm in arms:
+        if len(rows_of[arm.key]) == len(rows_of[baseline]):
+            families[arm.metric, arm.family].append(arm)
+    scores: list[Score] = []
+    for group in families.values():
+        chosen = [*rows_of[baseline], *(row for arm in group for row in rows_of[arm.key])]
+        rows = effects(chosen, baseline, seed=seed, by_task=by_task, resamples=resamples)
+        scores += _renamed(measure, group, rows)
+    return scores
+
+
+def _renamed(measure: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:
+    """The rows of `effects` in the words of the measure; one task alone is also its own pool."""
+    tasks = {score.task for score in rows}
+    if POOLED not in tasks:
+        rows = [*rows, *(replace(score, task=POOLED) for score in rows)]
+    by_key = {arm.key: arm for arm in arms}
+    order = {key: position for position, key in enumerate(by_key)}
+    scores = []
+    for score in sorted((score for score in rows if score.plan in order), key=lambda score: order[str(score.plan)]):
+        arm = by_key[str(score.plan)]
+        about: dict[str, Any] = {"measure": measure, "metric": arm.metric, "claim": None, "plan": None, **arm.columns}
+        if score.metric == "delta_nll":
+            scores.append(replace(score, **about))
+        elif score.metric == "null_band" and arm.columns.get("against") is None:  # a null has no null of its own
+            band = {"value": 0.0, "low": -score.value, "high": score.value, "against": NO_EFFECT}
+            scores.append(replace(score, **{**about, **band}))
+    return scores

@@ -6,6 +6,15 @@ Whatever is compared (entries, norms, subspaces), the rows have one form, so tha
     of a layer or a pair, no part              the mean over tensor types, and the nulls of all layers again
     of no layer, part a tensor type            pooled over layers, with its interval and its nulls
     of no layer, no part                       the same over tensor types, each of which weighs the same
+
+What a weight measure says of a tensor type is a ratio of two sums over positions in depth (layers, pairs, triples),
+
+    ratio = sum_l numerator[l] / sum_l denominator[l]
+
+such as a residual sum of squares by a total one. For `all`, each tensor type's sums are divided by its own total first,
+so that every type weighs the same however many entries it has. The interval is Student's over positions (types times
+positions for `all`). Neighbouring positions share a layer, so they are not quite independent; the nulls that are
+printed beside every metric are computed in the same way and do not rest on that.
 """
 
 from __future__ import annotations
@@ -16,8 +25,70 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.stats.ratio_of_sums import ALL, Parts, Pooled, pooled, type_of
+from layerwise.measure.stats.statistics import Numbers, mean_of
 from layerwise.results.rows import Score
+
+ALL = "all"
+"""What stands for all tensor types together."""
+
+
+def type_of(name: str) -> str | None:
+    """The column `part` of a tensor type; none for all of them."""
+    return None if name == ALL else name
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The summands of a ratio, one of each a position in depth: two arrays of shape (positions,)."""
+
+    numerators: Numbers
+    denominators: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """A ratio and its 95 % interval; no bounds with a single position."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    def mapped(self, scale: float, shift: float) -> Pooled:
+        """The same of `scale * ratio + shift`, bounds in order."""
+        value, *bounds = (None if x is None else scale * x + shift for x in (self.value, self.low, self.high))
+        low, high = bounds if scale > 0 else bounds[::-1]
+        assert value is not None
+        return Pooled(value, low, high)
+
+
+def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:
+    """The ratio of every tensor type that has one, and last that of `all`.
+
+    Positions whose denominator is zero carry no information and are left out, types with no other positions too.
+
+    >>> pooled({"q": Parts(np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
+    Pooled(value=0.5, low=0.5, high=0.5)
+    """
+    known: dict[str, Parts] = {}
+    for name, part in parts.items():
+        kept = part.denominators > 0
+        if kept.any():
+            known[name] = Parts(part.numerators[kept], part.denominators[kept])
+    ratios = {name: _ratio(part) for name, part in known.items()}
+    if known:
+        totals = [part.denominators.sum() for part in known.values()]
+        scaled = list(zip(known.values(), totals, strict=True))
+        everything = Parts(
+            np.concatenate([part.numerators / total for part, total in scaled]),
+            np.concatenate([part.denominators / total for part, total in scaled]),
+        )
+        ratios[ALL] = _ratio(everything)
+    return ratios
+
+
+def _ratio(part: Parts) -> Pooled:
+    return Pooled(*mean_of(part.numerators, part.denominators))
+
 
 Layers = tuple[int, int | None]
 """A layer, or a pair of layers."""

@@ -19,7 +19,7 @@ Five things keep the decisions honest and the race cheap:
     many documents        documents are the units: a look reads some of each, and never fewer than 32 of them
     two-phase sampling    an effect keeps the mix of the whole text (`layerwise.measure.stats.strata`). The first look
                           reads as many documents of each stratum, the others those that take most from the variance of
-                          the layers still in (`layerwise.measure.stats.stratified_sample`)
+                          the layers still in (`layerwise.measure.stats.strata`)
     rare documents        a layer may be worth nothing on most documents and much on a few. `no_effect` and `harmful`,
                           by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
                           missed with probability below `alpha / 2L`, or until all documents are read
@@ -41,12 +41,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from layerwise.measure.language.evaluation_data import shuffled
+from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
-from layerwise.measure.stats.strata import Effect, Strata, StratumPart, combined, stratum_parts
-from layerwise.measure.stats.stratified_sample import StratifiedSample
-from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion
-from layerwise.measure.stats.verdicts import SELECTION, below_zero, detectable, refuse_too_little
+from layerwise.measure.stats.strata import (
+    Strata,
+    StratifiedSample,
+    StratumPart,
+    combined,
+    shuffled,
+    stratum_parts,
+)
+from layerwise.measure.stats.verdicts import SELECTION, Decision, VerdictCriterion, detectable, refuse_too_little
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import RACING
@@ -84,7 +89,7 @@ class Finish:
     """
 
     decision: Decision
-    effect: Effect
+    effect: Estimate[float]
     limit: float
     documents: int
     tokens: int
@@ -223,7 +228,7 @@ class _Race:
         parts = self._parts(grid, left)
         absent, present = (self._effects(parts, decision) for decision in ("no_effect", "matters"))
         for layer, narrow, effect, share in zip(left, absent, present, self._shares_read(parts), strict=True):
-            if below_zero(effect) < SELECTION:
+            if effect.p_below() < SELECTION:
                 self.candidates.setdefault(layer, self.looks)
             if self._power(narrow, effect, share) < FUTILE:
                 self._conclude(layer, effect, grid)
@@ -237,7 +242,7 @@ class _Race:
             for layer, effect in zip(left, self._effects(self._parts(grid, left), "matters"), strict=True):
                 self._conclude(layer, effect, grid)
 
-    def _conclude(self, layer: int, effect: Effect, grid: Grid) -> None:
+    def _conclude(self, layer: int, effect: Estimate[float], grid: Grid) -> None:
         """Let go of a layer that no more is read for: an effect above zero counts, however it stands to the margin."""
         self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
 
@@ -252,7 +257,7 @@ class _Race:
                     if self._settles(decision, effect, layer in harmful):
                         self._finish(layer, decision, effect, grid)
 
-    def _settles(self, decision: Decision, effect: Effect, harmful: bool) -> bool:
+    def _settles(self, decision: Decision, effect: Estimate[float], harmful: bool) -> bool:
         """Whether this look settles a layer with that decision."""
         if decision == "matters":
             return self.rule.settles(effect) == "matters"
@@ -260,7 +265,7 @@ class _Race:
             return False
         return harmful if decision == "harmful" else self.rule.holds(effect)
 
-    def _power(self, absent: Effect, present: Effect, share: float) -> float:
+    def _power(self, absent: Estimate[float], present: Estimate[float], share: float) -> float:
         """The predictive power: how likely all of the text is to settle a layer, given what was read of it.
 
         With a share f read the value at the end is near N(value, error^2 (1 - f)), and the intervals by which a layer
@@ -302,14 +307,14 @@ class _Race:
                     owners.count(name) >= FEWEST_OF_STRATUM for name in self.strata.weight
                 )
                 level = self.rule.alpha / self.comparisons("harmful")
-                if enough and below_zero(self._effects(self._parts(grid, [layer]), "harmful")[0]) < level:
+                if enough and self._effects(self._parts(grid, [layer]), "harmful")[0].p_below() < level:
                     layers.add(layer)
         return layers
 
     def _parts(self, grid: Grid, layers: Sequence[int]) -> list[StratumPart]:
         return stratum_parts(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata)
 
-    def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[Effect]:
+    def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[Estimate[float]]:
         """The effects with the intervals by which they may be told `decision`: an error to one side at its rate."""
         return combined(parts, max(0.0, 1 - 2 * self.rule.alpha / self.comparisons(decision)))
 
@@ -325,7 +330,7 @@ class _Race:
         piece = piece if piece in self.lengths else (task, document, window)
         return self.whole[piece] / self.lengths[piece]
 
-    def _finish(self, layer: int, decision: Decision, effect: Effect, grid: Grid) -> None:
+    def _finish(self, layer: int, decision: Decision, effect: Estimate[float], grid: Grid) -> None:
         limit = max(abs(effect.low), abs(effect.high))
         if decision != "no_effect":
             limit = detectable(effect, self.comparisons("matters") / 2, self.rule)

@@ -41,8 +41,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from layerwise.errors import MeasureError
+from layerwise.measure.stats.estimate import POWER, Estimate, student, t_factor
+from layerwise.measure.stats.estimate import Numbers as Numbers
 
-Numbers = NDArray[np.float64]
 Seed = int | Sequence[int]
 Key = TypeVar("Key", bound=Hashable)
 StratumLabels = NDArray[np.intp]
@@ -53,20 +54,6 @@ _CELLS = 1 << 20
 
 _COLUMNS = 256
 """Plans that are resampled together, which bounds memory at `resamples * _COLUMNS` numbers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """One ratio for each plan, shape (plans,): its value, interval and standard error, in the ratio's units.
-
-    `freedom` holds the degrees of freedom of each standard error.
-    """
-
-    value: Numbers
-    low: Numbers
-    high: Numbers
-    standard_error: Numbers
-    freedom: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +93,30 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
 
 def student_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95, strata: StratumLabels | None = None
-) -> Estimate:
+) -> Estimate[Numbers]:
     """Ratios with the interval value +- t * standard error, t of units - 1 degrees of freedom, or Satterthwaite's.
 
     In the simulations of the module its coverage is within a point of the bootstrap's, at no cost: it is for
     numbers that describe one plan, where nothing is decided.
     """
     above, below = _checked(numerators, denominators)
-    value, spread = ratio(above, below), _Spread.of(above, below, strata)
-    reach = special.stdtrit(spread.freedom, 0.5 + level / 2) * spread.error
-    return Estimate(value, value - reach, value + reach, spread.error, spread.freedom)
+    spread = _Spread.of(above, below, strata)
+    return Estimate.student(ratio(above, below), spread.error, spread.freedom, level)
+
+
+def mean_of(
+    numerators: ArrayLike, denominators: ArrayLike | None = None, fewest: int = 2
+) -> tuple[float, float | None, float | None]:
+    """One ratio, or the mean of `numerators` alone, with Student's interval; no bounds over fewer units than `fewest`.
+
+    >>> mean_of([1.0, 1.0, 1.0]), mean_of([3.0], [2.0])
+    ((1.0, 1.0, 1.0), (1.5, None, None))
+    """
+    above = np.asarray(numerators, dtype=np.float64)
+    below = np.ones(above.size) if denominators is None else np.asarray(denominators, dtype=np.float64)
+    if above.size < fewest:
+        return float(above.sum() / below.sum()), None, None
+    return student_interval(above, below).row()
 
 
 def paired_bootstrap(
@@ -126,7 +127,7 @@ def paired_bootstrap(
     resamples: int = 10_000,
     level: float = 0.95,
     strata: StratumLabels | None = None,
-) -> Estimate:
+) -> Estimate[Numbers]:
     """Ratios with intervals from resampling units with replacement, the same units for every plan.
 
     Takes (plans, units) and (units,); see the module for the kind of interval and its measured coverage. With
@@ -236,7 +237,7 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
 
 
 def minimum_detectable_effect(
-    errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1, alpha: float = 0.05, power: float = 0.8
+    errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1, alpha: float = 0.05, power: float = POWER
 ) -> Numbers:
     """The true effect that a two-sided test at `alpha / comparisons` finds with probability `power`.
 
@@ -249,15 +250,13 @@ def minimum_detectable_effect(
     freedom = np.asarray(units, dtype=np.float64) - 1
     if (freedom < 1).any():
         raise MeasureError(f"A minimum detectable effect needs at least 2 units; found {freedom.min() + 1:g}.")
-    # stdtrit is the quantile of Student's t; scipy.stats.t gives the same bits in a hundred times the time.
-    factor = special.stdtrit(freedom, 1 - alpha / (2 * comparisons)) + special.stdtrit(freedom, power)
-    return np.asarray(factor * np.asarray(errors, dtype=np.float64))
+    return np.asarray(t_factor(freedom, comparisons, alpha, power) * np.asarray(errors, dtype=np.float64))
 
 
-def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate:
+def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate[Numbers]:
     """Proportions of independent trials with Wilson's (1927) interval, which has a width also at 0 and at 1.
 
-    The interval's centre is (share + z^2 / 2n) / (1 + z^2 / n); `standard_error` is its half-width over z.
+    The interval's centre is (share + z^2 / 2n) / (1 + z^2 / n); `error` is its half-width over z.
     """
     z = stats.norm.ppf(0.5 + level / 2)
     share = np.asarray(successes, dtype=np.float64) / trials
@@ -267,7 +266,7 @@ def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate:
     return Estimate(share, low, high, error, np.full(share.shape, trials - 1.0))
 
 
-def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int, level: float = 0.95) -> Estimate:
+def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int, level: float = 0.95) -> Estimate[Numbers]:
     """Difference of two proportions on the same questions: `gained` and `lost` count where only one was
     right.
 
@@ -341,7 +340,7 @@ def expanded_levels(level: float, units: int) -> tuple[float, float]:
 
 
 def _tail(level: float, freedom: Numbers, shortfall: Numbers) -> Numbers:
-    return np.asarray(special.ndtr(-special.stdtrit(freedom, 0.5 + level / 2) * np.sqrt(shortfall)))
+    return np.asarray(special.ndtr(-student(0.5 + level / 2, freedom) * np.sqrt(shortfall)))
 
 
 def _members(strata: StratumLabels | None, units: int) -> list[NDArray[np.intp] | slice]:

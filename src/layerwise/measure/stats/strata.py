@@ -8,20 +8,31 @@ are estimated task by task and put together with the tasks' shares of all tokens
 
 with Student's quantile at Satterthwaite's degrees of freedom (Cochran 1977, section 5.4). Tasks with too few documents
 for an interval of their own are taken together.
+
+A `StratifiedSample` of a text grows by the documents that take most from the variance for their tokens. With n_h
+documents read of stratum h, of c_h tokens each, and a variance v_h that one document would leave in the estimate, one
+more document takes v_h (1 / n_h - 1 / (n_h + 1)) = v_h / (n_h (n_h + 1)) from it. The documents go one by one to the
+stratum where this is most for its c_h tokens, which ends at Neyman's allocation n_h ~ sqrt(v_h / c_h) (Cochran 1977,
+section 5.5). Where the v_h are not known yet, the strata share the documents equally: that is the first of two phases,
+and says what the v_h are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
+from layerwise.measure.stats.estimate import Estimate, satterthwaite
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece
 from layerwise.measure.stats.statistics import Numbers, StratumLabels, ratio, standard_error
 
 REST = "the rest"
+
+FEWEST_DOCUMENTS = 16
+"""Below this a half would have too few documents for an interval, and windows take their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +99,17 @@ def unit_pieces(grid: Grid) -> dict[Piece, int]:
     return {name: round(own) for name, own in zip(names, tokens, strict=True)}
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """An effect in nats per token with its interval, its standard error and the degrees of freedom behind it."""
-
-    value: float
-    low: float
-    high: float
-    error: float
-    freedom: float
-
-    def p(self) -> float:
-        """The two-sided p-value of Student's test against no effect."""
-        if self.error == 0:
-            return 1.0 if self.value == 0 else 0.0
-        return float(2 * stdtr(self.freedom, -abs(self.value) / self.error))
+def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
+    """Pieces in a seeded order of which every beginning holds the tasks in nearly their shares."""
+    tasks: dict[str, list[Piece]] = {}
+    for piece in sorted(chosen):
+        tasks.setdefault(piece[0], []).append(piece)
+    ranked: list[tuple[float, Piece]] = []
+    for task, mine in tasks.items():
+        draw = random.Random(f"{seed}/{task}")
+        draw.shuffle(mine)
+        ranked += [((rank + draw.random()) / len(mine), name) for rank, name in enumerate(mine)]
+    return tuple(name for _, name in sorted(ranked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +143,7 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
     return parts
 
 
-def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Effect]:
+def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Estimate[float]]:
     """The effect of each plan against the baseline with its Student interval at `level`, in the order given.
 
     Parts of the text are weighted as `stratum_parts` says.
@@ -144,12 +151,83 @@ def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, 
     return combined(stratum_parts(grid, baseline, plans, strata), level)
 
 
-def combined(parts: Sequence[StratumPart], level: float) -> list[Effect]:
+def combined(parts: Sequence[StratumPart], level: float) -> list[Estimate[float]]:
     """The sum over strata as effects, with their Student intervals at `level`."""
     values = np.sum([part.value for part in parts], axis=0)
     variances = np.sum([part.variance for part in parts], axis=0)
     squares = np.sum([np.square(part.variance) / (part.units - 1) for part in parts], axis=0)
-    freedom = np.divide(np.square(variances), squares, out=np.full(values.shape, 1e6), where=squares > 0)
-    reach = stdtrit(freedom, 0.5 + level / 2) * np.sqrt(variances)
-    columns = (values, values - reach, values + reach, np.sqrt(variances), freedom)
-    return [Effect(*(float(column[index]) for column in columns)) for index in range(values.size)]
+    estimate = Estimate.student(values, np.sqrt(variances), satterthwaite(variances, squares), level)
+    return estimate.each()
+
+
+@dataclass
+class StratifiedSample:
+    """The pieces of each stratum in the order in which they are read, and how many of them were.
+
+    >>> lengths = {("a", str(n), -1): 2 for n in range(20)} | {("b", str(n), -1): 6 for n in range(20)}
+    >>> sample = StratifiedSample.of(lengths, lengths, Strata.of(lengths))
+    >>> len(sample.first(8)), sample.taken
+    (8, {'b': 4, 'a': 4})
+    >>> len(sample.more(12, {"a": 1.0, "b": 1.0})), sample.taken, sample.tokens
+    (4, {'b': 4, 'a': 8}, 40)
+    """
+
+    queues: Mapping[str, list[Piece]]
+    lengths: Mapping[Piece, int]
+    taken: dict[str, int] = field(default_factory=dict)
+    tokens: int = 0
+
+    @classmethod
+    def of(cls, order: Iterable[Piece], lengths: Mapping[Piece, int], strata: Strata) -> StratifiedSample:
+        """Nothing read yet of pieces that are to be read in `order`; the heaviest stratum comes first."""
+        heaviest = sorted(strata.weight, key=lambda name: -strata.weight[name])
+        queues: dict[str, list[Piece]] = {name: [] for name in heaviest}
+        for piece in order:
+            queues[strata.of_task[piece[0]]].append(piece)
+        return cls(queues, lengths, dict.fromkeys(queues, 0))
+
+    @property
+    def documents(self) -> int:
+        """How many pieces were read."""
+        return sum(self.taken.values())
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is nothing left to read."""
+        return not self._open()
+
+    def share(self, name: str) -> float:
+        """The share of the pieces of a stratum that was read."""
+        return self.taken[name] / len(self.queues[name])
+
+    def first(self, count: int) -> list[Piece]:
+        """The first `count` pieces, or all there are: in turn from every stratum."""
+        added: list[Piece] = []
+        while len(added) < count and (names := self._open()):
+            added += [self._take(name) for name in names[: count - len(added)]]
+        return added
+
+    def more(self, tokens: int, variances: Mapping[str, float]) -> list[Piece]:
+        """Further pieces of at most so many tokens together; `variances` are the v_h, in any unit."""
+        cost = {name: sum(map(self.lengths.__getitem__, queue)) / len(queue) for name, queue in self.queues.items()}
+        added: list[Piece] = []
+        until = self.tokens + tokens
+        while names := self._open():
+            gains = {name: variances[name] / (self.taken[name] * (self.taken[name] + 1) * cost[name]) for name in names}
+            name = max(names, key=gains.__getitem__)
+            if self.tokens + self.lengths[self._next(name)] > until:
+                break
+            added.append(self._take(name))
+        return added
+
+    def _open(self) -> list[str]:
+        return [name for name, queue in self.queues.items() if self.taken[name] < len(queue)]
+
+    def _next(self, name: str) -> Piece:
+        return self.queues[name][self.taken[name]]
+
+    def _take(self, name: str) -> Piece:
+        piece = self._next(name)
+        self.taken[name] += 1
+        self.tokens += self.lengths[piece]
+        return piece

@@ -23,26 +23,68 @@ effect of the other sign that they would have seen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
+from typing import Literal
 
 from scipy import optimize
-from scipy.special import stdtr, stdtrit  # Student's t: the bits of scipy.stats.t, in a hundredth of its time
+from scipy.special import stdtr
 
 from layerwise.errors import MeasureError
-from layerwise.measure.language.evaluation_data import FEWEST_DOCUMENTS, shuffled
+from layerwise.measure.stats.estimate import POWER, Estimate, student
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
 from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
-from layerwise.measure.stats.strata import Effect, Strata, stratified
-from layerwise.measure.stats.verdict_criterion import Decision, VerdictCriterion
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import VERDICT
+
+Decision = Literal["matters", "no_effect", "harmful", "unresolved"]
 
 SELECTION = 0.05
 """The one-sided level at which a layer becomes a candidate, each by itself: lower, and true harm is not looked at."""
 
-POWER = 0.8
+
+@dataclass(frozen=True, slots=True)
+class VerdictCriterion:
+    """What counts as an effect: `margin` in nats per token, and the family-wise error rate `alpha`.
+
+    >>>     >>> effect = Estimate[float](value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
+    >>> VerdictCriterion().settles(effect), VerdictCriterion(margin=1).settles(effect)
+    ('matters', 'no_effect')
+    """
+
+    margin: float = 0.01
+    alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 0 < self.margin < math.inf:
+            raise MeasureError(f"a margin of {self.margin} nats was asked for; use a positive one, such as 0.01")
+        if not 0 < self.alpha < 1:
+            raise MeasureError(f"an error rate of {self.alpha} was asked for; use one between 0 and 1, such as 0.05")
+
+    def settles(self, effect: Estimate[float]) -> Decision | None:
+        """What an interval settles for good, `None` where it takes more text; harm is not for one text to settle.
+
+        `no_effect` is an equivalence: the interval lies inside the margin. `matters` takes an interval above zero and
+        a value at the margin or above it.
+        """
+        if self.holds(effect):
+            return "no_effect"
+        if effect.low > 0 and effect.value >= self.margin:
+            return "matters"
+        return None
+
+    def holds(self, effect: Estimate[float]) -> bool:
+        """Whether the margin holds the whole interval: an effect that counts is shown not to be there."""
+        return -self.margin < effect.low and effect.high < self.margin
+
+    def concludes(self, effect: Estimate[float]) -> Decision:
+        """The decision when there is no more text: an effect above zero counts, however it stands to the margin.
+
+        An interval that holds both zero and more than the margin decides nothing: `unresolved` is no verdict of none.
+        """
+        return self.settles(effect) or ("matters" if effect.low > 0 else "unresolved")
 
 
 def verdicts(
@@ -73,21 +115,21 @@ def verdicts(
         scores.append(
             Score(
                 VERDICT, decision, effect.value, effect.low, effect.high, layer=layer,
-                p_adjusted=min(1.0, len(keys) * effect.p()), mde=mde(effect, decision, harm, layer, rule),
+                p_adjusted=min(1.0, len(keys) * float(effect.p())), mde=mde(effect, decision, harm, layer, rule),
                 documents=grid.documents(), tokens=int(grid.tokens.sum()),
             )
         )  # fmt: skip
     return scores
 
 
-def mde(effect: Effect, decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
+def mde(effect: Estimate[float], decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
     """What stands behind a decision: how small an effect was excluded, or how great a harm would have been found."""
     if decision == "no_effect":
         return max(abs(effect.low), abs(effect.high))
     return max(detectable(effect, harm.layers, rule), harm.detectable(layer, rule.alpha))
 
 
-def detectable(effect: Effect, comparisons: float, rule: VerdictCriterion) -> float:
+def detectable(effect: Estimate[float], comparisons: float, rule: VerdictCriterion) -> float:
     """The effect that one of `comparisons` intervals at `alpha` together distinguishes from zero with 80 % power."""
     units = max(2, round(effect.freedom) + 1)
     return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons, alpha=rule.alpha))
@@ -100,8 +142,8 @@ class HarmTest:
     `first` and `second` hold the effect of every layer on each half, empty where a half is too small for any interval.
     """
 
-    first: Mapping[int, Effect]
-    second: Mapping[int, Effect]
+    first: Mapping[int, Estimate[float]]
+    second: Mapping[int, Estimate[float]]
     candidates: tuple[int, ...]
     harmful: frozenset[int]
     layers: int
@@ -117,7 +159,7 @@ class HarmTest:
             dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - rule.alpha), strict=True))
             for part in (first, second)
         )
-        candidates = tuple(layer for layer, effect in before.items() if below_zero(effect) < SELECTION)
+        candidates = tuple(layer for layer, effect in before.items() if effect.p_below() < SELECTION)
         return cls(before, after, candidates, confirmed({each: after[each] for each in candidates}, rule), len(keys))
 
     def detectable(self, layer: int, alpha: float) -> float:
@@ -131,7 +173,7 @@ class HarmTest:
             return 0.0
         candidates = len({*self.candidates, layer})
         halves = [
-            (each.error, each.freedom, stdtrit(each.freedom, 1 - level))
+            (each.error, each.freedom, student(1 - level, each.freedom))
             for each, level in ((self.first[layer], SELECTION), (self.second[layer], alpha / candidates))
         ]
         widest = max(error for error, _, _ in halves)
@@ -142,23 +184,16 @@ class HarmTest:
             shares = (
                 stdtr(freedom, size * widest / error - bound) if error else 1.0 for error, freedom, bound in halves
             )
-            return float(prod(shares)) - POWER
+            return float(math.prod(shares)) - POWER
 
         return float(optimize.brentq(power, 0.0, 1e3)) * widest
 
 
-def below_zero(effect: Effect) -> float:
-    """The one-sided p-value of Student's test against an effect of zero or more."""
-    if effect.error == 0:
-        return 0.0 if effect.value < 0 else 1.0
-    return float(stdtr(effect.freedom, effect.value / effect.error))
-
-
-def confirmed(candidates: Mapping[int, Effect], rule: VerdictCriterion) -> frozenset[int]:
+def confirmed(candidates: Mapping[int, Estimate[float]], rule: VerdictCriterion) -> frozenset[int]:
     """The candidates whose effect on fresh text is below 0 too, one-sided, at `alpha` over all of them (Holm)."""
     if not candidates:
         return frozenset()
-    adjusted = holm([below_zero(effect) for effect in candidates.values()])
+    adjusted = holm([float(effect.p_below()) for effect in candidates.values()])
     return frozenset(layer for layer, p in zip(candidates, adjusted, strict=True) if p < rule.alpha)
 
 

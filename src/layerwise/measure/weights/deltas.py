@@ -29,7 +29,7 @@ Rows of measure `deltas`, subject the lag `1`..`5`, task the tensor type or `all
 the others give another one. So the verdict does not compare with -1/2.
 
 Other intervals are Student's over pairs of differences, for `all` over tensor types times pairs; every tensor type
-weighs the same in `all` (`layerwise.measure.stats.ratio_of_sums`). Everything follows from one Gram matrix a tensor
+weighs the same in `all` (`layerwise.measure.stats.null_comparison`). Everything follows from one Gram matrix a tensor
 type.
 """
 
@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from layerwise.measure.stats.ratio_of_sums import ALL, Parts, Pooled, pooled, type_of
+from layerwise.measure.stats.null_comparison import ALL, Parts, Pooled, pooled, type_of
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.shuffled_layers import Orders, bands, shuffled_orders
 from layerwise.measure.weights.tensors import StackTensors, Tensors, gram, tensor_types, twin_tensors

@@ -35,8 +35,7 @@ import numpy as np
 
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.null_comparison import Fractions, NullComparison, evenly_spaced
-from layerwise.measure.stats.ratio_of_sums import ALL, Pooled
+from layerwise.measure.stats.null_comparison import ALL, Fractions, NullComparison, Pooled, evenly_spaced
 from layerwise.measure.stats.ridge import Residual
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.predicted_weight_loss import predicted_weight_loss

@@ -35,7 +35,7 @@ from layerwise.measure.interventions.intervention import (
     intervention_losses,
 )
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.differences import ArmLosses, differences
+from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.stats.float64 import exact
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.plan import Plan

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.stats.ratio_of_sums import ALL, Pooled
+from layerwise.measure.stats.null_comparison import ALL, Pooled
 from layerwise.measure.stats.statistics import Numbers
 
 Orders = NDArray[np.int64]

@@ -30,8 +30,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.null_comparison import evenly_spaced
-from layerwise.measure.stats.ratio_of_sums import ALL, type_of
+from layerwise.measure.stats.null_comparison import ALL, evenly_spaced, type_of
 from layerwise.measure.weights.tensors import StackTensors, Tensors, not_finite, require_depth, twin_tensors
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import RANDOM_TWIN, STRUCTURE

@@ -24,8 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from layerwise.measure.stats.null_comparison import Fractions, NullComparison, evenly_spaced
-from layerwise.measure.stats.ratio_of_sums import Pooled
+from layerwise.measure.stats.null_comparison import Fractions, NullComparison, Pooled, evenly_spaced
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.weights.shuffled_layers import Orders, bands
 from layerwise.measure.weights.tensors import Tensors, UnitSample, units

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.stats.depth import FEWEST_LAYERS
 from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.ranks import FEWEST_LAYERS
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.quantisation import refuse_quantised

@@ -1,19 +1,157 @@
 """The configuration of an LTG-BERT or ELC-BERT model: its shape, and the way its layers read each other.
 
+In LTG-BERT a layer reads the state that the layer before it left. In ELC-BERT (Charpentier & Samuel, 2023, "Not all
+layers are equally as important: Every Layer Counts BERT") it reads a learned mixture of everything left so far, and
+there is no other way around a layer. The paper's equation and the four model files that were published with it differ
+in what the feed-forward half reads; each is a variant of its own here. `denseformer` (Pagliardini et al., 2024) is the
+comparison that keeps the residual stream and mixes without constraint.
+
+With x_n the input of layer n, `a = attention(x_n)`, and h_n its output:
+
+| variant | x_n | h_n | first weights |
+|---|---|---|---|
+| `ltg` | h_{n-1} | y + ffn(y), y = x_n + a | none |
+| `elc` | softmax mixture | a + ffn(x_n + a) | biased |
+| `elc-base` | softmax mixture | a + ffn(a) | biased |
+| `zero` | softmax mixture | a + ffn(x_n + a) | zero |
+| `normalized` | softmax mixture | norm(a + ffn(x_n + a)) | zero |
+| `weighted-output` | softmax mixture, and one for the output | a + ffn(x_n + a) | zero |
+| `denseformer` | free mixture, and one for the output | y + ffn(y), y = x_n + a | identity |
+
 The two sizes that were published are `small` (24M parameters, trained on 10M words) and `base` (98M, on 100M words);
 `tiny` is ours, and trains in minutes on a laptop.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, cast
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
 from layerwise.errors import ModelError, near_matches
-from layerwise.models.elc.variants import ElcVariant, check_initialisation, find_variant
 from layerwise.stack.history.depth_history import MISSING, Missing
+
+Mixture = Literal["none", "softmax", "free"]
+Block = Literal["residual", "mixture", "attention"]
+
+INITIALISATIONS = ("biased", "zero", "identity")
+"""The beginnings that have a name; any other is a number, see `first_bias`."""
+
+# Softmax weights cannot be 1 and 0: "identity" gives the previous source this share of them, and the rest the others.
+NEARLY_ALL = 0.99
+
+
+@dataclass(frozen=True, slots=True)
+class ElcVariant:
+    """One way to read the layers below.
+
+    `mixture` is how a layer's input is made of the states so far: `none` takes the last one alone. `block` names what
+    the feed-forward half reads: the `residual` sum, which it also returns to, the `mixture` plus attention, or the
+    `attention` alone. `normalised` says whether a layer's output passes a LayerNorm before anyone reads it,
+    `mixes_output` whether the model's output is a mixture too.
+    """
+
+    name: str
+    mixture: Mixture = "softmax"
+    block: Block = "mixture"
+    initialisation: str = "zero"
+    normalised: bool = False
+    mixes_output: bool = False
+
+    @property
+    def mixes(self) -> bool:
+        """Whether layers have weights for what they read."""
+        return self.mixture != "none"
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        ElcVariant("ltg", mixture="none", block="residual"),
+        ElcVariant("elc", initialisation="biased"),
+        ElcVariant("elc-base", block="attention", initialisation="biased"),
+        ElcVariant("zero"),
+        ElcVariant("normalized", normalised=True),
+        ElcVariant("weighted-output", mixes_output=True),
+        ElcVariant("denseformer", mixture="free", block="residual", initialisation="identity", mixes_output=True),
+    )
+}
+
+
+def find_variant(name: str) -> ElcVariant:
+    """The variant called `name`; `ModelError` with the near spellings when there is none.
+
+    >>> find_variant("elc-base").block
+    'attention'
+    """
+    if name not in VARIANTS:
+        raise ModelError(f"there is no variant {name!r} of ELC-BERT; {near_matches(name, VARIANTS)}")
+    return VARIANTS[name]
+
+
+def check_initialisation(initialisation: str) -> None:
+    """Raise `ModelError` for a text that is neither one of `INITIALISATIONS` nor a number.
+
+    >>> check_initialisation("identity"), check_initialisation("0.5")
+    (None, None)
+    """
+    if initialisation in INITIALISATIONS:
+        return
+    try:
+        number = float(initialisation)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        known = near_matches(initialisation, INITIALISATIONS)
+        raise ModelError(
+            f"layer weights cannot begin as {initialisation!r}; {known}, or write the scalar of the previous layer as "
+            "a number, such as 2"
+        )
+
+
+def first_bias(initialisation: str, sources: int) -> float:
+    """The scalar, before the softmax, with which the previous one of `sources` states begins; the others begin at 0.
+
+    `zero` is 0, `biased`, the paper's, is 1, a number is itself, and `identity` gives the previous source `NEARLY_ALL`
+    of the weight. Raises `ModelError` for any other text.
+
+    >>> first_bias("biased", 3), first_bias("2.5", 3)
+    (1.0, 2.5)
+    """
+    check_initialisation(initialisation)
+    if initialisation == "identity":
+        return math.log(NEARLY_ALL / (1 - NEARLY_ALL) * (sources - 1)) if sources > 1 else 0.0
+    named = {"zero": 0.0, "biased": 1.0}
+    return named[initialisation] if initialisation in named else float(initialisation)
+
+
+def first_scalars(initialisation: str, sources: int) -> list[float]:
+    """The scalars, before the softmax, with which a reader of `sources` states begins: 0, and a bias for the last.
+
+    With a bias of b the previous source has the weight e^b / (e^b + sources - 1), which for the paper's 1 is mild in
+    deep layers.
+
+    >>> first_scalars("biased", 3)
+    [0.0, 0.0, 1.0]
+    """
+    return [*[0.0] * (sources - 1), first_bias(initialisation, sources)]
+
+
+def first_weights(initialisation: str, sources: int) -> list[float]:
+    """The weights themselves with which a reader without a softmax begins; `identity` is exact here.
+
+    >>> first_weights("identity", 3)
+    [0.0, 0.0, 1.0]
+    """
+    scalars = first_scalars(initialisation, sources)
+    if initialisation == "identity":
+        return [0.0] * (sources - 1) + [1.0]
+    total = sum(map(math.exp, scalars))
+    return [math.exp(scalar) / total for scalar in scalars]
+
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"num_hidden_layers": 6, "hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 344},

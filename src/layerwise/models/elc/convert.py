@@ -21,9 +21,8 @@ from transformers import PreTrainedTokenizerBase
 
 from layerwise.errors import CheckpointError
 from layerwise.models.elc.attention import bucket_table
-from layerwise.models.elc.configuration import ElcConfig
+from layerwise.models.elc.configuration import ElcConfig, find_variant
 from layerwise.models.elc.heads import ElcForMaskedLM
-from layerwise.models.elc.variants import find_variant
 
 HEAD_WIDTH = 64
 """How wide a head is in everything that was published."""

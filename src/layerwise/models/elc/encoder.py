@@ -79,11 +79,9 @@ class ElcPreTrainedModel(PreTrainedModel):
         Row n is layer n, which reads the embedding (column 0) and the outputs of the layers before it (column k + 1
         is layer k). Where the variant mixes its output too, the last row is that mixture.
         """
-        encoder = self.base_model
-        readers = [layer.layer_weights for layer in encoder.layers if isinstance(layer, MixingLayer)]
+        readers = self.base_model.readers()
         if not readers:
             return None
-        readers += [encoder.output_weights] if encoder.output_weights is not None else []
         columns = self.config.num_hidden_layers + 1
         rows = [reader() for reader in readers]
         device = rows[-1].device
@@ -207,8 +205,10 @@ class ElcModel(ElcPreTrainedModel):
             return hidden
         return record.read(self.output_weights(), self.config.missing)
 
-    def _readers(self) -> list[MixingWeights]:
+    def readers(self) -> list[MixingWeights]:
         """The layer weights of the layers in their order, and last those of the output if it is mixed."""
+        if not self.config.reading.mixes:
+            return []
         readers = [layer.layer_weights for layer in cast(Iterable[MixingLayer], self.layers)]
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
@@ -220,7 +220,7 @@ class ElcModel(ElcPreTrainedModel):
         """
         if self.training or torch.compiler.is_compiling():
             return True
-        scalars = [reader.scalars for reader in self._readers()]
+        scalars = [reader.scalars for reader in self.readers()]
         if any(hasattr(each, "full_tensor") for each in scalars):
             return True
         return torch.is_grad_enabled() and any(each.requires_grad for each in scalars)
@@ -229,7 +229,7 @@ class ElcModel(ElcPreTrainedModel):
     def _still_read(self) -> list[frozenset[int]]:
         """For each position in the list, the sources with a weight that is not negligible for some reader after it."""
         layers = list(cast(Iterable[MixingLayer], self.layers))
-        readers = [reader() for reader in self._readers()]
+        readers = [reader() for reader in self.readers()]
         weights = torch.cat(readers).tolist()
         left = {0}
         needed = []

@@ -20,11 +20,11 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
+from layerwise.data.batches import IGNORED
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.encoder import ElcModel, ElcPreTrainedModel
 
-IGNORED = -100
-"""The label of a position that is not to be predicted, as everywhere in transformers."""
+LabelledOutput = SequenceClassifierOutput | TokenClassifierOutput | MultipleChoiceModelOutput
 
 
 class Head(nn.Module):
@@ -101,13 +101,24 @@ class ElcForMaskedLM(ElcPreTrainedModel):
         )
 
 
-class ElcForSequenceClassification(ElcPreTrainedModel):
-    """Scores a whole text by its first token; regression with one label, or several labels at once, as configured."""
+class ElcLabelled(ElcPreTrainedModel):
+    """What the heads of labelled tasks share: an encoder, and on it as many scores as the task has labels.
+
+    The mixins of transformers (`GenericForSequenceClassification` and its like) read the last token of a text through
+    one matrix; these read the first one, or all of them (`every_token`), through a `Head`.
+    """
+
+    outputs: int | None = None
+    """Scores where the task says how many; `None` where there is one for each label."""
+    every_token = False
+    result: type[SequenceClassifierOutput | TokenClassifierOutput | MultipleChoiceModelOutput] = (
+        SequenceClassifierOutput
+    )
 
     def __init__(self, config: ElcConfig) -> None:
         super().__init__(config)
         self.encoder = ElcModel(config)
-        self.classifier = Head(config, config.num_labels, config.classifier_dropout)
+        self.classifier = Head(config, self.outputs or config.num_labels, config.classifier_dropout)
         self.post_init()
 
     @can_return_tuple  # type: ignore[untyped-decorator]
@@ -119,66 +130,68 @@ class ElcForSequenceClassification(ElcPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         **kwargs: Any,
-    ) -> SequenceClassifierOutput:
-        """Logits (batch, labels), and with `labels` (batch,) the loss that `config.problem_type` names."""
-        outputs = self.encoder(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-        logits = self.classifier(outputs.last_hidden_state[:, 0])
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+    ) -> LabelledOutput:
+        """Logits of the shape that the class names, and with `labels` their loss."""
+        logits, recorded = self._scores(input_ids, attention_mask, inputs_embeds, **kwargs)
+        loss = None if labels is None else self._loss(logits, labels)
+        return self.result(loss=loss, logits=logits, **recorded)
+
+    def _scores(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """The scores (batch, outputs) or (batch, seq, outputs), and what was recorded on the way."""
+        outputs = self.encoder(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        states = outputs.last_hidden_state
+        scores = self.classifier(states if self.every_token else states[:, 0])
+        return scores, {"hidden_states": outputs.hidden_states, "attentions": outputs.attentions}
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        raise NotImplementedError
 
 
-class ElcForTokenClassification(ElcPreTrainedModel):
-    """Scores every token."""
+class ElcForSequenceClassification(ElcLabelled):
+    """Scores a whole text by its first token: logits (batch, labels), and with `labels` (batch,) the loss that
+    `config.problem_type` names; regression with one label, or several labels at once.
+    """
 
-    def __init__(self, config: ElcConfig) -> None:
-        super().__init__(config)
-        self.encoder = ElcModel(config)
-        self.classifier = Head(config, config.num_labels, config.classifier_dropout)
-        self.post_init()
-
-    @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        **kwargs: Any,
-    ) -> TokenClassifierOutput:
-        """Logits (batch, seq, labels), and their cross-entropy with `labels` (batch, seq), -100 where there is none."""
-        outputs = self.encoder(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-        logits = self.classifier(outputs.last_hidden_state)
-        loss = None if labels is None else self.loss_function(logits, labels, self.config)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
 
 
-class ElcForQuestionAnswering(ElcPreTrainedModel):
+class ElcForTokenClassification(ElcLabelled):
+    """Scores every token: logits (batch, seq, labels), and their cross-entropy with `labels` (batch, seq), -100 where
+    there is none.
+    """
+
+    every_token = True
+    result = TokenClassifierOutput
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return self.loss_function(logits, labels, self.config)
+
+
+class ElcForMultipleChoice(ElcLabelled):
+    """Scores several texts against each other, each by its first token: logits (batch, choices) of token ids (batch,
+    choices, seq), and with `labels` (batch,) their cross-entropy.
+    """
+
+    outputs = 1
+    result = MultipleChoiceModelOutput
+
+    def _scores(self, *given: Tensor | None, **kwargs: Any) -> tuple[Tensor, dict[str, Any]]:
+        choices = next(each.shape[1] for each in given if each is not None)
+        scores, recorded = super()._scores(*(each if each is None else each.flatten(0, 1) for each in given), **kwargs)
+        return scores.unflatten(0, (-1, choices)).squeeze(-1), recorded
+
+    def _loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return functional.cross_entropy(logits, labels)
+
+
+class ElcForQuestionAnswering(ElcLabelled):
     """Finds where an answer begins and ends in a text."""
 
-    def __init__(self, config: ElcConfig) -> None:
-        super().__init__(config)
-        self.encoder = ElcModel(config)
-        self.classifier = Head(config, 2, config.classifier_dropout)
-        self.post_init()
+    outputs = 2
+    every_token = True
 
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
@@ -192,57 +205,12 @@ class ElcForQuestionAnswering(ElcPreTrainedModel):
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
         """Logits (batch, seq) of the first and the last token, and with both positions (batch,) their mean loss."""
-        outputs = self.encoder(
-            input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            **kwargs,
-        )
-        start, end = self.classifier(outputs.last_hidden_state).unbind(dim=-1)
+        scores, recorded = self._scores(input_ids, attention_mask, inputs_embeds, **kwargs)
+        start, end = scores.unbind(dim=-1)
         loss = None
         if start_positions is not None and end_positions is not None:
             loss = self.loss_function(start, end, start_positions, end_positions)
-        return QuestionAnsweringModelOutput(
-            loss=loss, start_logits=start, end_logits=end, hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )  # fmt: skip
-
-
-class ElcForMultipleChoice(ElcPreTrainedModel):
-    """Scores several texts against each other, each by its first token."""
-
-    def __init__(self, config: ElcConfig) -> None:
-        super().__init__(config)
-        self.encoder = ElcModel(config)
-        self.classifier = Head(config, 1, config.classifier_dropout)
-        self.post_init()
-
-    @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        **kwargs: Any,
-    ) -> MultipleChoiceModelOutput:
-        """Logits (batch, choices) of token ids (batch, choices, seq); with `labels` (batch,) their cross-entropy."""
-        given = input_ids if input_ids is not None else inputs_embeds
-        assert given is not None, "the encoder asks for one of them"
-        choices = given.shape[1]
-        outputs = self.encoder(
-            None if input_ids is None else input_ids.flatten(0, 1),
-            attention_mask=None if attention_mask is None else attention_mask.flatten(0, 1),
-            inputs_embeds=None if inputs_embeds is None else inputs_embeds.flatten(0, 1),
-            **kwargs,
-        )
-        logits = self.classifier(outputs.last_hidden_state[:, 0]).unflatten(0, (-1, choices)).squeeze(-1)
-        loss = None if labels is None else functional.cross_entropy(logits, labels)
-        return MultipleChoiceModelOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+        return QuestionAnsweringModelOutput(loss=loss, start_logits=start, end_logits=end, **recorded)
 
 
 def _masked_loss(logits: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:

@@ -14,8 +14,7 @@ from torch.nn import functional
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from layerwise.models.elc.attention import SelfAttention
-from layerwise.models.elc.configuration import ElcConfig
-from layerwise.models.elc.variants import first_scalars, first_weights
+from layerwise.models.elc.configuration import ElcConfig, first_scalars, first_weights
 from layerwise.stack.history.depth_history import DepthHistory
 
 

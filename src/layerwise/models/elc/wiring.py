@@ -1,4 +1,4 @@
-"""The layer weights of an ELC-BERT as one wiring: read as a value, replaced, and cut for good.
+"""The layer weights of an ELC-BERT as one wiring: read as a value, replaced, cut for good, and given to a backbone.
 
 A weight of a softmax is exactly 0 where its scalar is minus infinity, and stays 0 in further training, since its
 gradient is 0. An encoder whose weights can have no gradient (`torch.no_grad`, or frozen, and not in training) lets a
@@ -8,6 +8,7 @@ states.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,7 +17,8 @@ from torch import nn
 
 from layerwise.errors import ModelError, PlanError
 from layerwise.models.elc.encoder import ElcPreTrainedModel
-from layerwise.models.elc.layers import MixingLayer, MixingWeights
+from layerwise.models.elc.heads import ElcForMaskedLM
+from layerwise.models.elc.layers import MixingWeights
 from layerwise.plan import Edge, LayerWeights
 
 
@@ -28,15 +30,14 @@ class ElcWiring(nn.Module):
 
     def __init__(self, model: ElcPreTrainedModel) -> None:
         super().__init__()
-        encoder = model.base_model
-        readers = [layer.layer_weights for layer in encoder.layers if isinstance(layer, MixingLayer)]
+        readers = model.base_model.readers()
         if not readers:
             raise ModelError(
                 f"a model of the variant {model.config.variant} has no layer weights; give one of another variant, "
                 "such as elc, or train some into it: layerwise train robust wiring-identity"
             )
-        self.depth = len(readers)
-        self.readers = nn.ModuleList(readers if encoder.output_weights is None else [*readers, encoder.output_weights])
+        self.depth = len(model.base_model.layers)
+        self.readers = nn.ModuleList(readers)
 
     @property
     def renormalises(self) -> bool:
@@ -88,3 +89,20 @@ class ElcWiring(nn.Module):
 
     def _rows(self) -> list[MixingWeights]:
         return [reader for reader in self.readers if isinstance(reader, MixingWeights)]
+
+
+def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
+    """The model of variant `denseformer` that computes what `model`, of variant `ltg`, computes: what weights in
+    fine-tuning alone begin from.
+
+    Its layer weights are the identity: every layer reads the state before it alone. Raises `ModelError` for a model
+    that has layer weights already.
+    """
+    if model.config.variant != "ltg":
+        raise ModelError(f"the model is of variant {model.config.variant}, which has layer weights; give one of ltg")
+    config = copy.deepcopy(model.config)
+    config.variant, config.initialisation = "denseformer", "identity"
+    copied = ElcForMaskedLM(config)
+    weights = {name: tensor for name, tensor in copied.state_dict().items() if "_weights." in name}
+    copied.load_state_dict({**weights, **model.state_dict()})
+    return copied.eval()

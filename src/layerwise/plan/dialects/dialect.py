@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias, get_args
 
-from layerwise.plan.dialects.mergekit_reader import read_mergekit
-from layerwise.plan.dialects.recipe import MergeRecipe
+from layerwise.plan.dialects.mergekit_reader import MergeRecipe, read_mergekit
 from layerwise.plan.dialects.rys import is_rys, read_rys
 from layerwise.plan.plan import Plan
 

@@ -23,13 +23,11 @@ several sources, vocabularies that are put together. What has no effect on a pas
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from layerwise.plan.checks import LAYER_LIMIT, STEP_LIMIT
+from layerwise.plan.checks import LAYER_LIMIT, LONGEST_SOURCE, SOURCE, STEP_LIMIT, source_name
 from layerwise.plan.dialects.located import YamlValue, parse_located
-from layerwise.plan.dialects.recipe import MergeRecipe
 from layerwise.plan.plan import Plan, Visit
-from layerwise.plan.source import LONGEST_SOURCE, SOURCE, source_name
 
 DTYPES = ("float32", "float16", "bfloat16")
 """The data types that mergekit writes, of those that weights have."""
@@ -42,6 +40,29 @@ _REFUSED = {
     "tokenizer": "vocabularies are not put together here: leave it out for the tokenizer of the first slice's model",
     "chat_template": "the tokenizer keeps its own template: leave it out, and set it on the tokenizer that is written",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRecipe:
+    """A plan with the location of each of its models, as a file of another tool, or a text, gives them.
+
+    `models` leads from a name in the plan to a hub id, with `@revision` if there is one, or to a folder; a plan that
+    names no model has the one key `None`, or no model at all. The first of them is the model whose embedding, and whose
+    other parts before the layers, are taken. `head` is the name of the model whose parts behind the layers are taken.
+    `dtype` is the data type of the weights, or `None` for that of the files. `notes` say in sentences what of the file
+    has no effect.
+    """
+
+    plan: Plan
+    models: Mapping[str | None, str] = field(default_factory=dict)
+    head: str | None = None
+    dtype: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> str | None:
+        """The name of the model whose parts before the layers are taken: the first one."""
+        return next(iter(self.models), None)
 
 
 def read_mergekit(text: str) -> MergeRecipe:
@@ -76,7 +97,7 @@ def read_mergekit(text: str) -> MergeRecipe:
     names = _names(slices)
     visits = [Visit(layer, source=names[each.location]) for each in slices for layer in range(each.start, each.stop)]
     _check_parameters(top.get("parameters"))
-    _check_donors(top, list(names), {each.location: each.stated for each in slices})
+    _check_donors(top, list(names))
     return MergeRecipe(
         Plan(tuple(visits)),
         {name: location for location, name in names.items()},
@@ -102,7 +123,6 @@ class _Slice:
     anchor: str | None
     start: int
     stop: int
-    stated: YamlValue
 
 
 def _slice(value: YamlValue) -> _Slice:
@@ -122,7 +142,7 @@ def _slice(value: YamlValue) -> _Slice:
     _check_parameters(source.get("parameters"))
     start, stop = _range(source["layer_range"])
     location = _location(source["model"])
-    return _Slice(location, source["model"].anchor, start, stop, source["model"])
+    return _Slice(location, source["model"].anchor, start, stop)
 
 
 def _range(value: YamlValue) -> tuple[int, int]:
@@ -217,7 +237,7 @@ def _values(setting: YamlValue) -> Iterator[YamlValue]:
         yield setting
 
 
-def _check_donors(top: Mapping[str, YamlValue], locations: list[str], stated: Mapping[str, YamlValue]) -> None:
+def _check_donors(top: Mapping[str, YamlValue], locations: list[str]) -> None:
     """Refuse configurations and tokenizers of another model than the first slice's, which is the one that is taken."""
     first = locations[0]
     base = top.get("base_model")

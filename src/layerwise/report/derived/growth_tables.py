@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from statistics import fmean
 
+from layerwise.plan.schedule.serialization import write_layers
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
 from layerwise.report.derived.growth_findings import budget_shares
@@ -18,7 +19,6 @@ from layerwise.report.trained import cost_columns, with_ratios
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.schedule.layer_text import write_layers
 
 COSTS: Mapping[str, tuple[str, float]] = {
     "steps": ("steps", 1.0), vocab.TOKENS: ("tokens", 1.0), vocab.FLOPS: ("FLOPs", 1.0),

@@ -16,8 +16,8 @@ from itertools import chain
 from random import Random
 from typing import Any, Literal
 
-from layerwise.plan.layer_subsets import layer_subset
 from layerwise.plan.plan import Plan
+from layerwise.plan.samplers import layer_subset
 from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.show import ACCURACY as SHARE_RIGHT

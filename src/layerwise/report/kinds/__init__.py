@@ -21,13 +21,13 @@ from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.routing import ROUTING_KIND
 from layerwise.report.kinds.search import SEARCH_KIND
 from layerwise.report.kinds.sweep import SWEEP
-from layerwise.report.kinds.timing import SPECULATION_KIND, TIMING
+from layerwise.report.kinds.timing import TIMING
 from layerwise.report.kinds.training import TRAINED
 from layerwise.report.kinds.wiring import WIRING
 
 KINDS: tuple[Kind, ...] = (
     SWEEP, DIAGNOSIS, GROWTH_KIND, ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING,
-    REHEARSAL_KIND, SEARCH_KIND, ROUTING_KIND, HEALING_KIND, SPECULATION_KIND, FRONTIER_KIND, TIMING, PROBING_KIND,
+    REHEARSAL_KIND, SEARCH_KIND, ROUTING_KIND, HEALING_KIND, FRONTIER_KIND, TIMING, PROBING_KIND,
     COMPARISON,
 )  # fmt: skip
 """In the order of the page."""

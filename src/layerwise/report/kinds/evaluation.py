@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from layerwise.plan.member import GIVEN
+from layerwise.plan.painters import GIVEN
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import averaged, distinct, half_depth, levels
 from layerwise.report.figures.palette import series_slots

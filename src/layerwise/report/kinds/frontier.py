@@ -9,19 +9,19 @@ from layerwise.report.data import ReportData
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Scatter, Style
 from layerwise.report.show import ABSENT, DIFFERENCE, NUMBER, Show, adjusted_p, named
-from layerwise.report.text.wording import STOPPED, counted
+from layerwise.report.text.wording import counted
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 ARMS: Mapping[str, str] = {
     vocab.IDENTITY: "as trained", "skip": "layers skipped", vocab.PARALLEL: "parallel, in turn",
-    vocab.FUSED: "parallel, fused", "looped": "looped", "speculation": "draft and verify",
+    vocab.FUSED: "parallel, fused", "looped": "looped",
     "healed": "pruned and healed",
 }  # fmt: skip
 """The arms in reading order, as they are called."""
 
-SLOTS = {vocab.IDENTITY: 5, "skip": 0, vocab.PARALLEL: 4, vocab.FUSED: 1, "looped": 2, "speculation": 3, "healed": 8}
+SLOTS = {vocab.IDENTITY: 5, "skip": 0, vocab.PARALLEL: 4, vocab.FUSED: 1, "looped": 2, "healed": 8}
 VERDICTS = (vocab.BEST, vocab.BEATEN, vocab.UNRESOLVED)
 MORE_ROUNDS = "more rounds would tell"
 NOTHING_AS_QUICK = "nothing else that was timed is as quick"
@@ -179,11 +179,10 @@ def _following(data: ReportData) -> Iterator[str]:
 
 FRONTIER_KIND = Kind(
     name=vocab.FRONTIER,
-    measures=(vocab.FRONTIER, vocab.FRONTIER_DRAFT),
+    measures=(vocab.FRONTIER,),
     answer=lambda data: " ".join(headline(data, setting) for setting in settings(data)),
     tiles=_tiles,
     counts=("documents", "tokens"),
-    unfinished=lambda data: None if _points(data) else f"not everything was measured yet: {STOPPED}",
     following=_following,
     sections=(
         Section(

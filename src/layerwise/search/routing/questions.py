@@ -20,16 +20,17 @@ from typing import Any
 
 import numpy as np
 
+from layerwise.data.demo.corpus import demo_corpus
+from layerwise.data.demo.skills import TASKS
 from layerwise.data.text.corpus import Corpus, read_corpus
-from layerwise.data.text.demo_corpus import demo_corpus
-from layerwise.data.text.skills import TASKS
 from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError, MeasureError
 from layerwise.measure.language.benchmark_requests import build_requests
 from layerwise.measure.language.benchmarks import find_benchmarks
-from layerwise.measure.language.evaluation_data import EvalData, portion, shuffled, tokenize
+from layerwise.measure.language.evaluation_data import EvalData, portion, tokenize
 from layerwise.measure.stats.grid import WHOLE
 from layerwise.measure.stats.statistics import Numbers
+from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, main_metric
 from layerwise.stack import Stack

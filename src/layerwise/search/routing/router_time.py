@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from layerwise.measure.cost.pass_time import PassClock, Setting, median_interval
+from layerwise.measure.cost.pass_time import PassClock, Setting
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.search.routing.features import prompt_features
 from layerwise.search.routing.router import PlanRouter
 from layerwise.search.timing import measured

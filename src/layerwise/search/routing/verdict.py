@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
 
 from layerwise.errors import OptionError
-from layerwise.measure.stats.statistics import Numbers, holm, minimum_detectable_effect, student_interval
+from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.statistics import Numbers, holm, student_interval
 from layerwise.results.rows import Score
 
 RoutingDecision = Literal["above", "equivalent", "below", "unresolved"]
@@ -69,19 +69,15 @@ def gain_rows(
     """
     values = np.stack(list(gains.values()))
     questions = values.shape[1]
-    estimate = student_interval(values, np.ones(questions))
-    errors = inflation * estimate.standard_error
-    reach = stdtrit(questions - 1, 0.975) * errors
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tails = 2 * stdtr(questions - 1, -np.abs(estimate.value) / errors)
-    p = np.where(errors > 0, tails, np.where(estimate.value == 0, 1.0, 0.0))
-    mde = minimum_detectable_effect(errors, questions)
+    plain = student_interval(values, np.ones(questions))
+    own = Estimate.student(plain.value, inflation * plain.error, plain.freedom)
+    p, mde = own.p(), own.detectable()
     return [
         Score(
-            measure, metric, float(value), float(value - reach[row]), float(value + reach[row]), float(p[row]),
-            mde=float(mde[row]), documents=questions, arm=arm, **columns,
+            measure, metric, each.value, each.low, each.high, float(p[row]), mde=float(mde[row]), documents=questions,
+            arm=arm, **columns,
         )
-        for row, (arm, value) in enumerate(zip(gains, estimate.value, strict=True))
+        for row, (arm, each) in enumerate(zip(gains, own.each(), strict=True))
     ]  # fmt: skip
 
 

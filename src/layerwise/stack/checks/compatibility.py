@@ -8,24 +8,18 @@ strangers run, and compute noise.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from layerwise.errors import ModelError
-from layerwise.plan.source import check_source
+from layerwise.plan.checks import check_source
+from layerwise.plan.config_order import OF_THE_HOST
 from layerwise.stack.blocks import block_list
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
-
-# Entries of a configuration that no block computes with: names, vocabularies, classes, and what only training reads.
-_OF_THE_HOST = re.compile(
-    r"^_|version|architectures|label|vocab|token_id|problem_type|dropout|drop_path|drop_rate|pdrop|use_cache"
-    r"|initializer|^dtype$|classifier|finetuning_task|output_|return_dict|task_specific_params|tie_word_embeddings"
-)
+    from layerwise.stack import Stack
 
 
 def check_compatible(sources: Mapping[str, Stack]) -> None:
@@ -69,7 +63,7 @@ def _configuration(model: nn.Module) -> dict[str, Any]:
     """The entries of a model's configuration that its blocks may read; a module without one has none."""
     config = getattr(model, "config", None)
     entries: dict[str, Any] = {} if config is None else config.get_text_config().to_dict()
-    return {name: value for name, value in entries.items() if _OF_THE_HOST.search(name) is None}
+    return {name: value for name, value in entries.items() if OF_THE_HOST.search(name) is None}
 
 
 def _shapes(block: nn.Module) -> dict[str, tuple[int, ...]]:

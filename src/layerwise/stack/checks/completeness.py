@@ -14,8 +14,8 @@ from typing import Any
 from torch import nn
 
 from layerwise.bounded import shortened
+from layerwise.data.stored_files import Tensors
 from layerwise.errors import CheckpointError
-from layerwise.stack.checks.checkpoint_files import Saved
 
 BUFFERS = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|(^|\.)position_ids|num_batches_tracked)$")
 """What was once saved and is now computed. transformers knows more of them, by class, and reports none of those."""
@@ -59,7 +59,7 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
         )
 
 
-def check_types(location: str, model: nn.Module, saved: Saved) -> None:
+def check_types(location: str, model: nn.Module, saved: Tensors) -> None:
     """Raise `CheckpointError` for weights that were saved as whole numbers or truths: they are not what was trained."""
     names = {name for name, _ in model.named_parameters()}
     wrong = [name for name in saved if name in names and not saved[name].dtype.startswith(("F", "BF"))]

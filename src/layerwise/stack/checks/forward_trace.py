@@ -9,7 +9,9 @@ the reason, because a plan on it would be silently wrong.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.executors.state import read_state, returned_state
-from layerwise.stack.history.tracker import reads_history
+from layerwise.stack.history.depth_history import reads_history
 from layerwise.stack.rounding import same
 
 
@@ -75,7 +77,7 @@ class _Watch:
 
     calls: list[_Call] = field(default_factory=list)
 
-    def before(self, layer: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before(self, layer: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = read_state(args, kwargs)
         others = [value for value in (*args, *kwargs.values()) if value is not state]
         shared: list[tuple[Mapping[Any, Any], frozenset[Any]]] = [
@@ -88,7 +90,7 @@ class _Watch:
         mixes = reads_history(kwargs)
         self.calls.append(_Call(layer, state, list(tensors(others)), shared, handed, mixes=mixes))
 
-    def after(self, output: Any) -> None:
+    def after(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         call = self.calls[-1]
         call.output = output
         call.writes = any(frozenset(mapping) != keys for mapping, keys in call.shared)
@@ -105,15 +107,11 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     """
     _refuse_shared_parameters(model, blocks)
     watch = _Watch()
-    hooks = []
-    for layer, block in enumerate(blocks):
-        hooks.append(block.register_forward_pre_hook(_before(watch, layer), with_kwargs=True))
-        hooks.append(block.register_forward_hook(_after(watch)))
-    try:
+    with ExitStack() as hooks:
+        for layer, block in enumerate(blocks):
+            hooks.enter_context(block.register_forward_pre_hook(partial(watch.before, layer), with_kwargs=True))
+            hooks.enter_context(block.register_forward_hook(watch.after))
         output = model(**inputs)
-    finally:
-        for hook in hooks:
-            hook.remove()
     _refuse_other_order(model, watch.calls, len(blocks))
     _refuse_changed_arguments(model, watch.calls)
     for earlier, later in zip(watch.calls, watch.calls[1:], strict=False):
@@ -133,20 +131,6 @@ def tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from tensors(item)
-
-
-def _before(watch: _Watch, layer: int) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        watch.before(layer, args, kwargs)
-
-    return hook
-
-
-def _after(watch: _Watch) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        watch.after(output)
-
-    return hook
 
 
 def _version(tensor: Tensor) -> int | None:

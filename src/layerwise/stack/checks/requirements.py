@@ -18,7 +18,7 @@ from layerwise.stack.precision import in_float32
 from layerwise.stack.rounding import compare, same
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 
 def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:

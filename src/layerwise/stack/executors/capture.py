@@ -7,7 +7,7 @@ state that a plan arrived at, so that the model's own norm, pooler and head do t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from layerwise.stack.checks.forward_trace import BlockTrace
 from layerwise.stack.executors.entries import entries, own_blocks
 from layerwise.stack.executors.state import read_state
-from layerwise.stack.history.tracker import HistoryStep
+from layerwise.stack.history.depth_history import HistoryStep
 
 Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 
@@ -100,44 +100,28 @@ class _Noted(Exception):
     """Ends a forward pass whose last block has been reached."""
 
 
-def finish(model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any], state: Tensor) -> Any:
-    """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns."""
+def finish(
+    model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any], state: Tensor,
+    way: HistoryStep | None = None,
+) -> Any:  # fmt: skip
+    """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns.
 
-    def inject(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-        return state
-
-    answers: Sequence[Answer] = [read_state] * (len(blocks) - 1) + [inject]
-    stand_ins = [
-        Probe(block, container, answer)
-        for block, container, answer in zip(own_blocks(blocks), trace.containers, answers, strict=True)
-    ]
-    with entries(blocks, stand_ins):
-        return model(**inputs)
-
-
-def finish_recorded(
-    model: nn.Module,
-    blocks: nn.ModuleList,
-    trace: BlockTrace,
-    inputs: Mapping[str, Any],
-    way: HistoryStep,
-    state: Tensor,
-) -> Any:
-    """`finish` for a model that may read, behind its last block, what all of them left behind on the `way` to `state`.
-
-    One stand-in for every source of the record answers with what that source left behind: the embedding as if a layer
-    -1 had returned it, and last of all the layer that arrived at `state`.
+    A model may read, behind its last block, what all of them left behind on the `way` to `state`. One stand-in for
+    every source of the record then answers with what that source left behind: the embedding as if a layer -1 had
+    returned it, and last of all the layer that arrived at `state`.
     """
-    record = way.to(state)
-    left = {source - 1: kept for source, kept in zip(record.sources, record.states, strict=True)}
-    left[way.layer] = left.pop(way.layer)
 
     def answering(kept: Tensor) -> Answer:
         return lambda args, kwargs: kept
 
-    own = own_blocks(blocks)
-    stand_ins = [
-        Probe(own[layer], trace.containers[layer], answering(kept), number=layer) for layer, kept in left.items()
-    ]
+    own, containers = own_blocks(blocks), trace.containers
+    if way is None:
+        answers: list[Answer] = [read_state] * (len(own) - 1) + [answering(state)]
+        stand_ins = [Probe(*each) for each in zip(own, containers, answers, strict=True)]
+    else:
+        record = way.to(state)
+        left = {source - 1: kept for source, kept in zip(record.sources, record.states, strict=True)}
+        left[way.layer] = left.pop(way.layer)
+        stand_ins = [Probe(own[at], containers[at], answering(kept), number=at) for at, kept in left.items()]
     with entries(blocks, stand_ins):
         return model(**inputs)

@@ -33,7 +33,7 @@ from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 # The keywords under which models are handed a cache of earlier tokens.
 _CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")

@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib import import_module
@@ -160,6 +160,24 @@ class Connection:
             self._restore.append(lambda: setattr(inner, name, usual))
 
 
+def work_in(folder: str, paths: Sequence[str]) -> None:
+    """Let this process work in `folder`, where it is there, and import from `paths` too, as the one that started it."""
+    if Path(folder).is_dir():
+        os.chdir(folder)
+    sys.path += [path for path in paths if path not in sys.path]
+
+
+def cause_of(error: Exception) -> str:
+    """Why a call failed, or an actor died, as far as Ray says it in one line.
+
+    >>> cause_of(RuntimeError("The actor died.\\nWorker exit type: SYSTEM_ERROR Worker exit detail: End of file."))
+    'RuntimeError: End of file.'
+    """
+    _, _, detail = str(error).partition("exit detail: ")
+    words = (detail or str(error)).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {words[:200]}"
+
+
 def is_connected() -> bool:
     """Whether this process is connected to a cluster already; Ray is not imported for it."""
     ray = sys.modules.get("ray")
@@ -191,7 +209,7 @@ def check_address(address: str) -> None:
             f"--ray takes local, auto or the HOST:PORT of a cluster's head; found {address[:60]!r}. Start the command "
             "on a machine of the cluster, with auto or an address such as 10.0.0.1:6379"
         )
-    if not _is_loopback(host) and AUTHENTICATION not in os.environ:
+    if not is_loopback(host) and AUTHENTICATION not in os.environ:
         raise SwarmError(
             f"{address} is on another machine, and a Ray cluster runs whatever code it is sent: say how it knows its "
             f"users. Set {AUTHENTICATION}=token on all of its machines and here (with {TOKEN}), or "
@@ -199,7 +217,12 @@ def check_address(address: str) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "", "example.org")]
+    [True, True, True, False, False, False]
+    """
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.cluster.connection import LOCAL, Connection
-from layerwise.swarm.codec import pack, unpack
-from layerwise.swarm.messages import Gone, Message, Refused, Response
+from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
+from layerwise.swarm.messages import Gone, Message, Refused, Response, pack, unpack
 
 STARTED_WITHIN = 300.0
 """Seconds in which the nodes of a cluster have to start."""
@@ -26,16 +24,14 @@ STARTED_WITHIN = 300.0
 class NodeActor:
     """A `Node` in a process of its own. Ray calls one method at a time."""
 
-    def __init__(self, name: str, folder: str, paths: tuple[str, ...], threads: int, device: str) -> None:
+    def __init__(self, name: str, folder: str, paths: tuple[str, ...], device: str) -> None:
         """Import from `paths` too, as the process of the router does; `folder` is where it works."""
-        if Path(folder).is_dir():
-            os.chdir(folder)
-        sys.path += [path for path in paths if path not in sys.path]
+        work_in(folder, paths)
         import torch
 
         from layerwise.swarm.nodes.node import Node
 
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self._node = Node(name, where)
 
@@ -49,13 +45,6 @@ class NodeActor:
 
         return socket.gethostname(), os.getpid()
 
-    def echo(self, sent: bytes, returned: int, seconds: float = 0.0) -> bytes:
-        """So many of the bytes that were sent, after so many seconds of computing: the price of a call."""
-        until = time.perf_counter() + seconds
-        while time.perf_counter() < until:
-            pass
-        return sent[:returned]
-
 
 class RayTransport:
     """Messages to nodes on a Ray cluster.
@@ -64,10 +53,10 @@ class RayTransport:
     enough. Raises `SwarmError` where no cluster answers, and where it has no room for the nodes.
     """
 
-    def __init__(self, names: Sequence[str], address: str = LOCAL, *, threads: int = 1, device: str = "auto") -> None:
+    def __init__(self, names: Sequence[str], address: str = LOCAL, *, device: str = "auto") -> None:
         self._connection = Connection(address, len(names))
         self._ray = self._connection.ray
-        self._threads, self._device = threads, device
+        self._device = device
         self._actors: dict[str, Any] = {}
         self._group: Any = None
         try:
@@ -83,10 +72,6 @@ class RayTransport:
             self._stop()
             raise
 
-    def nodes(self) -> tuple[str, ...]:
-        """The names of all nodes that were started, dead ones too."""
-        return tuple(self._actors)
-
     def kill(self, node: str) -> None:
         """End the process of a node at once (SIGKILL), as a crash does."""
         self._ray.kill(self._actors[node], no_restart=True)
@@ -100,20 +85,12 @@ class RayTransport:
         try:
             response: Response = unpack(await reference)
         except errors.RayActorError as error:
-            return Gone(node, _first_line(error))
+            return Gone(node, cause_of(error))
         except errors.RayTaskError as error:
-            return Refused(node, _first_line(error))
+            return Refused(node, cause_of(error))
         except errors.RayError as error:
-            return Gone(node, _first_line(error))
+            return Gone(node, cause_of(error))
         return response
-
-    async def echo(self, node: str, sent: bytes, returned: int, seconds: float = 0.0) -> bytes:
-        """A raw call of a node that carries these bytes there and so many back: beside it a hop is measured.
-
-        The node is busy for `seconds`.
-        """
-        answer: bytes = await self._actors[node].echo.remote(sent, returned, seconds)
-        return answer
 
     async def close(self) -> None:
         """Stop every node, and the cluster if it was started here."""
@@ -139,7 +116,7 @@ class RayTransport:
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
         options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
         kind = self._ray.remote(NodeActor)
-        return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._threads, self._device)
+        return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._device)
 
     def _stop(self) -> None:
         from ray.util.placement_group import remove_placement_group
@@ -152,10 +129,3 @@ class RayTransport:
         except Exception:  # the cluster itself may be gone
             pass
         self._connection.close()
-
-
-def _first_line(error: Exception) -> str:
-    """Why a call failed, as far as Ray says it in one line."""
-    _, _, detail = str(error).partition("exit detail: ")
-    words = (detail or str(error)).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {words[:200]}"

@@ -4,26 +4,107 @@ Ray neither starts an actor again nor sends it a call twice (`max_restarts=0`, `
 dies, a new one is started in its place, and what is left of its piece is begun again. A piece whose workers die
 `MOST_DEATHS` times, without anything of it having been finished, is left out, and named when all others are done.
 
-Nothing but plain values travels, and a worker runs only functions of layerwise (`layerwise.swarm.cluster.worker`); that
-Ray pickles them is Ray's own way.
+Nothing but plain values travels, and a worker runs only functions of layerwise; that Ray pickles the values is Ray's
+own way. What a worker sends back:
+
+    ("opened",)                     what the pieces are about is open
+    ("partial", VALUE)              a partial result of a piece
+    ("done", VALUE)                 the result of a piece
+    ("refused", CLASS, MESSAGE)     a `LayerwiseError` was raised; no object of ours travels
+    ("failed", TRACEBACK)           anything else was
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
+import threading
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from layerwise import errors
 from layerwise.errors import LayerwiseError, SwarmError
-from layerwise.swarm.cluster.connection import LOCAL, Connection
-from layerwise.swarm.cluster.worker import DONE, OPENED, PARTIAL, REFUSED, Worker
+from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
+
+OPENED, PARTIAL, DONE, REFUSED, FAILED = "opened", "partial", "done", "refused", "failed"
+
+THREADS = 1
+"""Threads of torch in a worker: workers side by side are the threads."""
+
+
+class Worker:
+    """A worker. Ray gives it a process of its own, and calls one method at a time."""
+
+    def __init__(self, folder: str, paths: tuple[str, ...]) -> None:
+        """Work in `folder`, where it is there: what was named by a path from it is found; import from `paths` too."""
+        work_in(folder, paths)
+        self._function: Callable[[Any, Callable[[Any], None]], Any] | None = None
+
+    def open(self, opens: str, shared: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Let go what was open, and open what the next pieces are about."""
+        self._function = None
+        try:
+            import torch
+
+            torch.set_num_threads(THREADS)
+            self._function = function_named(opens)(shared)
+        except Exception as error:
+            return ending(error)
+        return (OPENED,)
+
+    def carry_out(self, piece: Any) -> Iterator[tuple[Any, ...]]:
+        """Carry one piece out, in a thread, so that partial results leave while it is at work."""
+        events: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
+        function = self._function
+
+        def work() -> None:
+            try:
+                assert function is not None, "a worker is opened before it works"
+                events.put((DONE, function(piece, lambda value: events.put((PARTIAL, value)))))
+            except BaseException as error:
+                events.put(ending(error))
+
+        threading.Thread(target=work, name="piece", daemon=True).start()
+        while True:
+            event = events.get()
+            yield event
+            if event[0] != PARTIAL:
+                return
+
+
+def function_named(name: str) -> Callable[..., Any]:
+    """The function that `layerwise.module:function` names. Raises `SwarmError` for one that is not of layerwise.
+
+    >>> function_named("layerwise.swarm.cluster.workers:function_named") is function_named
+    True
+    """
+    module, _, attribute = name.partition(":")
+    if module.partition(".")[0] != "layerwise" or not attribute.isidentifier():
+        raise SwarmError(f"a worker runs functions of layerwise, named layerwise.module:function; found {name[:80]!r}")
+    function: Callable[..., Any] | None = getattr(import_module(module), attribute, None)
+    if not callable(function):
+        raise SwarmError(f"{module} has no function {attribute}; the worker may have another version of layerwise")
+    return function
+
+
+def ending(error: BaseException) -> tuple[str, ...]:
+    """How a piece ended that raised `error`.
+
+    >>> ending(SwarmError("nobody is there"))
+    ('refused', 'SwarmError', 'nobody is there')
+    """
+    if isinstance(error, LayerwiseError):
+        return (REFUSED, type(error).__name__, str(error))
+    return (FAILED, "".join(traceback.format_exception(error)))
+
 
 MOST_DEATHS = 3
 """Workers that a piece may cost without anything of it having been finished."""
@@ -258,17 +339,6 @@ def raised(event: tuple[Any, ...]) -> Exception:
         error: Exception = kind(event[2])
         return error
     return SwarmError(f"a worker failed where it should not have; its own words:\n{event[1]}")
-
-
-def cause_of(error: Exception) -> str:
-    """Why a worker died, as far as Ray says it in one line.
-
-    >>> cause_of(RuntimeError("The actor died.\\nWorker exit type: SYSTEM_ERROR Worker exit detail: End of file."))
-    'RuntimeError: End of file.'
-    """
-    _, _, detail = str(error).partition("exit detail: ")
-    words = (detail or str(error)).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {words[:120]}"
 
 
 def _unheard(text: str) -> None:

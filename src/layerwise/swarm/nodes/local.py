@@ -1,15 +1,17 @@
 """The local double of a cluster: nodes are objects of this process, and what goes wrong is written in a schedule.
 
-A schedule is drawn from a seed, so that a rehearsal can be repeated to the byte. Under `run_virtually` its delays take
-no time; on an ordinary event loop they take their own.
+On a `VirtualLoop` the clock stands still while anything can be computed, and jumps when all that is left is waiting:
+deadlines, delays and retries of a rehearsal of hours take as long as the computing among them, and happen in the same
+order every time. On an ordinary event loop they take their own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import selectors
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -75,10 +77,6 @@ class LocalTransport:
     calls: Counter[str] = field(default_factory=Counter)
     _free_at: dict[str, float] = field(default_factory=dict)
     _deaths: dict[str, Fault] = field(default_factory=dict)
-
-    def nodes(self) -> tuple[str, ...]:
-        """The names of all nodes, in order."""
-        return tuple(self.members)
 
     async def call(self, node: str, message: Message) -> Response:
         """The node's answer, after the time that the schedule says, if the schedule lets it answer."""
@@ -151,32 +149,29 @@ def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> A
             return to_array(torch.randn(state.shape, generator=generator).to(dtype))
 
 
-def drawn_schedule(
-    nodes: Sequence[str],
-    seed: int,
-    *,
-    seconds: float,
-    deaths: int = 0,
-    returns: bool = False,
-    kinds: Iterable[Kind] = (),
-    lasting: tuple[float, float] = (0.05, 0.5),
-    slowest: float = 0.05,
-) -> Schedule:
-    """A schedule drawn from `seed`: `deaths` nodes die within `seconds`, and come back if `returns`; of each of the
-    further `kinds` of faults one node has one for a part of the time.
+class _Jumping(selectors.DefaultSelector):
+    """A selector that does not wait: it moves the clock on by what it was to wait for."""
 
-    What ends lasts between the two shares `lasting` of `seconds`, drawn evenly in the logarithm. A node that is slow
-    is so by at most `slowest` seconds a hop; what is returned wrong is wrong in a way that is drawn, too.
-    """
-    chance = random.Random(f"schedule/{seed}")
-    low, high = lasting
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
 
-    def drawn(node: str, kind: Kind, *, ends: bool = True) -> Fault:
-        at = chance.uniform(0.0, seconds)
-        until = at + seconds * low * (high / low) ** chance.random() if ends else float("inf")
-        wrongness: Wrongness = chance.choice(("noise", "zeros", "flip"))
-        return Fault(node, kind, at, until, chance.uniform(0.0, slowest), wrongness)
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready:
+            if timeout is None:
+                raise RuntimeError("everything waits for something that no event of virtual time will bring")
+            self.now += max(timeout, 0.0)
+        return ready
 
-    faults = [drawn(node, "die", ends=returns) for node in chance.sample(list(nodes), deaths)]
-    faults += [drawn(chance.choice(list(nodes)), kind) for kind in kinds]
-    return Schedule(tuple(faults), jitter=0.2, seed=seed)
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on virtual time, in seconds from 0. It waits for no other thread and no other process."""
+
+    def __init__(self) -> None:
+        self._jumping = _Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        """The virtual time, in seconds."""
+        return self._jumping.now

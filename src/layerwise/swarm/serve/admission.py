@@ -1,34 +1,90 @@
-"""How many requests are answered at a time, and how many wait for that: beyond, a client is told when to come back."""
+"""How many requests are answered at a time, until when each is worked on, and how the end of the server shortens that.
+
+Beyond what is answered and what waits, a client is told when to come back.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from layerwise.errors import Overloaded
-from layerwise.swarm.serve.deadline import RequestDeadline
+from layerwise.swarm.serve.responses import Refusal
+
+T = TypeVar("T")
+
+
+class RequestDeadline:
+    """A moment that a request's waiting ends at. It may come nearer while something is waited for."""
+
+    def __init__(self, seconds: float) -> None:
+        self.at = asyncio.get_running_loop().time() + seconds
+        self.refusal = Refusal(504, "deadline_exceeded", f"the request was not answered whole within {seconds:g} s")
+        self._waiting: asyncio.Timeout | None = None
+
+    async def wait(self, work: Awaitable[T]) -> T:
+        """The result of `work`, which is cancelled at the deadline. Raises the `Refusal` then."""
+        try:
+            async with asyncio.timeout_at(self.at) as self._waiting:
+                return await work
+        except TimeoutError:
+            if self._waiting is not None and self._waiting.expired():
+                raise self.refusal from None
+            raise  # of the work itself
+        finally:
+            self._waiting = None
+
+    def shorten(self, seconds: float, refusal: Refusal) -> None:
+        """Bring the moment nearer, to `seconds` from now, and say another reason."""
+        at = asyncio.get_running_loop().time() + seconds
+        if at < self.at:
+            self.at, self.refusal = at, refusal
+            if self._waiting is not None and not self._waiting.expired():
+                self._waiting.reschedule(at)
+
 
 _WEIGHT = 0.1  # of the latest request, in the mean duration
 
 
 class Admission:
-    """Lets `most_running` requests in at a time, and `most_queued` wait, first come, first served."""
+    """Lets `most_running` requests in at a time, and `most_queued` wait, first come, first served.
+
+    `stopping` is set when the end begins: no request begins any more, and those under way have a last moment. `cut`
+    counts those that reach it.
+    """
 
     def __init__(self, most_running: int, most_queued: int) -> None:
         self._free = asyncio.Semaphore(most_running)
         self._most_running, self._most_queued = most_running, most_queued
         self._mean = 1.0
-        self.running = 0
-        self.queued = 0
+        self._deadlines: set[RequestDeadline] = set()
+        self.stopping = asyncio.Event()
+        self.running = self.queued = self.cut = 0
 
     @asynccontextmanager
     async def admitted(self, deadline: RequestDeadline) -> AsyncIterator[None]:
         """One of the requests that are answered at a time.
 
-        Raises `Overloaded` at once where the queue is full, and the deadline's `Refusal` for one that waits too long.
+        Raises `Overloaded` at once where the queue is full, and `Refusal` once the end has begun and, by the deadline,
+        for a request that waits too long.
         """
+        if self.stopping.is_set():
+            raise _shutting_down()
+        self._deadlines.add(deadline)
+        try:
+            async with self._turn(deadline):
+                yield
+        except Refusal as refusal:
+            self.cut += refusal.code == "shutting_down"
+            raise
+        finally:
+            self._deadlines.discard(deadline)
+
+    @asynccontextmanager
+    async def _turn(self, deadline: RequestDeadline) -> AsyncIterator[None]:
         if self._free.locked() and self.queued >= self._most_queued:
             raise Overloaded(
                 f"{self.running} requests are being answered and {self.queued} wait, as many as this server takes; "
@@ -48,3 +104,13 @@ class Admission:
             self.running -= 1
             self._free.release()
             self._mean += _WEIGHT * (time.monotonic() - began - self._mean)
+
+    def end(self, seconds: float) -> None:
+        """Let requests under way go on for so many seconds and no longer."""
+        self.stopping.set()
+        for deadline in self._deadlines:
+            deadline.shorten(seconds, _shutting_down())
+
+
+def _shutting_down() -> Refusal:
+    return Refusal(503, "shutting_down", "the server is shutting down; send the request again in a while")

@@ -9,18 +9,17 @@ from starlette.responses import JSONResponse, Response
 
 import layerwise
 from layerwise.bounded import shown
-from layerwise.swarm.serve.access import check_exposure
 from layerwise.swarm.serve.generation import generation_routes
 from layerwise.swarm.serve.guard import RequestGuard
 from layerwise.swarm.serve.images import image_routes
 from layerwise.swarm.serve.observation import observation_routes
-from layerwise.swarm.serve.refusals import Refusal
-from layerwise.swarm.serve.server_state import ServerState
-from layerwise.swarm.serve.service import Service
-from layerwise.swarm.serve.settings import ServeSettings
+from layerwise.swarm.serve.responses import Refusal
+from layerwise.swarm.serve.settings import ServeSettings, check_exposure
+from layerwise.swarm.serve.state import ServerState
+from layerwise.swarm.swarm import Swarm
 
 
-def create_app(service: Service, settings: ServeSettings) -> FastAPI:
+def create_app(service: Swarm, settings: ServeSettings) -> FastAPI:
     """The application that serves a swarm; `app.state.server` is its `ServerState`.
 
     Raises `SwarmError` where other machines could reach it without a token.

@@ -12,14 +12,12 @@ from starlette.responses import JSONResponse, Response
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer
-from layerwise.swarm.serve.bodies import ChatBody, CompletionBody, GenerationBody
-from layerwise.swarm.serve.deadline import RequestDeadline
-from layerwise.swarm.serve.objects import DONE, AnswerFormat, event
+from layerwise.swarm.decoding import TextStream
+from layerwise.swarm.serve.admission import RequestDeadline
 from layerwise.swarm.serve.prompts import Prompt, chat_prompt, completion_prompt
-from layerwise.swarm.serve.refusals import Refusal
-from layerwise.swarm.serve.responses import WatchedResponse, Write
-from layerwise.swarm.serve.server_state import ServerState
-from layerwise.swarm.serve.text_stream import TextStream
+from layerwise.swarm.serve.responses import DONE, Refusal, WatchedResponse, Write, event
+from layerwise.swarm.serve.schemas import AnswerFormat, ChatBody, CompletionBody, GenerationBody
+from layerwise.swarm.serve.state import ServerState
 
 
 def generation_routes(state: ServerState) -> APIRouter:
@@ -96,25 +94,24 @@ async def pieces(
     Text behind a stop text is dropped here, whatever the swarm goes on to make.
     """
     text = TextStream(state.service.tokenizer, prompt.ids, prompt.decoding.stop)
-    with state.drain.watched(deadline):
-        async with (
-            state.admission.admitted(deadline),
-            aclosing(state.service.stream(prompt.ids, prompt.decoding, request=request)) as made,
-        ):
-            last = None
-            while True:
-                try:
-                    item = await deadline.wait(anext(made))
-                except StopAsyncIteration:
-                    raise SwarmError(f"the swarm ended request {request} without an answer; send it again") from None
-                if isinstance(item, Answer):
-                    yield TextPiece(text.finish(), replace(item, finish="stop") if text.stopped else item)
-                    return
-                now = time.monotonic()
-                state.metrics.tokens.inc()
-                if last is None:
-                    state.metrics.first_token.observe(now - began)
-                else:
-                    state.metrics.token.observe(now - last)
-                last = now
-                yield TextPiece(text.add(item))
+    async with (
+        state.admission.admitted(deadline),
+        aclosing(state.service.stream(prompt.ids, prompt.decoding, request=request)) as made,
+    ):
+        last = None
+        while True:
+            try:
+                item = await deadline.wait(anext(made))
+            except StopAsyncIteration:
+                raise SwarmError(f"the swarm ended request {request} without an answer; send it again") from None
+            if isinstance(item, Answer):
+                yield TextPiece(text.finish(), replace(item, finish="stop") if text.stopped else item)
+                return
+            now = time.monotonic()
+            state.metrics.tokens.inc()
+            if last is None:
+                state.metrics.first_token.observe(now - began)
+            else:
+                state.metrics.token.observe(now - last)
+            last = now
+            yield TextPiece(text.add(item))

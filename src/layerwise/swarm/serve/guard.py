@@ -14,9 +14,8 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from layerwise.swarm.serve.access import is_allowed, names_this_machine
-from layerwise.swarm.serve.refusals import Refusal, defect
-from layerwise.swarm.serve.settings import ServeSettings
+from layerwise.swarm.serve.responses import Refusal, defect
+from layerwise.swarm.serve.settings import ServeSettings, is_allowed, names_this_machine
 
 log = logging.getLogger("layerwise.swarm.serve")
 

@@ -17,12 +17,10 @@ from PIL import Image, ImageOps
 from starlette.responses import JSONResponse, Response
 
 from layerwise.swarm.answer import Answer
-from layerwise.swarm.serve.bodies import ImageBody
-from layerwise.swarm.serve.deadline import RequestDeadline
-from layerwise.swarm.serve.objects import swarm_fields
-from layerwise.swarm.serve.refusals import Refusal
-from layerwise.swarm.serve.responses import WatchedResponse, Write
-from layerwise.swarm.serve.server_state import ServerState
+from layerwise.swarm.serve.admission import RequestDeadline
+from layerwise.swarm.serve.responses import Refusal, WatchedResponse, Write
+from layerwise.swarm.serve.schemas import ImageBody, swarm_fields
+from layerwise.swarm.serve.state import ServerState
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 """What pillow may decode: its other decoders are many, and seldom tried by enemies."""
@@ -46,11 +44,10 @@ def image_routes(state: ServerState) -> APIRouter:
         name = f"classify-{uuid.uuid4().hex}"
 
         async def work(_: Write) -> Response:
-            with state.drain.watched(deadline):
-                async with state.admission.admitted(deadline):
-                    image = await asyncio.to_thread(decoded, body.image, state.settings.most_image_pixels)
-                    pixels = await asyncio.to_thread(service.pixels, image)
-                    probabilities, answer = await deadline.wait(service.classify(pixels, request=name))
+            async with state.admission.admitted(deadline):
+                image = await asyncio.to_thread(decoded, body.image, state.settings.most_image_pixels)
+                pixels = await asyncio.to_thread(service.pixels, image)
+                probabilities, answer = await deadline.wait(service.classify(pixels, request=name))
             answers.append(answer)
             classes = likeliest(probabilities, service.labels, body.top)
             content = {"id": name, "object": "classification", "model": service.name, "data": classes}

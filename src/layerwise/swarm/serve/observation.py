@@ -15,10 +15,8 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from layerwise.swarm.answer import Overview
-from layerwise.swarm.serve.refusals import Refusal
-from layerwise.swarm.serve.responses import WatchedResponse, Write
-from layerwise.swarm.serve.server_state import ServerState
+from layerwise.swarm.serve.responses import Refusal, WatchedResponse, Write
+from layerwise.swarm.serve.state import ServerState
 
 HEARTBEAT = 10
 """After so many looks without a change the overview is sent all the same: the connection is open."""
@@ -37,7 +35,7 @@ def observation_routes(state: ServerState) -> APIRouter:
     @router.get("/health")
     async def health(request: Request) -> Response:
         """200 where a token was made just now, else 503; why not is for those who have a token for access."""
-        if state.drain.stopping.is_set():
+        if state.admission.stopping.is_set():
             ready, reason = False, "the server is shutting down"
         else:
             ready, reason = await state.readiness.check()
@@ -58,7 +56,7 @@ def observation_routes(state: ServerState) -> APIRouter:
     @router.get("/swarm/overview")
     async def overview() -> Response:
         """The swarm at this moment."""
-        return JSONResponse(overview_fields(state.service.overview()))
+        return JSONResponse(overview_fields(state))
 
     @router.get("/swarm/events")
     async def events(request: Request) -> Response:
@@ -89,8 +87,8 @@ def observation_routes(state: ServerState) -> APIRouter:
 
 async def _send_changes(state: ServerState, write: Write) -> None:
     last, unchanged = "", 0
-    while not state.drain.stopping.is_set():
-        fields = overview_fields(state.service.overview())
+    while not state.admission.stopping.is_set():
+        fields = overview_fields(state)
         seen = json.dumps({**fields, "seconds": 0})
         unchanged = unchanged + 1 if seen == last else 0
         if unchanged % HEARTBEAT == 0:
@@ -98,14 +96,14 @@ async def _send_changes(state: ServerState, write: Write) -> None:
             await write(b"data: " + json.dumps(fields).encode() + b"\n\n")
         try:
             async with asyncio.timeout(state.settings.page_seconds):
-                await state.drain.stopping.wait()
+                await state.admission.stopping.wait()
         except TimeoutError:
             continue
 
 
-def overview_fields(seen: Overview) -> dict[str, Any]:
-    """An overview as JSON has it."""
-    return asdict(seen)
+def overview_fields(state: ServerState) -> dict[str, Any]:
+    """The swarm at this moment as JSON has it, and the requests that wait at its edge."""
+    return {**asdict(state.service.overview()), "queued": state.admission.queued}
 
 
 @cache

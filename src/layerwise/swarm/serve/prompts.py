@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from layerwise.swarm.decoding_options import Decoding
-from layerwise.swarm.serve.bodies import ChatBody, ChatMessage, CompletionBody, GenerationBody
-from layerwise.swarm.serve.refusals import Refusal
-from layerwise.swarm.serve.service import Service
+from layerwise.swarm.answer import Decoding
+from layerwise.swarm.serve.responses import Refusal
+from layerwise.swarm.serve.schemas import ChatBody, ChatMessage, CompletionBody, GenerationBody
 from layerwise.swarm.serve.settings import ServeSettings
+from layerwise.swarm.swarm import Swarm
 
 COMPLETION_TOKENS = 16
 """New tokens of a completion that names no number, as in OpenAI's API; a chat then has as many as there is room for."""
@@ -28,7 +28,7 @@ class Prompt:
     decoding: Decoding
 
 
-async def completion_prompt(service: Service, settings: ServeSettings, body: CompletionBody) -> Prompt:
+async def completion_prompt(service: Swarm, settings: ServeSettings, body: CompletionBody) -> Prompt:
     """The prompt of a completion. Raises `Refusal` for several prompts, unknown ids, and one that is too long."""
     prompt: Any = body.prompt
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
@@ -48,7 +48,7 @@ async def completion_prompt(service: Service, settings: ServeSettings, body: Com
     return _prompt(service, settings, body, ids, "prompt", COMPLETION_TOKENS)
 
 
-async def chat_prompt(service: Service, settings: ServeSettings, body: ChatBody) -> Prompt:
+async def chat_prompt(service: Swarm, settings: ServeSettings, body: ChatBody) -> Prompt:
     """The prompt of a chat: by the model's own chat template, or in plain form where it has none."""
     tokenizer = service.tokenizer
     if not getattr(tokenizer, "chat_template", None):
@@ -86,7 +86,7 @@ async def encoded(tokenizer: Any, text: str, special: bool = True) -> tuple[int,
 
 
 def _prompt(
-    service: Service,
+    service: Swarm,
     settings: ServeSettings,
     body: GenerationBody,
     ids: tuple[int, ...],

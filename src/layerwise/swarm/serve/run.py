@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.serve.access import check_exposure
-from layerwise.swarm.serve.service import Service
-from layerwise.swarm.serve.settings import ServeSettings
+from layerwise.swarm.serve.settings import ServeSettings, check_exposure
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from uvicorn import Server
+
+    from layerwise.swarm.swarm import Swarm
 
 log = logging.getLogger("layerwise.swarm.serve")
 
@@ -33,7 +33,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BACKSTOP = 15  # seconds behind the drain, for connections that take nothing more
 
 
-def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, announce: Callable[[str], None]) -> int:
+def run(gather: Callable[[], Awaitable[Swarm]], settings: ServeSettings, announce: Callable[[str], None]) -> int:
     """Serve what `gather` makes until one of the signals `ENDING`, and return the exit status: 0, or `CUT_OFF`.
 
     The port is taken before the nodes are started, so that a port in use is known at once. The first signal lets
@@ -74,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _until_signal(
-    gather: Callable[[], Awaitable[Service]],
+    gather: Callable[[], Awaitable[Swarm]],
     settings: ServeSettings,
     listener: socket.socket,
     announce: Callable[[str], None],
@@ -105,7 +105,7 @@ async def _until_signal(
 
 
 async def serve(
-    service: Service,
+    service: Swarm,
     settings: ServeSettings,
     listener: socket.socket,
     announce: Callable[[str], None],
@@ -129,14 +129,14 @@ async def serve(
             stopping, hurrying = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(hurry.wait())
             await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             log.info("stopping: %d requests are under way", state.admission.running + state.admission.queued)
-            state.drain.begin(settings.drain_seconds)
+            state.admission.end(settings.drain_seconds)
             server.should_exit = True
             await asyncio.wait((serving, hurrying), return_when=asyncio.FIRST_COMPLETED)
-            state.drain.begin(0)
+            state.admission.end(0)
             for each in (stopping, hurrying):
                 each.cancel()
         await serving
-        cut = state.drain.cut > 0
+        cut = state.admission.cut > 0
     finally:
         try:
             async with asyncio.timeout(settings.close_seconds):

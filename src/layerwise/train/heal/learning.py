@@ -1,26 +1,41 @@
-"""Which weights learn in a healing, and the model as it was before they did, without a second model in memory.
+"""Which weights learn in a healing, the model as it was before they did, and what learned written and read.
 
-The teacher of a healing is the same stack in its own order, before healing. Adapters are switched off for it. Where
-weights of the model itself learn (`full`, `tail`), a copy of those tensors, and of no others, is kept as they were,
-and is put in their place while the teacher runs: 4 bytes a weight beside the 16 that its training takes (weight,
-gradient, and two moments of AdamW).
+The teacher of a healing is the same stack in its own order, before healing, without a second model in memory. Adapters
+are switched off for it. Where weights of the model itself learn (`full`, `tail`), a copy of those tensors, and of no
+others, is kept as they were, and is put in their place while the teacher runs: 4 bytes a weight beside the 16 that its
+training takes (weight, gradient, and two moments of AdamW).
+
+Adapters are LoRA, by peft, stored in its own format: each linear map W of shape (out, in) in the layers of a plan
+becomes W + (alpha / rank) B A with A (rank, in) and B (out, rank), of which only A and B learn (Hu et al. 2021). B
+begins at zero, so that the model is at first what it was; alpha is 2 rank.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
-from layerwise.errors import TrainError
+from layerwise.errors import CheckpointError, TrainError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
-from layerwise.train.heal.adapters import add_adapters
 from layerwise.train.heal.options import TAIL_LAYERS, HealingOptions
+
+CONFIG = "adapter_config.json"
+"""The file by which a folder is known as that of adapters."""
+
+WEIGHTS = "healed.safetensors"
+"""The tensors that learned, where they are no adapters."""
 
 
 class Learning:
@@ -46,6 +61,19 @@ class Learning:
         """The tensors that learn, by their names in the model."""
         named = self.stack.model.named_parameters()
         return {name: parameter for name, parameter in named if parameter.requires_grad}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What learned, by name, to be written."""
+        return {name: weight.detach().cpu().contiguous() for name, weight in self.weights().items()}
+
+    def write(self, folder: Path) -> None:
+        """Write what learned to `folder`: adapters in peft's format, or the tensors by name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.handle is None:
+            save_file(self.tensors(), folder / WEIGHTS)
+        else:
+            # The embedding is never adapted; "auto" would look for the base model on the hub to find that out.
+            self.handle.save_pretrained(str(folder), save_embedding_layers=False)
 
     @contextmanager
     def before(self) -> Iterator[None]:
@@ -106,3 +134,70 @@ def _layer_of(stack: Stack, name: str) -> int | None:
     """The layer that a parameter belongs to; `None` outside the layers."""
     prefix = f"{stack.path}."
     return int(name.removeprefix(prefix).split(".")[0]) if name.startswith(prefix) else None
+
+
+def peft() -> Any:
+    """The library. Raises `TrainError` where it is not installed."""
+    try:
+        return import_module("peft")
+    except ImportError as error:
+        raise TrainError(
+            f"healing with LoRA needs the library peft, which cannot be imported ({error}); install it with "
+            "pip install 'layerwise[heal]', or heal with --method tail or --method full, which do without"
+        ) from error
+
+
+def add_adapters(stack: Stack, plan: Plan, rank: int) -> Any:
+    """Put new adapters on every linear map in the layers of `plan`; all else is frozen.
+
+    The model of `stack` stays the one that runs; what is returned is peft's handle for it. Raises `TrainError` for
+    layers without a linear map.
+    """
+    library = peft()
+    maps = {
+        f"{stack.path}.{layer}.{name}": module
+        for layer in sorted(set(plan.layers()))
+        for name, module in stack.block(layer).named_modules()
+        if isinstance(module, nn.Linear | Conv1D)
+    }
+    if not maps:
+        raise TrainError(
+            f"the layers of {type(stack.model).__name__} have no linear map that an adapter could be put on; heal with "
+            "--method full"
+        )
+    transposed = all(isinstance(module, Conv1D) for module in maps.values())
+    config = library.LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, bias="none", target_modules=list(maps),
+        fan_in_fan_out=transposed,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft reads a name that transformers renames
+        return library.get_peft_model(stack.model, config)
+
+
+def load_healed(stack: Stack, folder: Path) -> Stack:
+    """Put what a healing left in `folder` into the weights of `stack`, a fresh copy of its base; returns the stack.
+
+    Adapters are merged, so that the model is an ordinary one. Raises `CheckpointError` for a folder that holds neither
+    adapters nor weights, or weights of another model.
+    """
+    if (folder / CONFIG).is_file():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            handle = peft().PeftModel.from_pretrained(stack.model, str(folder))
+        handle.merge_and_unload()
+        if hasattr(handle.base_model.model, "peft_config"):
+            del handle.base_model.model.peft_config
+        stack.model.requires_grad_(True)
+        return stack
+    try:
+        learned = load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder} holds nothing that a healing left ({error}); heal the model again") from error
+    own = dict(stack.model.named_parameters())
+    for name, value in learned.items():
+        if name not in own or own[name].shape != value.shape:
+            raise CheckpointError(f"{folder} holds {name} of shape {tuple(value.shape)}, which this model has not")
+        with torch.no_grad():
+            own[name].copy_(value)
+    return stack

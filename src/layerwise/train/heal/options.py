@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 from layerwise.errors import TrainError
@@ -37,6 +36,7 @@ class HealingOptions(Variant):
     """
 
     NAME: ClassVar[str] = "heal"
+    TRAINED_BY: ClassVar[str | None] = "heal.trainer:HealingTrainer"
     TRAINING_ARGUMENTS: ClassVar[Mapping[str, Any]] = {"include_num_input_tokens_seen": "non_padding"}
 
     plan: str = ""
@@ -57,12 +57,6 @@ class HealingOptions(Variant):
                 f"a rank of {self.rank} and a weight of {self.hidden_weight:g} of hidden states were given; write a "
                 "rank of 1 or more and a weight above 0"
             )
-
-    def trainer(self) -> Callable[..., Any]:
-        """The Trainer that heals."""
-        from layerwise.train.heal.trainer import HealingTrainer
-
-        return partial(HealingTrainer, options=self)
 
 
 def healing_recipe(arm: str, settings: Settings, plan: Plan, options: HealingOptions) -> Recipe:

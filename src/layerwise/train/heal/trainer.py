@@ -28,15 +28,10 @@ from layerwise.measure.language.lm_head import find_head
 from layerwise.plan import Plan
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
-from layerwise.train.heal.adapters import write_adapters
 from layerwise.train.heal.learning import Learning
 from layerwise.train.heal.losses import CHUNK, divergence, in_chunks, state_distance
 from layerwise.train.heal.options import HealingOptions
-from layerwise.train.monitoring.pace import figures_of
 from layerwise.train.trainer import PlanTrainer
-
-WEIGHTS = "healed.safetensors"
-"""The tensors that learned, where they are no adapters."""
 
 
 @dataclass(slots=True)
@@ -166,20 +161,12 @@ class HealingTrainer(PlanTrainer):
         """Tokens (those that are no padding), weights that learn, seconds a step, memory."""
         learning = sum(weight.numel() for weight in self.learning.weights().values())
         tokens = {"tokens": float(self.state.num_input_tokens_seen)} if self.learns_text else {}
-        return {"learning_weights": float(learning), **tokens, **figures_of(self.state.log_history)}
+        return {"learning_weights": float(learning), **tokens, **super().figures()}
 
     def write(self, folder: Path) -> None:
         """Write what learned to `folder`: adapters in peft's format, or the tensors by name."""
-        if not self.is_world_process_zero():
-            return
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.learning.handle is not None:
-            write_adapters(self.learning.handle, folder)
-        else:
-            save_file(self._learned(), folder / WEIGHTS)
-
-    def _learned(self) -> dict[str, Tensor]:
-        return {name: weight.detach().cpu().contiguous() for name, weight in self.learning.weights().items()}
+        if self.is_world_process_zero():
+            self.learning.write(folder)
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
         """Say nothing: a checkpoint without the weights that do not learn is as it should be."""
@@ -188,4 +175,4 @@ class HealingTrainer(PlanTrainer):
         """Write a checkpoint of the weights that learn; the others are those of the base."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        save_file(self._learned(), folder / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})
+        save_file(self.learning.tensors(), folder / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})

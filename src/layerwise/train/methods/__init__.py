@@ -16,8 +16,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from layerwise.errors import TrainError, near_matches
-from layerwise.plan.layer_subsets import layer_subset
-from layerwise.plan.samplers import Drop, Failout, SeededSampler
+from layerwise.plan.samplers import Drop, Failout, SeededSampler, layer_subset
 from layerwise.results.training_record import RETRAINED, refined_at
 from layerwise.train.methods.method import REGISTERED, Method, Options
 from layerwise.train.recipe import Recipe, retrained

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 from layerwise.errors import TrainError
@@ -31,6 +29,7 @@ class DraftOptions(Variant):
     """
 
     NAME: ClassVar[str] = "draft"
+    TRAINED_BY: ClassVar[str | None] = "draft:DraftTrainer"
     # A step's second pass uses some of the layers alone, which DDP must be told.
     TRAINING_ARGUMENTS: ClassVar[dict[str, Any]] = {"ddp_find_unused_parameters": True}
 
@@ -42,12 +41,6 @@ class DraftOptions(Variant):
             Plan.parse(self.plan)
         if not self.weight > 0:
             raise TrainError(f"the draft's loss counts {self.weight:g}; write a weight above 0, such as 1")
-
-    def trainer(self) -> Callable[..., Any]:
-        """The Trainer that runs the draft after the whole model."""
-        from layerwise.train.draft import DraftTrainer
-
-        return partial(DraftTrainer, options=self)
 
 
 # A draft is a part of the model; LayerShuffle's comparisons are of orders and of layers lost at random.

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from layerwise.errors import TrainError
 from layerwise.train.methods.method import Options, register
 from layerwise.train.recipe import Recipe
 from layerwise.train.variant import Variant
-
-if TYPE_CHECKING:
-    from layerwise.stack import Stack
-    from layerwise.train.layer_mixing import LayerMixing
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +25,7 @@ class LayerMixingOptions(Variant):
     NAME: ClassVar[str] = "wiring"
     MODULE: ClassVar[str | None] = "layer_wiring"
     ADDED: ClassVar[str | None] = "learned layer weights"
+    ATTACHED_BY: ClassVar[str | None] = "layer_mixing:attach"
 
     kind: Literal["softmax", "free"] = "softmax"
     initialisation: Literal["biased", "zero"] = "biased"
@@ -40,12 +37,6 @@ class LayerMixingOptions(Variant):
                 "free layer weights of 0 pass nothing on; begin with the initialisation biased, which is the plain "
                 "model, or take the kind softmax"
             )
-
-    def attach(self, stack: Stack) -> LayerMixing:
-        """Every layer of the model reads a learned mix from now on."""
-        from layerwise.train import layer_mixing
-
-        return layer_mixing.attach(stack, self)
 
 
 # Layer weights change what layers read, and not which orders they work in.

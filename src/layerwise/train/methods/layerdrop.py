@@ -1,10 +1,14 @@
-"""LayerDrop (Fan et al. 2019): every layer is left out with some probability."""
+"""Layers lost while a model trains: each by itself, or all that one node holds.
+
+layerdrop    Fan et al. 2019: every layer is left out with some probability
+failout      Yousefpour et al. 2020: whole nodes of layers are lost at once
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from layerwise.plan.samplers import Drop, Shuffle
+from layerwise.plan.samplers import Drop, Failout, Shuffle, nodes_of
 from layerwise.train.methods.method import Options, register
 from layerwise.train.recipe import Recipe
 
@@ -29,3 +33,10 @@ def layershuffle_layerdrop(options: Options, depth: int) -> Recipe:
     """A random order, and every layer left out of it with probability `drop_rate`; the papers do not try this."""
     shuffle = Shuffle(options.max_shift)
     return Recipe("layershuffle-layerdrop", options.settings, Drop(options.drop_rate, of=shuffle), shuffle)
+
+
+# Failout needs to know which layers lie on one node, so LayerShuffle is not compared with it.
+@register("failout", ("drop_rate", "drop_sync"), is_compared=False, rank=30)
+def failout(options: Options, depth: int) -> Recipe:
+    """The layers on four nodes (fewer in a shallow model), each of which fails with probability `drop_rate`."""
+    return Recipe("failout", options.settings, Failout(nodes_of(depth, min(4, depth)), options.drop_rate))

@@ -8,17 +8,12 @@ layershuffle-predict     the same, and every layer predicts its current position
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from layerwise.plan.samplers import Shuffle
 from layerwise.train.methods.method import Options, register
 from layerwise.train.recipe import Recipe
 from layerwise.train.variant import Variant
-
-if TYPE_CHECKING:
-    from layerwise.stack import Stack
-    from layerwise.train.position import PositionEncoding
-    from layerwise.train.prediction import PositionPrediction
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +27,11 @@ class PositionOptions(Variant):
     NAME: ClassVar[str] = "position"
     MODULE: ClassVar[str | None] = "layer_positions"
     ADDED: ClassVar[str | None] = "a position encoding"
+    ATTACHED_BY: ClassVar[str | None] = "position:attach_encoding"
 
     features: int = 32
     table: Literal["per-layer", "shared"] = "per-layer"
     dropout: float = 0.0
-
-    def attach(self, stack: Stack) -> PositionEncoding:
-        """Every layer of the model is given its position from now on."""
-        from layerwise.train import position
-
-        return position.attach(stack, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +45,10 @@ class PredictionOptions(Variant):
 
     NAME: ClassVar[str] = "predict"
     MODULE: ClassVar[str | None] = "layer_predictions"
+    ATTACHED_BY: ClassVar[str | None] = "position:attach_prediction"
 
     total: Literal["sum", "mean"] = "sum"
     reads: Literal["first", "mean"] = "first"
-
-    def attach(self, stack: Stack) -> PositionPrediction:
-        """Every layer of the model predicts its position from now on."""
-        from layerwise.train import prediction
-
-        return prediction.attach(stack, self)
 
 
 @register("layershuffle", ("max_shift", "drop_sync"), rank=10)

@@ -1,9 +1,12 @@
-"""A method of training: how it is called, the recipe that it makes, and the options that it reads."""
+"""A method of training: how it is called, the recipe that it makes, and the options that it reads.
+
+Training in the order of the layers stands here: it is what every other method is compared with.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from layerwise.train.recipe import Recipe, Settings
@@ -72,3 +75,16 @@ def register(
         return make
 
     return decorate
+
+
+@register("baseline", rank=1)
+def baseline(options: Options, depth: int) -> Recipe:
+    """In order, for one epoch: the model as it was, refined as little as the LayerShuffle paper refines it."""
+    settings = options.settings
+    return Recipe("baseline", replace(settings, epochs=min(1.0, settings.epochs), evals=1))
+
+
+@register("sequential", rank=2)
+def sequential(options: Options, depth: int) -> Recipe:
+    """In order, for all epochs: equal in data and in steps to every other method."""
+    return Recipe("sequential", options.settings)

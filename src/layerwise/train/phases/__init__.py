@@ -1,11 +1,10 @@
 """Growth training: a model is trained in phases, each on the layers that its schedule says.
 
-The schedule is a value of `layerwise.schedule`; here it is carried out and its cost is measured. The arms of a study
-and the rows of its trainings are made in `layerwise.experiments`.
+The schedule is a value of `layerwise.plan.schedule`; here it is carried out and its cost is measured. The arms of a
+study and the rows of its trainings are made in `layerwise.experiments`.
 
     step_schedule         what runs, what learns and at what rate, by the step alone
     runner                the phases, in the Hugging Face Trainer (`trainer`)
-    embeddings_and_head   the weights before the first layer and behind the last
     prefix_cache          the states behind a frozen prefix, on disk
     random_init           a decoder with random weights, made from a configuration
     step_time             how long a step of each phase takes

@@ -9,12 +9,19 @@
     rates        by arm, setting (`learning_rate`, or `warmup` at the best rate) and amount: `nll` of the validation at
                  the end, and `chosen`
     epochs       by arm and layer: how many times the text was read while the layer learned
-    growth       an arm against another at equal tokens, operations or seconds; see `layerwise.measure.cost.frontier`
+    growth       an arm against another at equal tokens, operations or seconds, by cost (tokens, flops, seconds): what
+                 `layerwise.measure.cost.cost_to_loss` says it saves to reach the other's loss (`saving`, or a bound);
+                 `read_off`, of how many trainings of different lengths (1: the course of one); `never` and `sooner`, of
+                 how many seeds the loss was never reached, or before the first cost; and as means over seeds of
+                 logarithms `loss_ratio` (at equal `tokens`, or by condition `budget` at the end of each) and
+                 `time_saved` (the share of uniform's seconds that as many steps do not take)
 
 The `condition` of a row of a phase is its name, the `amount` the step that it ends before.
 
 Seconds are those of steps alone: the median step of a phase, over all trainings of the arm, times its steps. Validating
-and saving are not the training's doing, and a median does not mind what else the machine was at for a moment.
+and saving are not the training's doing, and a median does not mind what else the machine was at for a moment. A course
+is read off the looks of a training at the validation text while its rate has not come down, which makes a loss look
+dearer than a training to that length would show.
 """
 
 from __future__ import annotations
@@ -32,12 +39,15 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced
 from layerwise.errors import MeasureError
-from layerwise.measure.cost.frontier import CostPoint
+from layerwise.measure.cost.cost_to_loss import log_ratio, ratio_row, saving
+from layerwise.measure.cost.frontier import COSTS, CostPoint, Points
 from layerwise.measure.interventions.accuracy import HeldOut
 from layerwise.measure.interventions.edge_pruning import Losses
 from layerwise.measure.language.bigram import BigramModel, Ids
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, layer_shares
+from layerwise.plan.schedule.cost import embedding_share, head_share, learned_steps, phase_shares
 from layerwise.results.rows import Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import (
@@ -45,21 +55,25 @@ from layerwise.results.vocabulary import (
     EMBEDDING_PART,
     EPOCHS,
     FEWEST_UNITS,
+    GROWTH,
     HEAD_PART,
     HELD_OUT,
     LEARNING_RATE,
+    LOSS_RATIO,
     MEASURED,
+    NEVER,
     NULL,
     PREDICTED,
     RATES,
+    READ_OFF,
     SCHEDULE,
     SHARE,
     SINGLE_TOKENS,
+    SOONER,
+    TIME_SAVED,
     TOKEN_PAIRS,
+    TOKENS,
 )
-from layerwise.schedule import GrowthSchedule, ModelCost, layer_shares
-from layerwise.schedule.cost import embedding_share, head_share, phase_shares
-from layerwise.schedule.exposure import learned_steps
 from layerwise.stack import load
 
 TEST_WINDOWS = 512
@@ -67,9 +81,6 @@ TEST_WINDOWS = 512
 
 TABLE_WINDOWS = 50_000
 """Windows of the text to train on that tables are counted on, at most, spread evenly over it."""
-
-TrainingRecords = Mapping[str, TrainingRecord]
-"""Of finished models, by `ARM/SEED`."""
 
 
 def schedule_rows(arm: str, schedule: GrowthSchedule, steps: int) -> list[Score]:
@@ -249,3 +260,76 @@ def point(record: TrainingRecord, loss: float, seconds: float) -> CostPoint:
 
 def _arm(row: Score) -> tuple[str, float]:
     return str(row.arm), row.amount or 0.0
+
+
+def losses_by_cost(
+    record: TrainingRecord, schedule: GrowthSchedule, cost: ModelCost, paces: Mapping[str, float], otherwise: float
+) -> list[CostPoint]:
+    """The validation losses of a training by what it had cost when they were measured, in order of time.
+
+    `paces` are seconds a step by phase; a phase that was not timed takes `otherwise` a step. Operations of what chance
+    decides are the means of their phases.
+    """
+    tokens, flops = record.figures["tokens"], record.figures["flops"]
+    shares = phase_shares(schedule, cost)
+    seconds = [paces.get(phase.name, otherwise) for phase in schedule.phases]
+    whole = _by_step(schedule, record.steps, shares, record.steps)
+    return [
+        CostPoint(
+            moment.loss,
+            {
+                "tokens": tokens * moment.step / record.steps,
+                "flops": flops * _by_step(schedule, record.steps, shares, moment.step) / whole,
+                "seconds": _by_step(schedule, record.steps, seconds, moment.step),
+            },
+        )
+        for moment in record.history
+        if moment.kind == "validation" and moment.step > 0
+    ]
+
+
+def _by_step(schedule: GrowthSchedule, steps: int, each: Sequence[float], step: int) -> float:
+    """What the first `step` of `steps` add up to, `each` being what a step of every phase is."""
+    bounds = schedule.bounds(steps)
+    return sum(amount * max(0, min(step, end) - first) for amount, (first, end) in zip(each, bounds, strict=True))
+
+
+def saving_rows(
+    arm: str, trainings: Mapping[int, Sequence[CostPoint]], reference: Points, name: str, read_off: int
+) -> list[Score]:
+    """What `arm` saves of each cost of the reference called `name`, whose loss it is to reach."""
+    rows: list[Score] = []
+    for cost in COSTS:
+        estimate = saving(trainings, reference, cost)
+        if estimate is not None:
+            own: dict[str, Any] = {"arm": arm, "against": name, "condition": cost}
+            censored = {NEVER: estimate.never, SOONER: estimate.sooner}
+            rows += [
+                Score(GROWTH, estimate.metric, estimate.value, estimate.low, estimate.high, **own),
+                *(Score(GROWTH, kind, float(seeds), **own) for kind, seeds in censored.items() if seeds),
+                Score(GROWTH, READ_OFF, float(read_off), **own),
+            ]
+    return rows
+
+
+def loss_ratio_row(
+    arm: str,
+    losses: Mapping[int, float],
+    reference: Mapping[int, float],
+    name: str,
+    terms: str,
+    share: float | None = None,
+) -> Score:
+    """The reference's loss over the arm's, paired by seed: 2 where the arm's is half of it.
+
+    `share` is that of the whole budget, where the arm has another.
+    """
+    ratio = log_ratio(reference, losses)
+    return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=name, condition=terms, amount=share)
+
+
+def time_saved_row(arm: str, seconds: Mapping[int, float], reference: Mapping[int, float], name: str) -> Score:
+    """The share of the reference's time that the arm does not take for as many steps."""
+    taken = ratio_row(GROWTH, TIME_SAVED, log_ratio(seconds, reference), arm=arm, against=name, condition=TOKENS)
+    low, high = (None if bound is None else 1 - bound for bound in (taken.high, taken.low))
+    return replace(taken, value=1 - taken.value, low=low, high=high)

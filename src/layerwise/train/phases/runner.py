@@ -7,6 +7,12 @@ the weights that do not learn are frozen: torch then computes no gradient of the
 learns; without a gradient the optimiser passes them over, weight decay included, so they stay as they are to the bit.
 Everything else follows from the step alone (`StepSchedule`).
 
+What stands around the layers, the weights before the first one and those behind the last, is found by behaviour, as
+everything about a model is: weights that the state before the first layer depends on, or the masks and positions that
+the layers are called with, are before them; those that the output depends on when the last state is given are behind. A
+weight that is both is tied, as the word embedding of many language models is to their head: it learns as one, and
+cannot learn as the other alone.
+
 All weights can learn when the optimiser and the distributed wrapper are made, so that both know all of them; which ones
 do is then a matter of the step, and DistributedDataParallel looks for those that do not.
 """
@@ -14,9 +20,9 @@ do is then a matter of the step, and DistributedDataParallel looks for those tha
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -28,17 +34,62 @@ from transformers import TrainerCallback
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
-from layerwise.schedule import Phase
-from layerwise.schedule.cost import ModelCost, flops_per_token
+from layerwise.plan.schedule import Phase
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token
 from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
+from layerwise.stack.checks.forward_trace import tensors
+from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.weights import random_twin
-from layerwise.train.phases.embeddings_and_head import EmbeddingsAndHead, find_embeddings_and_head
 from layerwise.train.phases.prefix_cache import NUMBER, PrefixCache, Substitution, extent_of
 from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.recipe import GrowthVariant
 from layerwise.train.sharding import assign, reshard
 
 Weights = tuple[nn.Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingsAndHead:
+    """The parameters `before` the layers and `behind` them; `tied` names those that are in both.
+
+    Parameters that nothing depends on, such as a pooler that the task does not read, are behind.
+    """
+
+    before: tuple[nn.Parameter, ...]
+    behind: tuple[nn.Parameter, ...]
+    tied: tuple[str, ...]
+
+
+def find_embeddings_and_head(stack: Stack, inputs: Mapping[str, Any]) -> EmbeddingsAndHead:
+    """What stands around the layers of `stack`, found on a batch of the model's arguments."""
+    inside = {id(parameter) for parameter in block_list(stack.model, stack.path).parameters()}
+    named = [(name, each) for name, each in stack.model.named_parameters() if id(each) not in inside]
+    names, outside = [name for name, _ in named], [each for _, each in named]
+    with evaluating(stack.model), torch.enable_grad():
+        captured = stack.capture(**inputs)
+        handed = [captured.state, *tensors([[call.args, call.kwargs] for call in captured.calls])]
+        before = _reached(handed, outside)
+        state = stack.changed(captured.state, lambda state: state.detach().requires_grad_())
+        behind = _reached([main_tensor(stack.finish(state, captured.inputs))], outside)
+    return EmbeddingsAndHead(
+        before=tuple(each for each, is_reached in zip(outside, before, strict=True) if is_reached),
+        behind=tuple(
+            each for each, early, late in zip(outside, before, behind, strict=True) if late or not early
+        ),
+        tied=tuple(name for name, early, late in zip(names, before, behind, strict=True) if early and late),
+    )  # fmt: skip
+
+
+def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> list[bool]:
+    """Whether the outputs depend on each parameter."""
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    roots = [output.sum() for output in outputs if output.requires_grad]
+    if not (learning and roots):
+        return [False] * len(parameters)
+    gradients = torch.autograd.grad(roots, learning, allow_unused=True)
+    reached = {id(each) for each, gradient in zip(learning, gradients, strict=True) if gradient is not None}
+    return [id(parameter) in reached for parameter in parameters]
 
 
 class GrowthRunner(TrainerCallback):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from layerwise.plan import Plan
-from layerwise.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule import GrowthSchedule, Phase
 
 Curve = Callable[[int], float]
 """The factor of the learning rate at a step."""

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from layerwise.data.splits import Splits
 from layerwise.errors import TrainError
-from layerwise.schedule import GrowthSchedule, ModelCost, preset
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset
 from layerwise.stack import Stack
 from layerwise.train.phases.runner import GrowthRunner, growth_runner
 from layerwise.train.recipe import GrowthVariant, Settings
@@ -63,7 +63,7 @@ def relative_step_times(
 def steps_that_take(schedule: GrowthSchedule, relative_times: tuple[float, ...], budget: int) -> int:
     """As many steps of the schedule as take the time of `budget` uniform ones.
 
-    >>> from layerwise.schedule import Phase
+    >>> from layerwise.plan.schedule import Phase
     >>> halves = GrowthSchedule("halves", 2, (Phase("a", 0.5, (1,)), Phase("b", 0.5, (0, 1))))
     >>> steps_that_take(halves, (0.5, 1.0), budget=60)
     80

@@ -15,10 +15,10 @@ from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from layerwise.errors import TrainError
 from layerwise.plan.samplers import Fixed, SeededSampler
-from layerwise.train.monitoring.pace import figures_of, seconds_a_step
 from layerwise.train.phases.prefix_cache import Numbered, NumberedBatches
 from layerwise.train.phases.runner import GrowthRunner
 from layerwise.train.trainer import PlanTrainer
+from layerwise.train.training_log import seconds_a_step
 
 
 class GrowthTrainer(PlanTrainer):
@@ -86,7 +86,7 @@ class GrowthTrainer(PlanTrainer):
         figures = {
             "flops": float(state.total_flos),
             "parameters": float(sum(parameter.numel() for parameter in self.stack.model.parameters())),
-            **figures_of(state.log_history),
+            **super().figures(),
         }
         if getattr(self.stack.model, "main_input_name", None) == "input_ids":
             figures["tokens"] = float(state.num_input_tokens_seen)

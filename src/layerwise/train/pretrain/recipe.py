@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.text.span_masking import ALGORITHM as MASKING
 from layerwise.errors import TrainError, near_matches
 from layerwise.models import ElcConfig, ElcForMaskedLM
-from layerwise.models.elc.variants import check_initialisation, find_variant
+from layerwise.models.elc.configuration import check_initialisation, find_variant
 from layerwise.train.precision import Precision
 from layerwise.train.pretrain.curriculum import CurriculumPhase
 from layerwise.train.pretrain.lamb import ALGORITHM

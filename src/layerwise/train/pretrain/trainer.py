@@ -1,23 +1,24 @@
 """Pretraining: a masked language model from random weights, through kills and restarts, to an ordinary model folder.
 
-    FOLDER/training_config.json  what this training is, so that no other goes on in its folder
-    FOLDER/checkpoint-120/       the Trainer's; gone when the training is done
-    FOLDER/model/                the model after its last step, with its tokenizer, as plain transformers loads it
-    FOLDER/model/training.json   its training record, written last
+What is in the folder, and how a training goes on, says `layerwise.train.checkpoint_dir`; the model is that after the
+last step. The loop is the Hugging Face Trainer's, so half precision, accumulation, DDP, FSDP (version 2, where a norm
+is that of the whole tensor) and trackers are as ever, and nothing asks for an accelerator.
 
-The loop is the Hugging Face Trainer's, so half precision, accumulation, DDP, FSDP (version 2, where a norm is that of
-the whole tensor) and trackers are as ever, and nothing asks for an accelerator. The same call on the same folder goes
-on from the last checkpoint, with the losses of a training that was never stopped.
+To compare models at equal time, a recipe gives seconds in place of steps: each gets the steps that fit into that time,
+and the schedule of that many steps. A step is timed before the training begins, in both phases, on the machine that is
+to train. A training that resumes keeps the number that its first session measured.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -26,26 +27,30 @@ from accelerate.utils import broadcast_object_list
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 from torch.utils.data import DataLoader
-from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainingArguments, set_seed
+from transformers import PreTrainedTokenizerBase, set_seed
+from transformers.trainer import TRAINER_STATE_NAME
 
 from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, Padding, SpanMasking
-from layerwise.data.text.wordpiece import check_tokenizer
+from layerwise.data.text.vocabulary import check_tokenizer
+from layerwise.errors import RunError
 from layerwise.models.elc.configuration import SIZES
-from layerwise.results.training_record import MODEL, TrainingRecord
+from layerwise.results.checked import read
+from layerwise.results.training_record import TrainingRecord
 from layerwise.stack.compilation import compiled_blocks
-from layerwise.train.arguments import training_arguments, with_device
-from layerwise.train.checkpoint_dir import acquire, discard_checkpoints, last_checkpoint
-from layerwise.train.input_pipeline import input_arguments
-from layerwise.train.monitoring.clock import Clock, Progress, gradient_norms, moments, seconds_of
-from layerwise.train.monitoring.pace import figures_of
+from layerwise.stack.placement import device_of
+from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
+from layerwise.train.checkpoint_dir import last_checkpoint, run_training
 from layerwise.train.precision import ARGUMENTS
-from layerwise.train.pretrain.curriculum import Batches, rate_at
+from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase, rate_at
 from layerwise.train.pretrain.lamb import lamb
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
-from layerwise.train.pretrain.time_budget import promised_steps, seconds_a_step, steps_that_fit
-from layerwise.train.sharding import check_sharding, with_units
+from layerwise.train.sharding import with_units
+from layerwise.train.training_log import Progress, gradient_norms
 from layerwise.train.validation import DividedValidation
+
+_TIMED = 4
+"""Steps of a phase that are timed, after one that only warms up."""
 
 
 def training_config(
@@ -69,18 +74,15 @@ def pretrain(
 
     `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
     `DataError` for a tokenizer without the tokens it needs, `TrainError` for a text that is smaller than a batch, when
-    the folder holds another training, and at a loss or a gradient that is not finite (see `FiniteTrainer`).
+    the folder holds another training, and at a loss or a gradient that is not finite (see `MeasuredTrainer`).
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
-    training = training_config(tokenizer, text, recipe, seed)
-    # A text that is too short is refused before the folder is claimed.
-    recipe.phases([len(cut(text.train, length)) for length in recipe.lengths])
-    finished = acquire(folder, training)
-    if finished is not None:
-        return finished
-    trainer = trainer_of(tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
-    trainer.train(resume_from_checkpoint=last_checkpoint(folder))
-    return _publish(trainer, tokenizer, text, training, folder)
+
+    def make() -> PretrainingTrainer:
+        return trainer_of(tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
+
+    config = training_config(tokenizer, text, recipe, seed)
+    return run_training(make, config, folder, arm=recipe.arm, data_name=text.name)
 
 
 def trainer_of(
@@ -108,8 +110,10 @@ def trainer_of(
     set_seed(seed)
     model = new_model(recipe, tokenizer)
     given = _arguments(recipe, seed, folder, with_units(arguments, model.encoder.layers))
-    trainer = PretrainingTrainer(
+    return PretrainingTrainer(
         recipe=recipe,
+        text=text,
+        tokenizer=tokenizer,
         batches=Batches(
             recipe.phases(counts),
             seed,
@@ -122,11 +126,10 @@ def trainer_of(
         data_collator=Padding(int(tokenizer.pad_token_id)),
         train_dataset=examples,
         eval_dataset=FixedMasks(cut(text.validation, recipe.lengths[0]), masking, tokenizer, recipe.validation),
-        callbacks=[Clock(progress)],
+        progress=progress,
+        compiled=list(model.encoder.layers) if recipe.compiled else (),
+        dynamic=True,
     )
-    check_sharding(trainer)
-    trainer.remove_callback(PrinterCallback)
-    return trainer
 
 
 class PretrainingTrainer(DividedValidation):
@@ -135,15 +138,28 @@ class PretrainingTrainer(DividedValidation):
     optimizer: Any
     lr_scheduler: Any
 
-    def __init__(self, *, recipe: PretrainingRecipe, batches: Batches, **options: Any) -> None:
+    def __init__(self, *, recipe: PretrainingRecipe, text: PretrainingText, batches: Batches, **options: Any) -> None:
         super().__init__(**options)
         self.recipe = recipe
+        self.text = text
         self.batches = batches
 
-    def train(self, *args: Any, **kwargs: Any) -> Any:
-        """The parent's training, with the layers compiled if they are to be."""
-        with _compiled(self.recipe, self.model):
-            return super().train(*args, **kwargs)
+    def epochs(self) -> float:
+        """How often the text was read, by its tokens."""
+        return float(self.state.num_input_tokens_seen / len(self.text.train.ids))
+
+    def examples(self) -> int:
+        """The segments of both lengths."""
+        return self.recipe.examples
+
+    def figures(self) -> dict[str, float]:
+        """Tokens (those that are no padding), weights, pace, and the norms of gradients."""
+        return {
+            "tokens": float(self.state.num_input_tokens_seen),
+            "parameters": float(self.accelerator.unwrap_model(self.model).num_parameters()),
+            **super().figures(),
+            **gradient_norms(self.state.log_history),
+        }
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The batches of this process; they are divided already, so accelerate has nothing to divide."""
@@ -182,11 +198,6 @@ def _origin(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> st
     return sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _compiled(recipe: PretrainingRecipe, model: Any) -> AbstractContextManager[None]:
-    """A context in which the layers are compiled, if they are to be: one graph for segments of both lengths."""
-    return compiled_blocks(model.encoder.layers, dynamic=True) if recipe.compiled else nullcontext()
-
-
 def _optimizer(recipe: PretrainingRecipe, model: nn.Module) -> torch.optim.Optimizer:
     return lamb(
         model.named_parameters(),
@@ -197,38 +208,19 @@ def _optimizer(recipe: PretrainingRecipe, model: nn.Module) -> torch.optim.Optim
     )
 
 
-def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, more: dict[str, Any]) -> TrainingArguments:
-    every = max(1, -(-recipe.steps // recipe.evals))
-    arguments = training_arguments(
-        {
-            "output_dir": str(folder),
-            "max_steps": recipe.steps,
-            "per_device_train_batch_size": max(1, recipe.batch_size // recipe.gradient_accumulation_steps),
-            "per_device_eval_batch_size": 64,
-            "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
-            "learning_rate": recipe.learning_rate,
-            "max_grad_norm": recipe.max_grad_norm,
-            "logging_steps": max(1, every // 4),
-            "eval_strategy": "steps",
-            "eval_steps": every,
-            "prediction_loss_only": True,
-            "save_strategy": "steps",
-            "save_steps": every,
-            "save_total_limit": 2,
-            "include_num_input_tokens_seen": "non_padding",
-            "seed": seed,
-            "report_to": "none",
-            "disable_tqdm": True,
-            "remove_unused_columns": False,
-            "label_names": ["labels"],
-            **input_arguments(more),
-            **ARGUMENTS[recipe.precision],
-            **more,
-        }
-    )
-    # One process drives one device: torch's DataParallel would divide batches that are divided already. Use torchrun.
-    arguments._n_gpu = min(1, arguments.n_gpu)
-    return arguments
+def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[str, Any]) -> MeasuredArguments:
+    own = {
+        **steps_and_looks(recipe.steps, recipe.evals),
+        "per_device_train_batch_size": max(1, recipe.batch_size // recipe.gradient_accumulation_steps),
+        "per_device_eval_batch_size": 64,
+        "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
+        "learning_rate": recipe.learning_rate,
+        "max_grad_norm": recipe.max_grad_norm,
+        "prediction_loss_only": True,
+        "include_num_input_tokens_seen": "non_padding",
+        **ARGUMENTS[recipe.precision],
+    }
+    return common_arguments(folder, seed, given, **own)
 
 
 def _timed_steps(
@@ -241,11 +233,12 @@ def _timed_steps(
     """The steps that fit into the recipe's seconds, the same on every process."""
     assert recipe.seconds is not None
     state = PartialState(cpu=bool(more["use_cpu"]))
-    model = new_model(recipe, tokenizer).to(state.device)
+    model: Any = new_model(recipe, tokenizer).to(state.device)
     optimizer = _optimizer(recipe, model)
     collate = Padding(int(tokenizer.pad_token_id))
     half = recipe.precision != "float32"
-    with _compiled(recipe, model), torch.autocast(state.device.type, torch.bfloat16, enabled=half):
+    compiled = compiled_blocks(model.encoder.layers, dynamic=True) if recipe.compiled else nullcontext()
+    with compiled, torch.autocast(state.device.type, torch.bfloat16, enabled=half):
         paces = [
             (
                 (phase.end - phase.first) / recipe.steps,
@@ -264,39 +257,49 @@ def _timed_steps(
     return int(broadcast_object_list([steps_that_fit(recipe.seconds, paces)])[0])
 
 
-def _publish(
-    trainer: PretrainingTrainer,
-    tokenizer: PreTrainedTokenizerBase,
-    text: PretrainingText,
-    training: Mapping[str, Any],
-    folder: Path,
-) -> TrainingRecord:
-    """Write the model and its training record, then let the checkpoints go."""
-    weights = trainer.accelerator.get_state_dict(trainer.model)
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    state, recipe = trainer.state, trainer.recipe
-    record = TrainingRecord(
-        **training,
-        arm=recipe.arm,
-        data_name=text.name,
-        steps=state.global_step,
-        epochs=state.num_input_tokens_seen / len(text.train.ids),
-        examples=recipe.examples,
-        seconds=seconds_of(state.log_history),
-        best_step=state.global_step,
-        history=moments(state.log_history),
-        figures={
-            "tokens": float(state.num_input_tokens_seen),
-            "parameters": float(model.num_parameters()),
-            **figures_of(state.log_history),
-            **gradient_norms(state.log_history),
-        },
-    )
-    if trainer.is_world_process_zero():
-        path = folder / MODEL
-        model.save_pretrained(path, state_dict=weights)
-        tokenizer.save_pretrained(path)
-        record.write(path)
-        discard_checkpoints(folder)
-    trainer.accelerator.wait_for_everyone()
-    return record
+def steps_that_fit(seconds: float, paces: Sequence[tuple[float, float]]) -> int:
+    """The steps that take `seconds`, at least 1; `paces` are (share of the steps, seconds a step) of every phase.
+
+    >>> steps_that_fit(60.0, [(0.9, 0.5), (0.1, 1.5)])
+    100
+    """
+    return max(1, round(seconds / sum(share * pace for share, pace in paces)))
+
+
+def promised_steps(folder: Path) -> int | None:
+    """The steps of the training that the last checkpoint in `folder` is of; `None` without one."""
+    checkpoint = last_checkpoint(folder)
+    if checkpoint is None:
+        return None
+    state = Path(checkpoint) / TRAINER_STATE_NAME
+    try:
+        return int(read(state)["max_steps"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{state} does not say how many steps there are; remove {checkpoint} to go on") from error
+
+
+def seconds_a_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    examples: MaskedSegments,
+    collate: Padding,
+    phase: CurriculumPhase,
+    *,
+    passes: int,
+    processes: int,
+) -> float:
+    """The median seconds of a step of `phase`, as one of `processes` runs it; the model is trained meanwhile."""
+    device = device_of(model)
+    batches = iter(Batches([phase], examples.seed, passes=passes, processes=processes))
+    taken = []
+    for _ in range(min(_TIMED + 1, phase.end - phase.first)):
+        begun = time.perf_counter()
+        for _ in range(passes):
+            batch = collate(examples.__getitems__(next(batches)))
+            loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
+            loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        loss.item()  # an accelerator may still be at work
+        taken.append(time.perf_counter() - begun)
+    return median(taken[1:] or taken)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from layerwise.experiments.layer_weights_study.rows import difference_rows
-from layerwise.measure.contrasts.mixture import pattern as mass
+from layerwise.measure.contrasts.trainings import pattern as mass
 from layerwise.measure.weights.seed_agreement import seed_agreement_scores
-from layerwise.models.elc.variants import first_weights
+from layerwise.models.elc.configuration import first_weights
 from layerwise.results.rows import Score
 from report.claims import truths
 from report.claims.truths import CONTRADICTED, NOT_SO, NULL, OPEN, POWER, SUPPORTED, WRONG, Truth, ends

@@ -8,11 +8,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.accumulation import SCALE, SMALL, accumulation_rows, joint_manipulation_rows
-from layerwise.measure.contrasts.importance_range import importance_range_rows
-from layerwise.measure.contrasts.joint_collapse import joint_collapse_rows
-from layerwise.measure.contrasts.redundant_sets import redundant_sets, redundant_sets_rows
-from layerwise.measure.contrasts.scaling import scaling_rows
+from layerwise.measure.contrasts.joint import (
+    accumulation_rows,
+    joint_collapse_rows,
+    redundant_sets,
+    redundant_sets_rows,
+)
+from layerwise.measure.contrasts.layers import importance_range_rows
+from layerwise.measure.contrasts.manipulation import SCALE, SMALL, joint_manipulation_rows, scaling_rows
 from layerwise.results.rows import PlanRecord
 from report.claims import truths
 from report.claims.documents import part

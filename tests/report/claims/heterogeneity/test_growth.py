@@ -10,7 +10,7 @@ import pytest
 from layerwise.measure.cost.frontier import CostPoint
 from layerwise.report.claims.growth import CHEAPER, FASTER, LOWER
 from layerwise.results.rows import Score
-from layerwise.train.phases.savings import loss_ratio_row, saving_rows, time_saved_row
+from layerwise.train.phases.metrics import loss_ratio_row, saving_rows, time_saved_row
 from report.claims.heterogeneity.planted_frontiers import frontiers
 from report.claims.truths import CONTRADICTED, OPEN, SUPPORTED, WRONG, Truth, claim_of, concluded, share, simulated
 

@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.merged import loss, merged
+from layerwise.measure.contrasts.shuffled import loss, merged
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.results.rows import Score
 from report.claims.trainings import SHARED, World

@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.positions import positions, shortfall
+from layerwise.measure.contrasts.shuffled import positions, shortfall
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
 from report.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated, tells

@@ -2,106 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
-from transformers import DynamicCache, GPT2Config, GPT2LMHeadModel, PreTrainedModel
+from transformers import DynamicCache
 
 from conftest import tiny_llama
 from contracts.fused import UNITS, counted
-from layerwise.plan import Group, Plan, Reduction, Visit
 from layerwise.stack import Stack, load
 from layerwise.stack.executors.fused.execution import TOKENS
 from layerwise.stack.rounding import EPS, gap
-from stack.test_single_pass import bert, vit
-from tier import by_tier, first_fast
+from stack.makers import IDS, stack_of
 
-DEPTH = 6
-IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
-PIXELS = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(3))
 PLAN = "0 (1|2|3) 4 (3|5)"
-
-
-def gpt2() -> PreTrainedModel:
-    torch.manual_seed(0)
-    return GPT2LMHeadModel(GPT2Config(vocab_size=97, n_positions=96, n_embd=32, n_layer=DEPTH, n_head=4,
-                                      initializer_range=0.2))  # fmt: skip
-
-
-MAKERS: dict[str, tuple[Callable[[], PreTrainedModel], dict[str, Tensor]]] = {
-    "llama": (tiny_llama, {"input_ids": IDS}),
-    "gpt2": (gpt2, {"input_ids": IDS}),
-    "bert": (bert, {"input_ids": IDS}),
-    "vit": (vit, {"pixel_values": PIXELS}),
-}
-STACKS: dict[str, Stack] = {}
-
-
-def stack_of(kind: str) -> Stack:
-    """The model of a kind, made once: no test changes it."""
-    if kind not in STACKS:
-        STACKS[kind] = load(MAKERS[kind][0]().eval())
-    return STACKS[kind]
-
-
-def grouped(sources: tuple[str | None, ...] = (None,)) -> st.SearchStrategy[Plan]:
-    """Plans of layers and of two sets of disjoint groups, so that every arrangement of weights is one."""
-    merge = st.one_of(
-        st.sampled_from([Reduction("mean"), Reduction("sum")]),
-        st.floats(0.25, 2.0).map(lambda gain: Reduction("gain", gain)),
-    )
-
-    def plan(order: list[int], cuts: list[int], merges: list[Reduction], times: list[int], source: list[Any]) -> Plan:
-        stages: list[Any] = []
-        bounds = [0, *sorted(set(cuts)), DEPTH]
-        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
-            visits = [Visit(layer, source=source[layer]) for layer in order[first:last]]
-            branches = tuple(Plan((visit,)) for visit in visits)
-            stages.append(visits[0] if len(visits) == 1 else Group(branches, merges[number], times[number]))
-        return Plan(tuple(stages))
-
-    return st.builds(
-        plan, st.permutations(range(DEPTH)), st.lists(st.integers(1, DEPTH - 1), max_size=3),
-        st.lists(merge, min_size=DEPTH, max_size=DEPTH), st.lists(st.integers(1, 2), min_size=DEPTH, max_size=DEPTH),
-        st.lists(st.sampled_from(sources), min_size=DEPTH, max_size=DEPTH),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", first_fast(MAKERS))
-@settings(max_examples=by_tier(fast=3, full=6, nightly=30), deadline=None, suppress_health_check=list(HealthCheck))
-@given(plan=grouped())
-def test_random_groups_are_what_they_are_step_by_step(kind: str, plan: Plan) -> None:
-    stack, inputs = stack_of(kind), MAKERS[kind][1]
-    groups = sum(step.opens for step in plan.steps())
-    with torch.inference_mode():
-        expected = stack.logits(plan, **inputs)
-        with stack.under(plan, fused=True), counted() as together:
-            inside = stack.model(**inputs).logits
-    assert len(together) == groups
-    assert gap(inside, expected) <= UNITS * EPS
-
-
-@pytest.mark.parametrize("kind", first_fast(["llama", "gpt2"]))
-@settings(max_examples=by_tier(fast=2, full=4, nightly=15), deadline=None, suppress_health_check=list(HealthCheck))
-@given(plan=grouped())
-def test_random_groups_decode_with_a_cache_what_they_recompute(kind: str, plan: Plan) -> None:
-    stack = stack_of(kind)
-    mask = torch.ones_like(IDS)
-    mask[0, :3] = 0
-    options = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
-    call = {"input_ids": IDS, "attention_mask": mask, **options, "return_dict_in_generate": True, "output_logits": True}
-    with stack.under(plan, fused=True):
-        cached, recomputed = (stack.model.generate(**call, use_cache=use) for use in (True, False))
-    assert torch.equal(cached.sequences, recomputed.sequences)
-    worst = max(gap(a, b) for a, b in zip(cached.logits, recomputed.logits, strict=True))
-    assert worst <= UNITS * EPS
 
 
 @pytest.mark.parametrize("options", [{"num_beams": 3}, {"cache_implementation": "static", "disable_compile": True}])

@@ -10,16 +10,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from conftest import tiny_llama
+from contracts.fused import UNITS
 from layerwise.errors import ModelError
 from layerwise.stack import Stack, load
 from layerwise.stack.executors.fused.layout import joint, laid_out, side_by_side
 from layerwise.stack.executors.fused.projections import TOKENS, FusedProjections, projecting, sibling_projections
 from layerwise.stack.rounding import EPS, gap
-from layerwise.stack.speculation import speculative
-from stack.executors.fused.test_execution import MAKERS, UNITS, stack_of
 from stack.executors.fused.test_layout import held
+from stack.makers import IDS, MAKERS, stack_of
 
-IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
 LLAMA = (("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), ("mlp.gate_proj", "mlp.up_proj"))
 
 
@@ -165,16 +164,6 @@ def test_long_passes_gradients_and_replaced_weights_go_by_the_layers_own_weights
             used.clear()
             stack.model.double()(input_ids=IDS)
             assert used == []
-
-
-def test_a_draft_decodes_the_same_text_within() -> None:
-    stack = stack_of("llama")
-    call = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
-    expected = stack.model.generate(IDS[:1], attention_mask=torch.ones_like(IDS[:1]), **call)
-    with stack.fused_projections():
-        draft = speculative(stack, "0-2 4-5")
-        found = stack.model.generate(IDS[:1], attention_mask=torch.ones_like(IDS[:1]), custom_generate=draft, **call)
-    assert torch.equal(found, expected)
 
 
 def test_a_plan_fuses_the_layers_outside_its_groups_too() -> None:

@@ -15,7 +15,7 @@ from layerwise.stack.executors.clone import INDEX_NAMES
 from layerwise.stack.executors.config_view import settings_of_layer
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 _SIMPLE = (bool, int, float, str, type(None))
 

@@ -27,7 +27,7 @@ from layerwise.stack.executors.fused.proof import Members, prove
 from layerwise.stack.inputs import evaluating, example_inputs
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 
 @dataclass

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, NoReturn
 
@@ -41,21 +41,17 @@ def sibling_projections(blocks: Sequence[nn.Module], run: Callable[[], object]) 
     floating-point parameters; and tensors that were changed between two calls.
     """
     calls: list[list[tuple[str, nn.Linear, Tensor, Tensor]]] = [[] for _ in blocks]
-    hooks = []
 
     def note(block: int, path: str, module: nn.Linear, args: tuple[Any, ...]) -> None:
         if len(args) == 1 and isinstance(args[0], Tensor):
             calls[block].append((path, module, args[0], args[0].clone()))
 
-    for number, block in enumerate(blocks):
-        for path, module in block.named_modules():
-            if type(module) is nn.Linear and "forward" not in vars(module) and _is_plain(module):
-                hooks.append(module.register_forward_pre_hook(partial(note, number, path)))
-    try:
+    with ExitStack() as hooks:
+        for number, block in enumerate(blocks):
+            for path, module in block.named_modules():
+                if type(module) is nn.Linear and "forward" not in vars(module) and _is_plain(module):
+                    hooks.enter_context(module.register_forward_pre_hook(partial(note, number, path)))
         run()
-    finally:
-        for hook in hooks:
-            hook.remove()
     return [_siblings(each) for each in calls]
 
 

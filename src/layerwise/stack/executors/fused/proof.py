@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
+from layerwise.bounded import reason_of
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.clone import clone
@@ -31,7 +32,7 @@ from layerwise.stack.precision import computing_as, in_float32
 from layerwise.stack.rounding import HALF, compare
 
 if TYPE_CHECKING:
-    from layerwise.stack.stack import Stack
+    from layerwise.stack import Stack
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,7 @@ def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str |
         except UnknownOperation as unknown:
             return f"in a {type(members.blocks[0]).__name__} {unknown}"
         except Exception as error:  # a block may fail in any way when it meets the rows of several members
-            line = (str(error).strip().splitlines() or [""])[0]
-            return (
-                f"a {type(members.blocks[0]).__name__} fails with the rows of several: {type(error).__name__}: {line}"
-            )
+            return f"a {type(members.blocks[0]).__name__} fails with the rows of several: {reason_of(error)}"
 
 
 def _slots(layers: Sequence[int], depth: int) -> list[int] | None:

@@ -1,0 +1,1 @@
+"""The texts that every machine with Python has: the standard library, and generated skills."""

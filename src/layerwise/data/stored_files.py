@@ -1,0 +1,175 @@
+"""A model folder as it is stored: its configuration, and its tensors as ranges of bytes; no tensor is read.
+
+An index can name any file of the machine, and a header can say anything of what follows it. So the JSON is read within
+bounds, and weights are safetensors inside of the folder and nothing else. A file of them is 8 bytes with the length of
+its header, the header as JSON (each tensor's dtype, shape and range), and the data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layerwise.bounded import Unreadable, check_file, named, read_json, shortened, shown
+from layerwise.errors import CheckpointError
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"
+
+LONGEST_HEADER = 100_000_000
+"""Bytes of the longest header, as in safetensors."""
+
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor on the disk: its dtype as safetensors spells it, its shape, and its bytes `begin` to `end` of a file."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    file: Path
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.begin
+
+
+Tensors = Mapping[str, StoredTensor]
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The configuration in a folder, as the values in its file. Raises `CheckpointError`."""
+    if not (folder / CONFIG).is_file():
+        contents = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
+        raise CheckpointError(f"{folder} has no {CONFIG} (it holds {contents}); give a Hugging Face model folder")
+    settings = read_settings(folder / CONFIG, {})
+    named = settings.get("architectures")
+    if named is not None and not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
+        raise _wrong(folder, "architectures", named, 'a list of names, such as ["LlamaForCausalLM"]')
+    if not isinstance(settings.get("model_type", ""), str):
+        raise _wrong(folder, "model_type", settings["model_type"], "a name such as llama")
+    if not isinstance(settings.get("quantization_config") or {}, dict):
+        raise _wrong(folder, "quantization_config", settings["quantization_config"], "an object that says how the "
+                     "weights are quantised, or left out")  # fmt: skip
+    return settings
+
+
+def read_settings(file: Path, absent: dict[str, Any]) -> dict[str, Any]:
+    """The object in a JSON file, or `absent`. Raises `CheckpointError`."""
+    if not file.exists():
+        return absent
+    try:
+        content = read_json(file)
+    except Unreadable as fault:
+        raise CheckpointError(f"{file} {fault}; restore the file, or save the model again") from fault
+    if not isinstance(content, dict):
+        raise CheckpointError(
+            f"{file} is a {type(content).__name__}, not an object; restore it, or save the model again"
+        )
+    return content
+
+
+def _wrong(folder: Path, key: str, value: object, wanted: str) -> CheckpointError:
+    return CheckpointError(f"{folder / CONFIG}: {key} is {shown(value)}; it should be {wanted}")
+
+
+# -- tensors --------------------------------------------------------------------------------------------------------
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """The tensors of a checkpoint by name: those of `model.safetensors`, or those that its index names.
+
+    Raises `CheckpointError` for a folder without safetensors, and for files that are malformed, or cut short.
+    """
+    return {name: each for file in weight_files(folder, {}) for name, each in read_header(file).items()}
+
+
+def weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
+    """The files that transformers loads: one, or those of an index, each of them in the folder itself."""
+    named = settings.get("transformers_weights")
+    if named is not None:
+        _check_name(folder / CONFIG, "transformers_weights", named)
+    if named is None and not (folder / WEIGHTS).exists() and not (folder / WEIGHTS).is_symlink():
+        named = INDEX if (folder / INDEX).exists() else None
+        if named is None:
+            raise _no_weights(folder)
+    first = folder / (named or WEIGHTS)
+    if not first.name.endswith(".index.json"):
+        return [first]
+    index = read_settings(first, {})
+    placed = index.get("weight_map")
+    if not isinstance(placed, dict) or not placed or not isinstance(index.get("metadata"), dict):
+        raise CheckpointError(
+            f'{first} should hold {{"metadata": {{}}, "weight_map": {{tensor: file}}}}, and its weight_map is '
+            f"{shown(placed)}; save the model again"
+        )
+    for name, file in placed.items():
+        _check_name(first, name, file)
+    headers = {file: read_header(folder / file) for file in sorted(set(placed.values()))}
+    for name, file in placed.items():
+        if name not in headers[file]:
+            raise CheckpointError(
+                f"{first} says that {shortened(name)} lies in {shortened(file)}, which does not hold it; save the "
+                "model again"
+            )
+    return [folder / file for file in headers]
+
+
+def _check_name(source: Path, what: str, file: object) -> None:
+    """Raise `CheckpointError` for a file that is not in the folder of the file `source`, or of another kind."""
+    plain = isinstance(file, str) and "/" not in file and "\\" not in file
+    if not plain or not str(file).endswith((".safetensors", ".safetensors.index.json")):
+        raise CheckpointError(
+            f"{source} names {shown(file)} for {shown(what)}; weights are safetensors that lie beside it, in the same "
+            "folder"
+        )
+
+
+def _no_weights(folder: Path) -> CheckpointError:
+    pickled = sorted(path.name for pattern in _PICKLES for path in folder.glob(pattern))
+    if pickled:
+        return CheckpointError(
+            f"{folder} holds only pickled weights ({', '.join(pickled[:3])}), which can run code when they are read; "
+            "convert them to safetensors (model.save_pretrained writes it) and load that"
+        )
+    return CheckpointError(
+        f"{folder} has no {WEIGHTS} and no {INDEX}; save the model with model.save_pretrained(folder)"
+    )
+
+
+def read_header(file: Path) -> dict[str, StoredTensor]:
+    """The tensors of one safetensors file. Raises `CheckpointError` for a file that is not whole."""
+    try:
+        check_file(file)
+        with file.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            length = int.from_bytes(stream.read(8), "little")
+            if not 2 <= length <= min(LONGEST_HEADER, size - 8):
+                raise ValueError(f"its header would have {length} bytes")
+            header = json.loads(stream.read(length))
+        header.pop("__metadata__", None)
+        tensors = {name: _stored(entry, file, 8 + length) for name, entry in header.items()}
+        if any(not 8 + length <= each.begin <= each.end <= size for each in tensors.values()):
+            raise ValueError("its tensors reach beyond its end")
+        ranges = sorted((each.begin, each.end) for each in tensors.values())
+        if [begin for begin, _ in ranges] + [size] != [8 + length, *(end for _, end in ranges)]:
+            raise ValueError("its tensors do not lie one behind the other up to its end")
+    except (Unreadable, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{named(file)} is not a whole safetensors file ({shortened(str(error))}); fetch or save it again"
+        ) from error
+    return tensors
+
+
+def _stored(entry: Any, file: Path, offset: int) -> StoredTensor:
+    begin, end = map(int, entry["data_offsets"])
+    return StoredTensor(str(entry["dtype"]), tuple(map(int, entry["shape"])), file, begin + offset, end + offset)

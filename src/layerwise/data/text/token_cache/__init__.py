@@ -1,1 +1,0 @@
-"""Tokenized text on disk: encoded once, mapped into memory by every later start and by every process."""

@@ -1,0 +1,52 @@
+"""Growth schedules in files: YAML of the form that `layerwise.plan.schedule.serialization` defines.
+
+    name: two
+    depth: 12
+    phases:
+    - name: top
+      share: 0.25
+      trains: 8-11
+      embedding: false
+    - name: all
+      share: 0.75
+      trains: all
+
+A file holds plain values and nothing else, each key once (`layerwise.data.plain_yaml`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
+from layerwise.data.plain_yaml import SIZE, parse_yaml, write_yaml
+from layerwise.errors import PlanError
+from layerwise.plan.schedule import PRESETS, GrowthSchedule
+from layerwise.results.run import write_whole
+
+
+def read_schedule(path: Path) -> GrowthSchedule:
+    """The schedule in a file. Raises `PlanError` that begins with the file, and names the phase and the key."""
+    path = Path(path)
+    if kind_of(path) == "nothing":
+        raise PlanError(
+            f"{named(path)}: there is no such file; a schedule is a YAML file or one of {', '.join(PRESETS)}"
+        )
+    try:
+        return GrowthSchedule.from_json(parse_yaml(decoded(read_bytes(path, SIZE))))
+    except Unreadable as fault:
+        raise PlanError(f"{path} {fault}; a schedule is a YAML file of plain values, in UTF-8") from None
+    except PlanError as refused:
+        raise PlanError(f"{path}: {refused.reason}", text=refused.text, position=refused.position) from None
+
+
+def write_schedule(schedule: GrowthSchedule, path: Path) -> None:
+    """Write a schedule, whole or not at all; `read_schedule` gives an equal one back.
+
+    Raises `PlanError` where the file cannot be written.
+    """
+    content = write_yaml(schedule.to_json())
+    try:
+        write_whole(Path(path), content.encode())
+    except OSError as error:
+        raise PlanError(f"{path}: the schedule cannot be written: {error.strerror}") from None

@@ -1,0 +1,193 @@
+"""Layers that are changed together: does a set cost more than its layers do one by one, or than any set would?
+
+With J the nats per token that a set costs together and S the sum of what its layers cost by themselves,
+
+    joint     J
+    singles   S
+    excess    J - S, in nats per token; above zero where errors add to each other's harm
+    share     1 - S / J, the part of the damage that single costs do not add up to; 0 where they add up
+
+`error_accumulation`: of predicted layers these are rows with how the set was chosen as condition (`set`, `adjacent`,
+`inner`) and its size as amount; beside them `share_of_noise`, the same of random errors of the same norm, and `layers`,
+how many the set has. A loss has a ceiling, near which costs cannot add up: there S is above J whatever the errors do.
+So the set that decides is the largest evenly spread one, of half of the inner layers at most.
+
+`joint_collapse`: of that set, with R what random errors of the same norm in the same layers cost together, `joint` and
+
+    beyond_singles  1 - S / J    the share of the damage that single replacements do not add up to
+    beyond_noise    1 - R / J    the share that errors of the same size do not do
+
+The random errors are one draw a layer: the interval is over documents. A claim of collapse needs all three, so
+`mde` is that of 93 % power each.
+
+`redundant_sets`: a set is chosen on one half of the text and evaluated on the other: the largest one whose single
+effects add up to less than `SURVIVES` (two layers at least), by the effect of skipping. With C what dropping that set
+costs, and R the mean of what random sets of as many layers cost, in nats per token,
+
+    joint    C
+    spared   R - C, what it is worth to know which layers to drop
+    layers   how many layers the set has
+    singles  what its layers cost one by one on the half that chose them, added up
+
+A claim needs the first two, so their `mde` is that of 90 % power each. The sets behind R are resampled with the
+documents: other sets would have been drawn.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from layerwise.measure.contrasts.contrast import (
+    CONTRAST,
+    RESAMPLES,
+    Part,
+    Resampled,
+    Statistic,
+    arms,
+    first,
+    mean_of_drawn,
+    seeds,
+)
+from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.measure.weights.predicted_weight_loss import set_columns
+from layerwise.results.rows import Loss, PlanRecord, Score
+
+ACCUMULATION, COLLAPSE, REDUNDANT = "error_accumulation", "joint_collapse", "redundant_sets"
+LEAST = 1e-3
+"""Nats per token: damage that is smaller has no shares."""
+
+SURVIVES = 0.2
+"""Nats per token, a fifth more perplexity: what the published model "survives" (scaling by 0.9, +19 %)."""
+
+
+def accumulation(
+    losses: Sequence[Loss], baseline: str, sets: Mapping[str, Sequence[int]], *, seed: Seed
+) -> list[Score]:
+    """The rows of predicted sets, by name their layers; none of a set of which a loss is missing."""
+    rows: list[Score] = []
+    for name, layers in sets.items():
+        kinds = ("predicted", "same_norm_random")
+        keys = [key for kind in kinds for key in (f"{name}={kind}", *(f"{layer}={kind}" for layer in layers))]
+        part = arms(losses, baseline, keys)
+        if part is not None:
+            rows += accumulation_rows(part, set_columns(name, layers), seed=seed)
+    return rows
+
+
+def accumulation_rows(
+    part: Part, about: Mapping[str, Any], *, seed: Seed, resamples: int = RESAMPLES
+) -> list[Score]:  # fmt: skip
+    """The rows of one set from effects: of the predicted set and its layers, then of the random errors in them.
+
+    `about` are the columns that name the set: its `condition` and `amount`.
+    """
+    half = len(part.numerators) // 2
+    own, noise = (
+        Resampled.of([part.of(range(start, start + half))], seed=seed, resamples=resamples) for start in (0, half)
+    )
+    return [
+        *own.rows(ACCUMULATION, ADDITIVITY, **about),
+        noise.row(ACCUMULATION, "share_of_noise", _share, **about),
+        Score(CONTRAST, "layers", float(half - 1), claim=ACCUMULATION, **about),
+    ]
+
+
+def _singles(effects: Numbers) -> Numbers:
+    return np.asarray(effects[..., 1:].sum(axis=-1))
+
+
+def _share(effects: Numbers) -> Numbers:
+    return np.asarray(1 - _singles(effects) / np.maximum(first(effects), LEAST))
+
+
+ADDITIVITY: Mapping[str, Statistic] = {
+    "joint": first,
+    "singles": _singles,
+    "excess": lambda effects: np.asarray(first(effects) - _singles(effects)),
+    "share": _share,
+}
+"""The four numbers of a set: the first effect is its joint one, the others those of its layers."""
+
+
+def joint_collapse(
+    losses: Sequence[Loss], baseline: str, subject: str, layers: Sequence[int], *, seed: Seed
+) -> list[Score]:
+    """The rows of the set `subject` (`set:8`) of `layers`; none where a loss is missing."""
+    keys = [f"{subject}=predicted", f"{subject}=same_norm_random", *(f"{layer}=predicted" for layer in layers)]
+    part = arms(losses, baseline, keys)
+    return [] if part is None else joint_collapse_rows(part, seed=seed)
+
+
+def joint_collapse_rows(part: Part, *, seed: Seed, resamples: int = RESAMPLES) -> list[Score]:
+    """The rows from effects: of the set, of random errors in its layers, and of each layer by itself.
+
+    A last row, `layers`, says how many layers were replaced together.
+    """
+    drawn = Resampled.of([part], seed=seed, resamples=resamples)
+    statistics: dict[str, Statistic] = {
+        "joint": first,
+        "beyond_singles": lambda effects: np.asarray(1 - effects[..., 2:].sum(axis=-1) / _damage(effects)),
+        "beyond_noise": lambda effects: np.asarray(1 - effects[..., 1] / _damage(effects)),
+    }
+    rows = drawn.rows(COLLAPSE, statistics, power=1 - 0.2 / 3)
+    return [*rows, Score(CONTRAST, "layers", float(len(part.numerators) - 2), claim=COLLAPSE)]
+
+
+def _damage(effects: Numbers) -> Numbers:
+    return np.maximum(first(effects), LEAST)
+
+
+def chosen_size(ranking: Mapping[int, float], most: int) -> int:
+    """How many layers of least effect add up to less than `SURVIVES`: at least two, at most `most`.
+
+    >>> chosen_size({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5}, most=4)
+    3
+    """
+    sums = list(itertools.accumulate(sorted(ranking.values())))
+    return max([2, *(count for count, total in enumerate(sums[:most], start=1) if total < SURVIVES)])
+
+
+def redundant_sets(
+    losses: Sequence[Loss],
+    baseline: str,
+    records: Sequence[PlanRecord],
+    ranking: Mapping[int, float],
+    *,
+    seed: Seed,
+) -> list[Score]:
+    """The rows of the chosen set: `records` say which plan drops which set, `ranking` is that of `skip`, by layer.
+
+    None where the sets or their losses are missing.
+    """
+    size = chosen_size(ranking, max((record.affected for record in records), default=0))
+    plans = {
+        strategy: [record.plan for record in records if (record.strategy, record.affected) == (strategy, size)]
+        for strategy in ("skip", "random")
+    }
+    if not all(plans.values()):
+        return []
+    part = arms(losses, baseline, [plans["skip"][0], *plans["random"]])
+    return [] if part is None else redundant_sets_rows(part, size, sum(sorted(ranking.values())[:size]), seed=seed)
+
+
+def redundant_sets_rows(
+    part: Part, size: int, singles: float, *, seed: Seed, resamples: int = RESAMPLES
+) -> list[Score]:
+    """The rows from effects: of the chosen set of `size` layers, and of every random set of as many."""
+    draw = np.random.default_rng([*seeds(seed), size])
+
+    def spared(effects: Numbers) -> Numbers:
+        sets = effects[..., 1:]
+        random = sets.mean() if sets.ndim == 1 else mean_of_drawn(sets, draw, sets.shape[-1])
+        return np.asarray(random - first(effects))
+
+    drawn = Resampled.of([part], seed=seed, resamples=resamples)
+    return [
+        *drawn.rows(REDUNDANT, {"joint": first, "spared": spared}, power=1 - 0.2 / 2),
+        Score(CONTRAST, "layers", float(size), claim=REDUNDANT),
+        Score(CONTRAST, "singles", singles, claim=REDUNDANT),
+    ]

@@ -1,0 +1,113 @@
+"""Is scaling milder than every other change of the weights, once all changes are of one size?
+
+The published comparison sets scaling by 0.9, a change of a tenth of the weights' norm, against replacements that change
+them by 70 to 140 %. Here, with cost[s, x, l] the nats per token of strategy s at relative size x in layer l,
+
+    equal    median_l (cost[strategy, 0.1, l] - cost[scale, 0.1, l])
+    unequal  median_l (cost[strategy, largest, l] - cost[scale, 0.1, l]), the comparison as it was published
+
+over the layers that both were run in; the strategy is the condition. Intervals are at 1 - 0.05 / strategies: "some
+strategy is as mild" is asked of all of them at once. `mde` is what every strategy must cost more for all of them to be
+distinguished from scaling in 80 of 100 runs. These are rows of the claim `scaling`.
+
+Of a set of layers that was manipulated together (`joint_manipulation`), `equal` and `unequal` are differences of what
+the set costs, J, and every strategy at every size (the amount) has the four numbers of
+`layerwise.measure.contrasts.joint`. Beside them `layers`, how many the set has, and `member`, by layer, what skipping
+it costs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from layerwise.measure.contrasts.contrast import CONTRAST, RESAMPLES, Part, Resampled, arms, less
+from layerwise.measure.contrasts.joint import ADDITIVITY
+from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.results.rows import Loss, Score
+
+SCALING, JOINT = "scaling", "joint_manipulation"
+SCALE = "scale"
+SMALL = 0.1
+"""Scaling by 0.9 changes the weights by a tenth of their norm."""
+
+_KEY = re.compile(r"(\d+)=(scale|noise|low_rank|interpolate|copy|predict):([0-9.]+)")
+_JOINT_KEY = re.compile(r"joint=(\w+):([0-9.]+)")
+
+
+def scaling(losses: Sequence[Loss], baseline: str, *, seed: Seed) -> list[Score]:
+    """The rows of single layers from the losses of a manipulation; none without scaling and a rival at one size."""
+    keys = [key for key in dict.fromkeys(row.plan for row in losses) if _KEY.fullmatch(key)]
+    part = arms(losses, baseline, keys)
+    return [] if part is None else scaling_rows(part, keys, seed=seed)
+
+
+def scaling_rows(part: Part, keys: Sequence[str], *, seed: Seed, resamples: int = RESAMPLES) -> list[Score]:
+    """The rows of single layers from the effects of changes, called `12=noise:0.1` in `keys`."""
+    runs: dict[str, dict[float, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for index, key in enumerate(keys):
+        if match := _KEY.fullmatch(key):
+            runs[match[2]][float(match[3])][int(match[1])] = index
+    own = runs.pop(SCALE, {}).get(SMALL, {})
+    rivals = {name: sizes for name, sizes in sorted(runs.items()) if sizes.get(SMALL, {}).keys() & own.keys()}
+    rows = []
+    for name, sizes in rivals.items():
+        for kind, theirs in (("equal", sizes[SMALL]), ("unequal", sizes[max(sizes)])):
+            if shared := sorted(own.keys() & theirs.keys()):
+                chosen = part.of([*(own[layer] for layer in shared), *(theirs[layer] for layer in shared)])
+                drawn = Resampled.of([chosen], seed=seed, resamples=resamples)
+                rows.append(drawn.row(SCALING, kind, _median_excess, condition=name, **_corrected(len(rivals))))
+    return rows
+
+
+def joint_manipulation(
+    losses: Sequence[Loss], baseline: str, ranking: Mapping[int, float], layers: Sequence[int], *, seed: Seed
+) -> list[Score]:
+    """The rows of a manipulated set of `layers`, chosen by `ranking`; none without scaling and a rival."""
+    sizes: dict[str, set[float]] = {}
+    for key in dict.fromkeys(row.plan for row in losses):
+        if match := _JOINT_KEY.fullmatch(key):
+            sizes.setdefault(match[1], set()).add(float(match[2]))
+    joint = [(name, size) for name, there in sizes.items() for size in sorted(there)]
+    keys = [f"joint={name}:{size:g}" for name, size in joint]
+    singles = [f"{layer}={name}:{size:g}" for name, size in joint for layer in layers]
+    part = arms(losses, baseline, [*keys, *singles])
+    if part is None or SMALL not in sizes.get(SCALE, ()):
+        return []
+    members = [Score(CONTRAST, "member", ranking[layer], claim=JOINT, layer=layer) for layer in layers]
+    return [*joint_manipulation_rows(part, joint, len(layers), seed=seed), *members]
+
+
+def joint_manipulation_rows(
+    part: Part, joint: Sequence[tuple[str, float]], layers: int, *, seed: Seed, resamples: int = RESAMPLES
+) -> list[Score]:
+    """The rows from effects: of every joint manipulation (strategy, size), then for each of them of its `layers`."""
+
+    def drawn(*indices: int) -> Resampled:
+        return Resampled.of([part.of(indices)], seed=seed, resamples=resamples)
+
+    rows: list[Score] = []
+    for number, (name, size) in enumerate(joint):
+        start = len(joint) + number * layers
+        rows += drawn(number, *range(start, start + layers)).rows(JOINT, ADDITIVITY, condition=name, amount=size)
+    rivals = sorted({name for name, size in joint if name != SCALE and (name, SMALL) in joint})
+    for name in rivals:
+        largest = max(size for other, size in joint if other == name)
+        for kind, size in (("equal", SMALL), ("unequal", largest)):
+            pair = drawn(joint.index((name, size)), joint.index((SCALE, SMALL)))
+            rows.append(pair.row(JOINT, kind, less, condition=name, **_corrected(len(rivals))))
+    return [*rows, Score(CONTRAST, "layers", float(layers), claim=JOINT)]
+
+
+def _corrected(rivals: int) -> dict[str, float]:
+    """The level and the power of each of so many comparisons that hold together."""
+    return {"level": 1 - 0.05 / rivals, "power": 1 - 0.2 / rivals}
+
+
+def _median_excess(effects: Numbers) -> Numbers:
+    """The median over layers of what the second half of the effects costs more than the first: (..., 2 l) -> (...)."""
+    own, theirs = np.split(effects, 2, axis=-1)
+    return np.asarray(np.median(theirs - own, axis=-1))

@@ -1,0 +1,109 @@
+"""Do two orders of the layers agree, and do they still when a third is held fixed?
+
+    spearman   Pearson's correlation of the ranks
+    given      the partial rank correlation: both ranks less what a line on the ranks of the third explains of them
+
+The interval is Fisher's with the variance of Bonett and Wright (2000) for ranks, (1 + r^2 / 2) / (n - 3), one layer
+less where a third is held fixed. It is all of -1..1 where that leaves fewer than two degrees of freedom: four layers
+cannot tell a perfect order from chance.
+
+The null is a shuffle of the layers: how far the correlation strays when one of the two is put in a random order (for
+the partial one: what is left of it, Freedman and Lane 1983). With few layers that band is wide, and says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special, stats
+
+from layerwise.errors import MeasureError
+from layerwise.measure.stats.statistics import Numbers, Seed
+
+FEWEST_LAYERS = 4
+"""Below this there is no middle to compare with the ends, and a ranking says nothing that chance would not."""
+
+FEWEST_FREEDOM = 2
+
+NEARLY_ONE = 0.99
+"""A perfect order among few layers is no proof of a perfect order: its interval starts from here."""
+
+ROUNDING = 1e-9
+"""Ranks that differ by less are equal."""
+
+
+def centred_ranks(values: ArrayLike) -> Numbers:
+    """Ranks along the last axis less their mean, ties sharing theirs."""
+    ranks = stats.rankdata(np.asarray(values, dtype=np.float64), axis=-1)
+    return np.asarray(ranks - ranks.mean(axis=-1, keepdims=True))
+
+
+def unit_ranks(values: ArrayLike) -> Numbers:
+    """`centred_ranks` over their norm: their products are rank correlations. Values that do not vary are all zeros."""
+    centred = centred_ranks(values)
+    norms = np.linalg.norm(centred, axis=-1, keepdims=True)
+    return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankCorrelation:
+    """A rank correlation in -1..1 with its 95 % interval, its two-sided permutation p, and the band of the null."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+    null_low: float
+    null_high: float
+
+
+def rank_correlation(
+    left: ArrayLike, right: ArrayLike, *, given: ArrayLike | None = None, seed: Seed = 0, shuffles: int = 2000
+) -> RankCorrelation | None:
+    """The rank correlation of `left` and `right`, of shape (layers,), with `given` held fixed where it is there.
+
+    `None` where it does not exist: fewer than 4 layers, or values that do not vary. Where `given` explains all ranks of
+    one of the two, nothing is left to correlate, and the value is 0.
+
+    >>> rank_correlation([1, 2, 3, 4, 5], [2, 4, 6, 8, 100]).value
+    1.0
+    """
+    pair = [np.asarray(values, dtype=np.float64) for values in (left, right)]
+    if len(pair[0]) != len(pair[1]):
+        raise MeasureError(f"{len(pair[0])} and {len(pair[1])} layers cannot be paired: give both of the same layers")
+    if len(pair[0]) < FEWEST_LAYERS:
+        return None
+    ranks = [centred_ranks(values) for values in pair]
+    freedom = len(ranks[0]) - 3 - (given is not None)
+    if any(np.ptp(each) == 0 for each in ranks):
+        return None
+    if given is not None:
+        held = centred_ranks(given)
+        ranks = [_less_line(each, held) for each in ranks]
+        if any(np.ptp(each) < ROUNDING for each in ranks):
+            return RankCorrelation(0.0, *_fisher(0.0, freedom), p=1.0, null_low=0.0, null_high=0.0)
+    unit = [each / np.linalg.norm(each) for each in ranks]
+    value = float(np.clip(np.round(unit[0] @ unit[1], 12), -1.0, 1.0))
+    draw = np.random.default_rng(seed)
+    null = draw.permuted(np.tile(unit[1], (shuffles, 1)), axis=1) @ unit[0]
+    p = (1 + int((np.abs(null) >= abs(value) - ROUNDING).sum())) / (1 + shuffles)
+    low, high = _fisher(value, freedom)
+    null_low, null_high = (float(bound) for bound in np.quantile(null, [0.025, 0.975]))
+    return RankCorrelation(value, low, high, p, null_low, null_high)
+
+
+def _fisher(value: float, freedom: int) -> tuple[float, float]:
+    """Fisher's interval of a rank correlation with so many degrees of freedom."""
+    if freedom < FEWEST_FREEDOM:
+        return -1.0, 1.0
+    middle = np.arctanh(np.clip(value, -NEARLY_ONE, NEARLY_ONE))
+    reach = special.ndtri(0.975) * np.sqrt((1 + value**2 / 2) / freedom)
+    return float(min(value, np.tanh(middle - reach))), float(max(value, np.tanh(middle + reach)))
+
+
+def _less_line(ranks: Numbers, held: Numbers) -> Numbers:
+    """What is left of centred `ranks` when their line on centred `held` is taken off."""
+    squares = float(held @ held)
+    return ranks if squares == 0 else ranks - held * (ranks @ held / squares)

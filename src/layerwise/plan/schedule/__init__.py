@@ -1,0 +1,41 @@
+"""Growth training as a value: which layers learn when, what that costs, and how it is explained.
+
+    phase               `Phase`: a share of the steps and what is particular to it
+    schedule            `GrowthSchedule`: phases, in order, for models of one depth; whole steps for shares of them
+    serialization       the written form of a schedule, as JSON and YAML hold it, and of the layers of a phase
+    presets             the schedules of the literature, for any depth, and the random control of any schedule
+    cost                floating-point operations: what a phase costs, and how many steps a budget buys
+    allocation          from the importance of layers to a schedule, by one rule
+    explain             a schedule in words, and as a chart of depth by time
+
+Standard library only: no torch, no model.
+"""
+
+from __future__ import annotations
+
+from layerwise.plan.schedule.allocation import Importance, allocate
+from layerwise.plan.schedule.cost import ModelCost, flops_per_token, layer_shares, share_of_uniform, steps_for
+from layerwise.plan.schedule.explain import chart, explain
+from layerwise.plan.schedule.phase import Phase
+from layerwise.plan.schedule.presets import PRESETS, preset, random_freezing
+from layerwise.plan.schedule.schedule import GrowthSchedule
+from layerwise.plan.schedule.serialization import from_plain, to_plain
+
+__all__ = [
+    "PRESETS",
+    "GrowthSchedule",
+    "Importance",
+    "ModelCost",
+    "Phase",
+    "allocate",
+    "chart",
+    "explain",
+    "flops_per_token",
+    "from_plain",
+    "layer_shares",
+    "preset",
+    "random_freezing",
+    "share_of_uniform",
+    "steps_for",
+    "to_plain",
+]

@@ -1,0 +1,293 @@
+"""From importance to a schedule: how much of the training each layer is given, by one rule that can be read.
+
+Importance is what skipping a layer costs, in nats per token, with its interval;
+`layerwise.measure.interventions.importance` takes it from the rows of a diagnosis. The rule:
+
+    s_l     the effect of layer l, and 0 where the value is below 0
+    s_max   the largest effect that is detected: its interval lies above 0 and not wholly below the smallest effect
+            that counts, as in the verdict *matters*
+    b_l     min(1, s_l / s_max) ** p    the share of the steps in which layer l learns: the last ones
+    b_l     0                           where an effect is excluded: such a layer never learns
+
+An effect is *excluded* where the interval lies inside the margin, above minus the smallest effect that counts and below
+it, or below 0. That none is detected excludes nothing, so a layer whose effect is not resolved learns. The embedding
+and the head learn throughout, and so does the most important layer, so that no step is without a layer that learns.
+The shares are rounded to `phases` equal parts of the training, one at least, which makes at most so many phases: each
+lets some layers begin to learn, and none stops.
+
+The *sharpness* p is the only freedom. At 0 every layer with a value above 0 that learns does so all the time, at 1 as
+long as it is important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is
+the least p whose rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is
+`SHARPNESS`: if what a layer still costs falls as s / b with the share b that it is given, the sum is least where b
+goes as the square root of s.
+
+What the rule cannot know: importance says what a layer has learned, not what it could learn. A layer that never learns
+keeps the weights that it begins with. Whether such a schedule is any good is measured by training it beside the same
+schedule with the roles of the layers exchanged (`GrowthSchedule.permuted`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NoReturn
+
+from layerwise.errors import PlanError
+from layerwise.plan.checks import shown
+from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
+from layerwise.plan.schedule.phase import Phase
+from layerwise.plan.schedule.schedule import GrowthSchedule, counted
+
+SHARPNESS = 0.5
+"""The sharpness where no largest share asks for another: the best one if what a layer still costs falls as s / b."""
+
+PHASES = 4
+"""Equal parts of the training that shares are rounded to, unless said otherwise."""
+
+MIN_EFFECT = 0.01
+"""The smallest effect that counts, in nats per token, unless said otherwise; a diagnosis has the same."""
+
+_HALVINGS = 60
+"""Of the bracket around the sharpness: as fine as the resolution of a float."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The effect of skipping one layer, in nats per token, and the interval it lies in.
+
+    >>> detected, unresolved = Importance(0.3, 0.2, 0.4), Importance(0.3, -0.1, 0.7)
+    >>> detected.detected(min_effect=0.01), unresolved.detected(min_effect=0.01)
+    (True, False)
+    >>> unresolved.is_excluded(min_effect=0.01), Importance(0.0, -0.005, 0.005).is_excluded(min_effect=0.01)
+    (False, True)
+    """
+
+    value: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(bound) for bound in (self.value, self.low, self.high)) or self.low > self.high:
+            raise PlanError(f"importance is an effect in nats with the interval it lies in, low first; found {self}")
+
+    def detected(self, min_effect: float) -> bool:
+        """Whether the interval lies above 0, and not wholly below `min_effect`."""
+        return self.low > 0 and self.high >= min_effect
+
+    def is_excluded(self, min_effect: float) -> bool:
+        """Whether the interval lies inside the margin of `min_effect` around 0, or below 0."""
+        return self.high <= 0 or (-min_effect < self.low and self.high < min_effect)
+
+    def __str__(self) -> str:
+        return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What each layer is given, and by which numbers.
+
+    Layer l learns in the last `parts[l]` of `phases` equal parts of the training. `max_share` is the budget
+    that was asked for, `None` for none; `sharpness` is the p of the rule.
+    """
+
+    importance: tuple[Importance, ...]
+    min_effect: float
+    phases: int
+    max_share: float | None
+    sharpness: float
+    parts: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        """The number of layers."""
+        return len(self.parts)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of the steps that the rule gives each layer, before it is rounded."""
+        strengths = _strengths(self.importance, self.min_effect)
+        return tuple(strength**self.sharpness if strength else 0.0 for strength in strengths)
+
+    @property
+    def spent(self) -> float:
+        """The share of all layer-steps in which a layer learns; 1 in uniform training."""
+        return sum(self.parts) / (self.phases * self.depth)
+
+    def schedule(self, name: str = "importance") -> GrowthSchedule:
+        """The allocation as phases: one begins wherever a layer begins to learn."""
+        begins = sorted({self.phases - parts for parts in self.parts if parts})
+        phases = []
+        for first, end in pairwise([*begins, self.phases]):
+            trains = tuple(layer for layer, parts in enumerate(self.parts) if parts >= self.phases - first)
+            phases.append(Phase(counted(len(trains), "layer"), (end - first) / self.phases, trains))
+        return GrowthSchedule(name, self.depth, tuple(phases))
+
+
+def allocate(
+    importance: Sequence[Importance],
+    *,
+    min_effect: float = MIN_EFFECT,
+    phases: int = PHASES,
+    max_share: float | None = None,
+) -> GrowthSchedule:
+    """The schedule of `allocation`, which says what is raised and `explain_allocation` why it is so.
+
+    >>> found = allocate([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
+    >>> [(phase.share, phase.trains) for phase in found.phases]
+    [(0.5, (0,)), (0.5, (0, 2))]
+    """
+    return allocation(importance, min_effect=min_effect, phases=phases, max_share=max_share).schedule()
+
+
+def allocation(
+    importance: Sequence[Importance],
+    *,
+    min_effect: float = MIN_EFFECT,
+    phases: int = PHASES,
+    max_share: float | None = None,
+) -> Allocation:
+    """What each layer is given by the rule of the module, from its importance, in the order of the layers.
+
+    `min_effect` is the smallest effect that counts, in nats per token; `phases` the parts of the training that shares
+    are rounded to; `max_share` the share of all layer-steps that is spent at most.
+
+    Raises `PlanError` where no effect is detected, and for a largest share that no sharpness meets, with the least that
+    one does. A share beyond letting every layer learn all the time whose effect is not excluded is not used.
+    """
+    if not importance:
+        raise PlanError("the importance of no layer was given; give one for every layer of the model, in order")
+    check_terms(min_effect=min_effect, phases=phases, max_share=max_share)
+    strengths = _strengths(importance, min_effect)
+    sharpness = SHARPNESS if max_share is None else _sharpness(strengths, phases, max_share)
+    parts = tuple(_parts(strengths, phases, sharpness))
+    return Allocation(tuple(importance), min_effect, phases, max_share, sharpness, parts)
+
+
+def check_terms(*, min_effect: float, phases: int, max_share: float | None) -> None:
+    """Raise `PlanError` for terms that no allocation can be made by, whatever the importance."""
+    if type(phases) is not int or phases < 1:
+        raise PlanError(
+            f"--phases are equal parts of the training that shares are rounded to, 1 or more, not {shown(phases)}"
+        )
+    if not 0 < min_effect < math.inf:
+        raise PlanError(f"--min-effect is an effect in nats, above 0, such as {MIN_EFFECT:g}; not {shown(min_effect)}")
+    if max_share is not None and not 0 < max_share <= 1:
+        raise PlanError(f"--max-share is a share of all layer-steps, above 0 and up to 1, not {shown(max_share)}")
+
+
+def explain_allocation(allocation: Allocation) -> str:
+    """The allocation as a table of layers, with the rule and the budget beneath it.
+
+    >>> importance = [Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.0, 0.2)]
+    >>> print(explain_allocation(allocation(importance)))
+    layer  effect of skipping it, nats per token  share  learns
+        0  +0.4000 [+0.3000, +0.5000]             1.000  in all of the steps
+        1  +0.0000 [-0.0050, +0.0050]                 0  never: an effect above 0.01 nats is excluded
+        2  +0.1000 [+0.0000, +0.2000]             0.500  in the last 2/4 of the steps: not resolved whether it matters
+    rule: share = (effect / largest that is detected) ** 0.5, rounded to quarters of the training, one at least
+    budget: 0.5 of all layer-steps (uniform training: 1); no largest share was given, so the power is the default
+    cost: 0.833 of uniform training's operations in the layers, since one that rests passes gradients on
+    layers that never learn keep the weights they begin with; the embedding and the head learn throughout
+    """
+    effects = [str(each) for each in allocation.importance]
+    title = "effect of skipping it, nats per token"
+    width = max(map(len, (title, *effects)))
+    lines = [f"layer  {title:<{width}}  share  learns"]
+    for layer, share in enumerate(allocation.shares):
+        words = _learns(allocation.importance[layer], allocation.parts[layer], allocation)
+        rule = f"{share:.3f}" if allocation.parts[layer] else "0"
+        lines.append(f"{layer:>5}  {effects[layer]:<{width}}  {rule:>5}  {words}")
+    return "\n".join([*lines, *_terms(allocation)])
+
+
+def _learns(each: Importance, parts: int, allocation: Allocation) -> str:
+    if parts:
+        when = "all of" if parts == allocation.phases else f"the last {parts}/{allocation.phases} of"
+        is_open = not each.detected(allocation.min_effect)
+        return f"in {when} the steps" + (": not resolved whether it matters" if is_open else "")
+    if each.high <= 0:
+        return "never: the effect lies below 0"
+    return f"never: an effect above {allocation.min_effect:g} nats is excluded"
+
+
+def _terms(allocation: Allocation) -> list[str]:
+    """The rule with its number, the budget, and what becomes of the layers without one."""
+    fractions = {1: "the whole", 2: "halves", 3: "thirds", 4: "quarters"}
+    rounded = fractions.get(allocation.phases, f"{allocation.phases} equal parts")
+    exaggerated = "; above 1, differences are exaggerated" if allocation.sharpness > 1 else ""
+    layers_alone = ModelCost((1.0,) * allocation.depth, embedding=0.0, head=0.0)
+    cost = share_of_uniform(allocation.schedule(), layers_alone)
+    lines = [
+        f"rule: share = (effect / largest that is detected) ** {allocation.sharpness:.3g}, rounded to {rounded} of the "
+        f"training, one at least{exaggerated}",
+        f"budget: {allocation.spent:.3g} of all layer-steps (uniform training: 1); {_spending(allocation)}",
+        f"cost: {cost:.3g} of uniform training's operations in the layers, since one that rests passes gradients on",
+    ]
+    if 0 in allocation.parts:
+        lines.append("layers that never learn keep the weights they begin with; the embedding and the head learn "
+                     "throughout")  # fmt: skip
+    else:
+        lines.append("the embedding and the head learn throughout")
+    return lines
+
+
+def _spending(allocation: Allocation) -> str:
+    if allocation.max_share is None:
+        return "no largest share was given, so the power is the default"
+    if allocation.sharpness == 0 and allocation.spent < allocation.max_share:
+        return f"{allocation.max_share:g} is allowed, and there are no more layers to use it for"
+    return f"at most {allocation.max_share:g} is allowed"
+
+
+def _strengths(importance: Sequence[Importance], min_effect: float) -> list[float | None]:
+    """Every effect as a share of the largest that is detected, 0 to 1; `None` where an effect is excluded."""
+    strongest = max((each.value for each in importance if each.detected(min_effect)), default=0.0)
+    if strongest <= 0:
+        _refuse_nothing(importance, min_effect)
+    return [None if each.is_excluded(min_effect) else min(1.0, max(0.0, each.value) / strongest) for each in importance]
+
+
+def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float) -> float:
+    """The least p whose rounded shares use no more than `max_share`."""
+    whole = phases * len(strengths)
+
+    def affordable(sharpness: float) -> bool:
+        # Divided as `Allocation.spent` is: a product of the share may be rounded to just below a whole number.
+        return sum(_parts(strengths, phases, sharpness)) / whole <= max_share
+
+    if affordable(0.0):
+        return 0.0
+    learning = [strength for strength in strengths if strength is not None]
+    least = sum(phases if strength == 1 else 1 for strength in learning)
+    if least / whole > max_share:
+        bound = math.ceil(1000 * least / whole) / 1000
+        raise PlanError(
+            f"a largest share of {max_share:g} was given, and the least that is possible is {bound:g}: "
+            f"{counted(len(learning), 'layer')} of {len(strengths)} may have an effect, the most important learns "
+            f"throughout, and each of the others in 1/{phases} of the steps or more; give a larger --max-share, or "
+            "more --phases"
+        )
+    below, above = 0.0, 1.0
+    while not affordable(above):
+        below, above = above, 2 * above
+    for _ in range(_HALVINGS):
+        middle = (below + above) / 2
+        below, above = (below, middle) if affordable(middle) else (middle, above)
+    return above
+
+
+def _parts(strengths: Sequence[float | None], phases: int, sharpness: float) -> list[int]:
+    """Of `phases` parts, so many for each layer: its share to the nearest, one at least; 0 if it never learns."""
+    shares = [strength**sharpness if strength else strength for strength in strengths]
+    return [0 if share is None else max(1, round(phases * share)) for share in shares]
+
+
+def _refuse_nothing(importance: Sequence[Importance], min_effect: float) -> NoReturn:
+    largest = max(range(len(importance)), key=lambda layer: importance[layer].value)
+    raise PlanError(
+        f"no layer has an effect above {min_effect:g} nats per token that can be detected (the largest is that of "
+        f"layer {largest}, {importance[largest]}), so nothing says which of them should learn; measure on more text, "
+        "or a model that has learned more"
+    )

@@ -1,0 +1,300 @@
+"""Growth schedules as the literature has them, for a model of any depth.
+
+    uniform      everything learns from the first step to the last: what every other schedule is compared with
+    published    the six phases of Growth Transformer Training (arXiv 2603.19348), as far as they are known
+    freezing     the layers stop to learn from the front (after FreezeOut, arXiv 1706.04983)
+    stacking     a third of the layers first, then copied upwards (after G_stack, arXiv 2405.15319)
+    lisa         a few layers at a time, drawn anew as training goes (after LISA, arXiv 2403.17919)
+    ramp         layers left out by chance, more with depth and with time (after PLD, arXiv 2010.13369)
+
+"After" means that the idea is theirs and the numbers are not: every preset follows the training's own learning rate
+curve over all steps, so that what is compared is which layers learn, and not a rate that was restarted. Each function
+says what of it is known and what was chosen here.
+`random_freezing` makes the control of any schedule: as many layers learn, and chance says which.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from layerwise.errors import PlanError, near_matches
+from layerwise.plan.checks import check_depth, shown
+from layerwise.plan.schedule.phase import Phase
+from layerwise.plan.schedule.schedule import GrowthSchedule
+
+_DAMPED = 0.9
+"""What the matrices of an anti-layer are multiplied by."""
+
+
+def uniform(depth: int) -> GrowthSchedule:
+    """One phase in which everything learns.
+
+    >>> uniform(12).to_json()["phases"]
+    [{'name': 'uniform', 'share': 1.0, 'trains': '0-11'}]
+    """
+    check_depth(depth)
+    return GrowthSchedule("uniform", depth, (Phase("uniform", 1.0, tuple(range(depth))),))
+
+
+def published(depth: int) -> GrowthSchedule:
+    """The six phases of the founding paper of layer heterogeneity, on a model of any depth.
+
+    Its full text could not be had, and digests of it leave much open; a faithful copy is not possible.
+
+    *Known*: the names and the order of the phases; of 30 layers the critical core 8-11 and the anti-layers 14 and 17;
+    of 12 layers gastrulation trains layers 4-5 for 30 epochs, neurulation 1-2 for 20, organogenesis 8-9 for 20, growth
+    7-10, connective the "redundant" layers, with "anti-layers" kept random and scaled by 0.9, maturation everything,
+    for 15 epochs; what a phase does not train is frozen.
+
+    *Chosen here*: the lengths of growth and connective (20 epochs each, as their neighbours); which layer plays what
+    beyond that (`published_roles`); that embedding and head learn throughout; and one learning rate curve over
+    all phases, with the optimiser's moments kept. The rates, the optimiser and its warm-ups are not known.
+
+    Freezing saves a third of a layer at most, and nothing of the embedding rests here: with layers alike and a light
+    head, a step costs 0.8 of one in which everything learns (`layerwise.plan.schedule.cost`), and not the 0.46 of the
+    paper's headline.
+
+    >>> print(*(f"{phase.name} {phase.share:g} {phase.trains}" for phase in published(12).phases[:5]), sep="\\n")
+    gastrulation 0.24 (4, 5)
+    neurulation 0.16 (1, 2)
+    organogenesis 0.16 (8, 9)
+    growth 0.16 (7, 8, 9, 10)
+    connective 0.16 (0, 3)
+    >>> published(30).phases[0].trains, published(30).phases[4].redraw
+    ((8, 9, 10, 11), (14, 17))
+    """
+    check_depth(depth)
+    players = published_roles(depth)
+    epochs = {
+        "gastrulation": (30, players["core"]),
+        "neurulation": (20, players["neurulation"]),
+        "organogenesis": (20, players["organogenesis"]),
+        "growth": (20, tuple(sorted({*players["growth"], *players["organogenesis"]}))),
+        "connective": (20, players["redundant"]),
+        "maturation": (15, tuple(range(depth))),
+    }
+    total = sum(length for length, _ in epochs.values())
+    phases = {name: Phase(name, length / total, layers) for name, (length, layers) in epochs.items()}
+    anti = players["anti"]
+    phases["connective"] = replace(phases["connective"], redraw=anti, scale=tuple((layer, _DAMPED) for layer in anti))
+    return GrowthSchedule("published", depth, tuple(phases.values()))
+
+
+def freezing(depth: int, parts: int = 4) -> GrowthSchedule:
+    """Prefix freezing: for half of the steps everything learns, then one part of the layers after another rests.
+
+    FreezeOut lowers the rate of every layer to zero along a curve of its own, the first layer's first, and then freezes
+    it. Kept of that: the order, and that layers stop for good. Chosen here: stairs in place of curves, with the
+    training's own rate for what still learns; `parts` equal parts of the layers; half of the steps for all, and equal
+    shares of the rest. The embedding rests with the first part, so a model whose head shares its weights cannot be
+    trained by it. The last part and the head learn to the end.
+
+    >>> [phase.trains for phase in freezing(4).phases]
+    [(0, 1, 2, 3), (1, 2, 3), (2, 3), (3,)]
+    """
+    check_depth(depth, least=2)
+    if type(parts) is not int or parts < 2:
+        raise PlanError(f"the layers rest in 2 parts or more, not {shown(parts)}")
+    parts = min(parts, depth)
+    phases = [Phase("all learn", 0.5, tuple(range(depth)))]
+    for part in range(1, parts):
+        first = part * depth // parts
+        layers = tuple(range(first, depth))
+        phases.append(Phase(f"from layer {first}", 0.5 / (parts - 1), layers, embedding=False))
+    return GrowthSchedule("freezing", depth, tuple(phases))
+
+
+def stacking(depth: int) -> GrowthSchedule:
+    """Progressive stacking: the first third of the layers is trained alone, then copied upwards until all are there.
+
+    Kept of G_stack: the whole small model is copied, in order, once, and all of it then goes on learning. Chosen here:
+    growth by three (its authors recommend four), a third of the steps before it, the training's own rate, and that the
+    optimiser begins anew with the larger model. Where the copies do not come out even, the last is cut short.
+
+    >>> stacking(6).phases[1].copies
+    ((2, 0), (3, 1), (4, 0), (5, 1))
+    """
+    check_depth(depth, least=2)
+    first = tuple(range(-(-depth // 3)))
+    copies = tuple((layer, layer % len(first)) for layer in range(len(first), depth))
+    phases = (
+        Phase("shallow", 1 / 3, first, present=first),
+        Phase("stacked", 2 / 3, tuple(range(depth)), optimizer="drop", copies=copies),
+    )
+    return GrowthSchedule("stacking", depth, phases)
+
+
+def lisa(depth: int, sample: int = 2, every: int = 10) -> GrowthSchedule:
+    """A few layers at a time, drawn anew as training goes; embedding and head always learn.
+
+    Kept of LISA: what always learns, and uniform draws; two layers at a time is among its authors' settings. Chosen
+    here: ten steps between draws, and that moments of the optimiser are kept while a layer rests. It was made to
+    fine-tune in little memory, not to train from random weights.
+
+    >>> lisa(12).phases[0].sample
+    2
+    """
+    check_depth(depth)
+    phase = Phase("lisa", 1.0, tuple(range(depth)), sample=min(sample, depth), every=every)
+    return GrowthSchedule("lisa", depth, (phase,))
+
+
+def ramp(depth: int, most: float = 0.5) -> GrowthSchedule:
+    """Stochastic depth that rises in depth and in time: the last layer is left out with a probability from 0 to `most`.
+
+    Kept of progressive layer dropping: both directions, and one half at the end. Chosen here: a line in time, where its
+    authors take an exponential that is near its end early on; that saves less.
+
+    >>> ramp(12).phases[0].drop
+    (0.0, 0.5)
+    """
+    check_depth(depth)
+    return GrowthSchedule("ramp", depth, (Phase("ramp", 1.0, tuple(range(depth)), drop=(0.0, most)),))
+
+
+PRESETS: Mapping[str, Callable[[int], GrowthSchedule]] = {
+    "uniform": uniform,
+    "published": published,
+    "freezing": freezing,
+    "stacking": stacking,
+    "lisa": lisa,
+    "ramp": ramp,
+}
+"""Every schedule that has a name, as a function of the depth."""
+
+
+def preset(name: str, depth: int) -> GrowthSchedule:
+    """The schedule of that name for a model of `depth` layers. Raises `PlanError` with the near matches.
+
+    >>> preset("uniform", depth=2).phases[0].trains
+    (0, 1)
+    """
+    if name not in PRESETS:
+        raise PlanError(f"there is no schedule {shown(name)}; {near_matches(str(name), PRESETS)}")
+    return PRESETS[name](depth)
+
+
+def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
+    """The control of a schedule: every phase trains as many layers, and the seed says which, anew for every phase.
+
+    New weights, factors and caches belong to particular layers and are left out; everything else stays. Raises
+    `PlanError` for a schedule whose layers grow in (`present`, `copies`). Equal steps do not cost the same: what a
+    frozen layer costs depends on its position (see `layerwise.plan.schedule.cost.steps_for`).
+
+    >>> [len(phase.trains) for phase in random_freezing(published(12), seed=0).phases]
+    [2, 2, 2, 4, 2, 12]
+    """
+    phases = []
+    for number, phase in enumerate(schedule.phases):
+        if phase.present is not None or phase.copies:
+            phase.refuse("layers grow in, and which of them run cannot be drawn; take a schedule with all present")
+        chance = random.Random(f"{seed}/random freezing/{number}")
+        layers = tuple(sorted(chance.sample(range(schedule.depth), len(phase.trains))))
+        phases.append(replace(phase, trains=layers, redraw=(), scale=(), cached=False))
+    return replace(schedule, name=f"{schedule.name} at random", phases=tuple(phases))
+
+
+# -- the roles of the published schedule ---------------------------------------------------------------------------
+
+ROLES = ("core", "neurulation", "organogenesis", "growth", "redundant", "anti", "last")
+"""In the order in which they begin to learn, and to be given a layer where the relative position gives them none."""
+
+FEWEST_LAYERS = 8
+"""The least depth at which every role has a layer and every layer one role."""
+
+_TWELVE: Mapping[str, tuple[int, ...]] = {
+    "core": (4, 5),
+    "neurulation": (1, 2),
+    "organogenesis": (8, 9),
+    "growth": (7, 10),
+    "redundant": (0, 3),
+    "anti": (6,),
+    "last": (11,),
+}
+
+_THIRTY: Mapping[str, tuple[int, ...]] = {
+    "core": (8, 9, 10, 11),
+    "neurulation": (2, 3, 4, 5, 6),
+    "organogenesis": (20, 21, 22, 23, 24),
+    "growth": (18, 19, 25, 26),
+    "redundant": (0, 1, 7, 12, 13, 15, 16),
+    "anti": (14, 17),
+    "last": (27, 28, 29),
+}
+
+
+def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
+    """Which layers, ascending, play which role of the published growth schedule, in a model of `depth` layers.
+
+        core           learns first (gastrulation): "critical core"
+        neurulation    learns second
+        organogenesis  learns third, and again with growth
+        growth         learns in growth alone
+        redundant      learns in connective: "redundant tissue"
+        anti           learns in maturation alone; before, it is given new random weights and damped: "anti-layers"
+        last           learns in maturation alone
+
+    The founding paper names its layers twice. Of 30 layers it measured the core (8-11) and the anti-layers (14 and 17);
+    of 12 layers it trained phases that a digest lists. Those are kept: a model of 30 layers has the first places, one
+    of 12 the second ones. What neither names is chosen here. Of 12 layers, the redundant ones are 0 and 3, the
+    anti-layer is 6 (the one that the phases leave free nearest to 14 and 17 of 30), and layer 11 waits for maturation,
+    as a digest says. Of 30, neurulation, organogenesis and growth are where they are of 12, layers that lie between the
+    named ones are redundant, and the last three wait.
+
+    In a model of another depth every layer plays the role of the one at its relative position in 30. A role that this
+    leaves without a layer takes the nearest one of a role that has several; from 8 layers on, every role has a layer
+    and every layer one role. In a shallower model there are fewer layers than places: a layer has the roles of all of
+    the 12 that fall on it, and there may be no anti-layer.
+
+    >>> {role: layers for role, layers in published_roles(8).items() if role in ("core", "anti")}
+    {'core': (2,), 'anti': (4,)}
+    """
+    check_depth(depth)
+    if depth < FEWEST_LAYERS:
+        return _shared(depth)
+    if depth == _depth(_TWELVE):
+        return dict(_TWELVE)
+    role_of = {layer: role for role, layers in _THIRTY.items() for layer in layers}
+    played = [role_of[int(_position(layer, depth))] for layer in range(depth)]
+    for role in ROLES:
+        if role not in played:
+            played[_nearest(role, played)] = role
+    return {role: tuple(layer for layer in range(depth) if played[layer] == role) for role in ROLES}
+
+
+def _nearest(role: str, played: list[str]) -> int:
+    """The layer nearest to the middle of where `role` is played, of those whose own role has several."""
+    counts = Counter(played)
+    middle = Fraction(sum(_THIRTY[role]), len(_THIRTY[role])) + Fraction(1, 2)
+    free = (layer for layer in range(len(played)) if counts[played[layer]] > 1)
+    return min(free, key=lambda layer: abs(_position(layer, len(played)) - middle))
+
+
+def _position(layer: int, depth: int) -> Fraction:
+    """The middle of a layer, on a scale on which 30 layers reach from 0 to 30."""
+    return Fraction((2 * layer + 1) * _depth(_THIRTY), 2 * depth)
+
+
+def _shared(depth: int) -> dict[str, tuple[int, ...]]:
+    """The roles where there are fewer layers than places: each of 12 falls on a layer, which plays all of its roles.
+
+    What learns early is no anti-layer and does not wait.
+    """
+    count = _depth(_TWELVE)
+    players = {role: _unique((2 * layer + 1) * depth // (2 * count) for layer in of) for role, of in _TWELVE.items()}
+    early = {layer for role in ROLES[:5] for layer in players[role]}
+    late = {role: tuple(layer for layer in players[role] if layer not in early) for role in ("anti", "last")}
+    return players | late
+
+
+def _unique(layers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(layers)))
+
+
+def _depth(table: Mapping[str, tuple[int, ...]]) -> int:
+    """How many layers a table gives roles to."""
+    return sum(map(len, table.values()))

@@ -1,0 +1,200 @@
+"""The written form of a growth schedule: plain values, as JSON and YAML hold them.
+
+    name: two
+    depth: 12
+    phases:
+      - name: top
+        share: 0.25
+        trains: 8-11           # ranges as in the plan language; all; none
+        embedding: false
+        scale: {3 5: 0.9}      # layers: factor
+      - name: rest
+        share: 0.75
+        trains: all
+        copies: {8-11: 0-3}    # into these layers, from those
+
+A phase has a name, a share and what it trains; every other key has the default of `Phase` and is left out where it
+has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from layerwise.errors import PlanError, near_matches
+from layerwise.plan.checks import check_depth, shown
+from layerwise.plan.plan import Plan, Visit
+from layerwise.plan.schedule.phase import Phase
+from layerwise.plan.schedule.schedule import GrowthSchedule
+
+NONE = "none"
+ALL = "all"
+
+_FIELDS = tuple(field.name for field in fields(Phase))
+_DEFAULTS = {field.name: field.default for field in fields(Phase)}
+_REQUIRED = ("name", "share", "trains")
+_LAYERS = ("trains", "present", "redraw")
+
+
+def to_plain(schedule: GrowthSchedule) -> dict[str, Any]:
+    """A schedule in plain values; `from_plain(to_plain(schedule)) == schedule`."""
+    return {"name": schedule.name, "depth": schedule.depth, "phases": [_written(phase) for phase in schedule.phases]}
+
+
+def from_plain(content: object) -> GrowthSchedule:
+    """The schedule of plain values. Raises `PlanError` with the phase and the key that is wrong, missing or unknown."""
+    schedule = _mapping(content, "a schedule", ("name", "depth", "phases"), ("name", "depth", "phases"))
+    depth = schedule["depth"]
+    check_depth(depth)
+    listed = schedule["phases"]
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
+        raise PlanError(f"phases is a list of phases, with at least one, not {shown(listed)}")
+    phases = [_mapping(phase, _called(phase, number), _FIELDS) for number, phase in enumerate(listed, 1)]
+    return GrowthSchedule(
+        schedule["name"],
+        depth,
+        tuple(_read(phase, _called(phase, number), depth) for number, phase in enumerate(phases, 1)),
+    )
+
+
+def _called(phase: object, number: int) -> str:
+    """What errors call a phase that is not yet one: by its name, else by its number."""
+    name = phase.get("name") if isinstance(phase, Mapping) else None
+    return f"phase {name}" if isinstance(name, str) else f"phase {number}"
+
+
+def _mapping(content: object, what: str, known: Sequence[str], required: Sequence[str] = ()) -> dict[str, Any]:
+    if not isinstance(content, Mapping):
+        raise PlanError(f"{what} is written as keys and values, not as {shown(content)}")
+    for key in content:
+        if key not in known:
+            raise PlanError(f"{what} has the unknown key {shown(key)}; {near_matches(str(key), known)}")
+    _require(content, what, required)
+    return dict(content)
+
+
+def _require(content: Mapping[str, Any], what: str, required: Sequence[str]) -> None:
+    missing = [key for key in required if key not in content]
+    if missing:
+        raise PlanError(f"{what} has no {' and no '.join(missing)}; it needs {', '.join(required)}")
+
+
+# -- one phase ----------------------------------------------------------------------------------------------------
+
+
+def _read(phase: Mapping[str, Any], called: str, depth: int) -> Phase:
+    _require(phase, called, _REQUIRED)
+    content = dict(phase)
+    for key in _LAYERS:
+        if key in content and not (key == "present" and content[key] is None):
+            content[key] = read_layers(content[key], f"{called}: {key}", depth)
+    if "scale" in content:
+        content["scale"] = _read_scale(content["scale"], f"{called}: scale", depth)
+    if "copies" in content:
+        content["copies"] = _read_copies(content["copies"], f"{called}: copies", depth)
+    if isinstance(content.get("drop"), list):
+        content["drop"] = tuple(content["drop"])
+    return Phase(**content)
+
+
+def _read_scale(content: object, what: str, depth: int) -> tuple[tuple[int, float], ...]:
+    if not isinstance(content, Mapping):
+        raise PlanError(f"{what} is written as layers and a factor, as in {{3 5: 0.9}}, not as {shown(content)}")
+    pairs = [(layer, factor) for text, factor in content.items() for layer in read_layers(text, what, depth)]
+    return tuple(sorted(pairs, key=lambda pair: pair[0]))
+
+
+def _read_copies(content: object, what: str, depth: int) -> tuple[tuple[int, int], ...]:
+    if not isinstance(content, Mapping):
+        raise PlanError(f"{what} is written as layers and those they copy, as in {{4-7: 0-3}}, not as {shown(content)}")
+    pairs: list[tuple[int, int]] = []
+    for text, source in content.items():
+        layers, sources = read_layers(text, what, depth), read_layers(source, what, depth)
+        if len(layers) != len(sources):
+            raise PlanError(f"{what}: {text} are {len(layers)} layers, and {source} {len(sources)}; name as many")
+        pairs += zip(layers, sources, strict=True)
+    return tuple(sorted(pairs))
+
+
+def _written(phase: Phase) -> dict[str, Any]:
+    content = {key: getattr(phase, key) for key in _FIELDS if key in _REQUIRED or getattr(phase, key) != _DEFAULTS[key]}
+    for key in _LAYERS:
+        if key in content:
+            content[key] = write_layers(content[key])
+    if phase.scale:
+        content["scale"] = {write_layers(layers): factor for factor, layers in scaled_groups(phase.scale)}
+    if phase.copies:
+        runs = copied_runs(phase.copies)
+        content["copies"] = {write_layers(layers): write_layers(sources) for layers, sources in runs}
+    if "drop" in content:
+        content["drop"] = list(phase.drop)
+    return content
+
+
+def scaled_groups(scale: Sequence[tuple[int, float]]) -> list[tuple[float, tuple[int, ...]]]:
+    """The factors, in the order in which they come first, each with its layers.
+
+    >>> scaled_groups([(3, 0.9), (4, 0.5), (5, 0.9)])
+    [(0.9, (3, 5)), (0.5, (4,))]
+    """
+    groups: dict[float, tuple[int, ...]] = {}
+    for layer, factor in scale:
+        groups[factor] = (*groups.get(factor, ()), layer)
+    return list(groups.items())
+
+
+def copied_runs(copies: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The layers that are copied into, and those they copy, in runs in which both go up by one.
+
+    >>> copied_runs([(2, 0), (3, 1), (4, 0)])
+    [((2, 3), (0, 1)), ((4,), (0,))]
+    """
+    runs: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    for layer, source in copies:
+        layers, sources = runs[-1] if runs else ((), ())
+        if layers and (layers[-1], sources[-1]) == (layer - 1, source - 1):
+            runs[-1] = ((*layers, layer), (*sources, source))
+        else:
+            runs.append(((layer,), (source,)))
+    return runs
+
+
+# -- layers --------------------------------------------------------------------------------------------------------
+
+
+def read_layers(text: object, what: str, depth: int) -> tuple[int, ...]:
+    """The layers that a text names, ascending; a single layer may be a number. `what` begins the message of an error.
+
+    >>> read_layers("0-2 8", "trains", depth=12)
+    (0, 1, 2, 8)
+    >>> read_layers("3 2", "trains", depth=12)
+    Traceback (most recent call last):
+    layerwise.errors.PlanError: trains: layers are named once each and in ascending order, as in 0-3 8; found 3 2
+    """
+    if type(text) is int and text >= 0:
+        return (text,)
+    if type(text) is not str:
+        raise PlanError(f"{what}: layers are written as text such as 0-3 8, all or none; found {shown(text)}")
+    if text.strip() in (NONE, ALL):
+        return tuple(range(depth)) if text.strip() == ALL else ()
+    try:
+        plan = Plan.parse(text)
+    except PlanError as refused:
+        raise PlanError(f"{what}: {refused.reason}", text=refused.text, position=refused.position) from None
+    layers = tuple(stage.layer for stage in plan.stages if isinstance(stage, Visit) and stage == Visit(stage.layer))
+    if len(layers) < len(plan.stages):
+        raise PlanError(f"{what}: whole layers are named, without repeats or groups, as in 0-3 8; found {text}")
+    if list(layers) != sorted(set(layers)):
+        raise PlanError(f"{what}: layers are named once each and in ascending order, as in 0-3 8; found {text}")
+    return layers
+
+
+def write_layers(layers: tuple[int, ...]) -> str:
+    """The text of ascending layers.
+
+    >>> write_layers((0, 1, 2, 8)), write_layers(())
+    ('0-2 8', 'none')
+    """
+    return str(Plan.of(layers)) if layers else NONE

@@ -1,1 +1,0 @@
-"""Cost: what missing layers cost, in nats per token."""

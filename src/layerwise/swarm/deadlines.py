@@ -1,0 +1,136 @@
+"""How long a node may take for a hop, from how long it took for its last hops; and how many calls may be sent twice.
+
+A prompt of many tokens takes longer than one token, so hops are sorted by their work: visits times tokens times
+sequences, replayed passes included. Hops whose work lies between the same powers of four are one class. Times grow
+with the work and no faster than in proportion to it, as far as a deadline needs to know, so that a class that has few
+hops is bounded by those above and below it. Attention over a long past grows faster than that; the factor of the
+deadline leaves room for it, and the class itself is used once it has been seen often enough.
+
+A hop that was late counts with the time that was waited for it: a node that has become slow for good is then given
+more time, instead of being late for ever.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from math import ceil, inf
+
+from layerwise.errors import SwarmError
+
+WINDOW = 200
+"""Hops of a class that are remembered."""
+
+ENOUGH = 20
+"""Hops of a class that its quantiles need."""
+
+
+UNKNOWN = 4.0
+"""How many times longer than the others a node is waited for that has answered few hops."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineRule:
+    """From quantiles to a deadline: `factor` times the 99th percentile, and at least `floor` seconds.
+
+    Before enough hops are seen it is `first` seconds and `first_per_work` for each unit of work.
+    """
+
+    factor: float = 2.0
+    floor: float = 0.05
+    first: float = 10.0
+    first_per_work: float = 0.02
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.factor < inf and 0 < self.floor < inf and 0 < self.first < inf and self.first_per_work >= 0):
+            raise SwarmError(
+                f"a deadline is a factor from 1 times a percentile, and a floor and a first value above 0, not {self}"
+            )
+
+
+def _last() -> deque[float]:
+    return deque(maxlen=WINDOW)
+
+
+def _quantile(seconds: Collection[float], share: float) -> float:
+    """The least duration that at least this share of them does not exceed."""
+    return sorted(seconds)[ceil(share * len(seconds)) - 1]
+
+
+@dataclass(slots=True)
+class Latencies:
+    """How long the last hops of one node took, and what follows for the next one."""
+
+    rule: DeadlineRule = DeadlineRule()
+    _all: deque[float] = field(default_factory=_last)
+    _classes: dict[int, deque[float]] = field(default_factory=dict)
+
+    def record(self, seconds: float, work: int = 1) -> None:
+        """Remember that a hop of so much work took so long, from the call to its answer or to the end of waiting."""
+        self._all.append(seconds)
+        self._classes.setdefault(_class(work), _last()).append(seconds)
+
+    def quantile(self, share: float) -> float | None:
+        """The quantile of the last hops of whatever work; `None` before there are any."""
+        return _quantile(self._all, share) if self._all else None
+
+    def deadline(self, work: int = 1, others: Latencies | None = None) -> float:
+        """After how many seconds a hop of so much work is late.
+
+        Where too little is known of the node, `UNKNOWN` times what is known of the `others`.
+        """
+        known = self._bound(0.99, work)
+        if known is None:
+            first = self.rule.first + self.rule.first_per_work * work
+            usual = None if others is None else others._bound(0.99, work)
+            return max(self.rule.floor, first if usual is None else min(first, UNKNOWN * self.rule.factor * usual))
+        return max(self.rule.floor, self.rule.factor * known)
+
+    def hedge_after(self, work: int = 1) -> float | None:
+        """After how many seconds a hop goes to a replica too: 95 % took no longer. `None` while too few are known."""
+        return self._bound(0.95, work)
+
+    def _bound(self, share: float, work: int) -> float | None:
+        """The quantile for hops of so much work: of their class, else the least bound by a class above or below."""
+        own = self._classes.get(_class(work), ())
+        if len(own) >= ENOUGH:
+            return _quantile(own, share)
+        known = [(number, each) for number, each in self._classes.items() if len(each) >= ENOUGH]
+        bounds = [
+            _quantile(each, share) * (1.0 if number > _class(work) else work / int(4**number)) for number, each in known
+        ]
+        return min(bounds, default=None)
+
+
+def _class(work: int) -> int:
+    """The whole part of the logarithm of the work to base 4.
+
+    >>> [_class(work) for work in (1, 3, 4, 15, 16)]
+    [0, 0, 1, 1, 2]
+    """
+    return (max(work, 1).bit_length() - 1) // 2
+
+
+@dataclass(slots=True)
+class HedgeBudget:
+    """Keeps the calls that are sent a second time at or below a `share` of all first calls, at every moment."""
+
+    share: float = 0.05
+    calls: int = 0
+    hedges: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise SwarmError(f"hedged calls are a share of the calls from 0 to 1, not {self.share!r}")
+
+    def call(self) -> None:
+        """Count a first call."""
+        self.calls += 1
+
+    def take(self) -> bool:
+        """Whether a call may be sent a second time now; it is counted if so."""
+        if self.hedges + 1 > self.share * self.calls:
+            return False
+        self.hedges += 1
+        return True

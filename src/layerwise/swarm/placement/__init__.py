@@ -1,1 +1,0 @@
-"""Placement: which node holds which layers, and how they get there."""

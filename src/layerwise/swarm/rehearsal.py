@@ -1,0 +1,121 @@
+"""Many requests at once on one swarm, how each ended, and how long the slowest token may take.
+
+A token that meets a lost node waits for the deadline of a hop, perhaps for that of a check, and then for the replay:
+the node that takes over runs every pass that its predecessor ran, behind the other requests that it takes over as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from layerwise.errors import SwarmError
+from layerwise.swarm.answer import Answer, Decoding
+from layerwise.swarm.deadlines import DeadlineRule
+from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.swarm import Swarm
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a swarm carries: requests at once, the `depth` of the model and the most layers on one node, the longest
+    prompt and the tokens added to it; `hop` and `layer` are the most seconds that either takes."""
+
+    streams: int
+    depth: int
+    most_held: int
+    prompt: int
+    new: int
+    hop: float
+    layer: float
+
+    @property
+    def undisturbed(self) -> float:
+        """The most seconds of a token where nothing fails: every layer a hop of its own, behind all other requests."""
+        return self.streams * self.depth * (self.hop + self.layer)
+
+    @property
+    def replay(self) -> float:
+        """The most seconds until a node has run again, for every request, all passes on all layers that it holds."""
+        return self.streams * (self.hop + self.new * self.most_held * self.layer)
+
+    def deadline(self, settings: SwarmSettings) -> float:
+        """The most seconds that a hop, or a replay, is waited for before its node is late."""
+        rule = DeadlineRule(floor=settings.hop_floor, first=settings.first_deadline)
+        work = self.most_held * (self.prompt + self.new) * self.streams
+        known = rule.factor * (self.undisturbed + self.replay)
+        return max(rule.floor, rule.first + rule.first_per_work * work, known)
+
+
+def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:
+    """The bound, in seconds, for a token during which at most so many nodes are lost.
+
+    losses x (2 deadlines + replay) + the token itself, twice where it is begun again
+    """
+    return losses * (2 * load.deadline(settings) + load.replay) + 2 * load.undisturbed
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """One request: the answer or the reason of its refusal, and what its tokens, or its single pass, took."""
+
+    seconds: tuple[float, ...]
+    answer: Answer | None
+    refusal: str = ""
+    output: Tensor | None = None
+
+
+def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decoding, streams: int) -> tuple[Ended, ...]:
+    """Every prompt answered, `streams` at a time; the n-th result is that of the n-th prompt."""
+
+    async def one(number: int) -> Ended:
+        clock = asyncio.get_running_loop().time
+        last = clock()
+        seconds: list[float] = []
+        answer = None
+        try:
+            async for item in swarm.stream(prompts[number], decoding, request=f"rehearsal-{number}"):
+                if isinstance(item, Answer):
+                    answer = item
+                else:
+                    seconds.append(clock() - last)
+                    last = clock()
+        except SwarmError as refusal:
+            return Ended((*seconds, clock() - last), None, str(refusal))
+        return Ended(tuple(seconds), answer)
+
+    return swarm.run(_in_streams(one, len(prompts), streams))
+
+
+def run_all(swarm: Swarm, inputs: Sequence[Mapping[str, Any]], streams: int) -> tuple[Ended, ...]:
+    """Every single forward pass, `streams` at a time; the n-th result is that of the n-th inputs."""
+
+    async def one(number: int) -> Ended:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            output, answer = await swarm.single_pass(inputs[number], request=f"rehearsal-{number}")
+        except SwarmError as refusal:
+            return Ended((clock() - began,), None, str(refusal))
+        return Ended((clock() - began,), answer, output=output)
+
+    return swarm.run(_in_streams(one, len(inputs), streams))
+
+
+async def _in_streams(one: Any, count: int, streams: int) -> tuple[Ended, ...]:
+    """`one(number)` for every number, `streams` at a time."""
+    ended: list[Ended | None] = [None] * count
+    left = iter(range(count))
+
+    async def stream() -> None:
+        for number in left:
+            ended[number] = await one(number)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(streams, count)):
+            group.create_task(stream())
+    return tuple(each for each in ended if each is not None)

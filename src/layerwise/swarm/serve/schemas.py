@@ -1,0 +1,256 @@
+"""Bodies of requests and answers as OpenAI's API has them: what is understood, what is refused, what changes nothing,
+and with one field more what the swarm says of its layers."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from layerwise.swarm.answer import MOST_STOP_CHARACTERS, MOST_STOPS, Answer, Decoding
+from layerwise.swarm.serve.responses import Refusal
+
+TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
+StopText: TypeAlias = Annotated[str, Field(min_length=1, max_length=MOST_STOP_CHARACTERS)]
+
+WITHOUT_EFFECT = frozenset(
+    ("user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier")
+)
+"""Fields that say nothing about the answer."""
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "echo": (False,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "suffix": ("",),
+    "presence_penalty": (0,),
+    "frequency_penalty": (0,),
+    "logit_bias": ({},),
+    "response_format": ({"type": "text"},),
+    "modalities": (["text"],),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "parallel_tool_calls": (True, False),
+}
+"""Fields of OpenAI's API that are not implemented, and the values of each that ask for nothing; null is one too."""
+
+
+class StreamOptions(BaseModel):
+    """What a stream has beside its text."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    include_usage: bool = False
+
+
+class GenerationBody(BaseModel):
+    """What completions and chats have in common; other fields than these are looked at by `check_others`.
+
+    `top_k`, `min_tokens` and `repetition_penalty` are not OpenAI's: its client sends them as `extra_body`.
+    """
+
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+    model: str | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0)] | None = None
+    min_tokens: Annotated[int, Field(ge=0)] | None = None
+    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: StopText | Annotated[list[StopText], Field(max_length=MOST_STOPS)] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The stop texts, however they are written."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The most new tokens that are wanted, if the request says so."""
+        return self.max_tokens
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether a stream ends with a chunk that counts the tokens."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def check_others(self) -> None:
+        """Raise `Refusal` for a field that is not understood, and for one that is and cannot be carried out."""
+        for name, value in (self.model_extra or {}).items():
+            if name in WITHOUT_EFFECT or (name in NEUTRAL and _changes_nothing(value, NEUTRAL[name])):
+                continue
+            if name in NEUTRAL:
+                neutral = " or ".join(repr(each) for each in NEUTRAL[name])
+                raise Refusal(
+                    400, "unsupported_value", f"this server does not implement {name}={str(value)[:60]}; leave {name} "
+                    f"out, or write {neutral}", param=name,
+                )  # fmt: skip
+            raise Refusal(400, "unknown_parameter", f"there is no field {name[:60]!r} here; leave it out", param=name)
+
+    def decoding(self, most: int, temperature: float, stops: tuple[str, ...] = ()) -> Decoding:
+        """How to decode: at most `most` new tokens, and the server's `temperature` where the request has none."""
+        least = self.min_tokens or 0
+        if least > most:
+            raise Refusal(
+                400, "invalid_value", f"min_tokens is {least}, and at most {most} are made", param="min_tokens"
+            )
+        return Decoding(
+            max_new_tokens=most,
+            min_new_tokens=least,
+            temperature=temperature if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            top_k=self.top_k or 0,
+            repetition_penalty=1.0 if self.repetition_penalty is None else self.repetition_penalty,
+            stop=self.stops + stops,
+            seed=self.seed,
+        )
+
+
+def _changes_nothing(value: Any, neutral: tuple[Any, ...]) -> bool:
+    """Whether a value is null or one of the neutral ones; 0 is not false."""
+    return value is None or any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in neutral)
+
+
+class CompletionBody(GenerationBody):
+    """A text to continue, or its token ids. A list of several prompts is refused: one request is one prompt."""
+
+    prompt: str | list[TokenId] | list[str] | list[list[TokenId]]
+
+
+class TextPart(BaseModel):
+    """A part of a message; only texts are understood."""
+
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(BaseModel):
+    """Who speaks, and what."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart]
+
+    @property
+    def text(self) -> str:
+        """The message as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class ChatBody(GenerationBody):
+    """Messages that the model answers."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def most_tokens(self) -> int | None:
+        """The newer of the two names counts where both are given."""
+        return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+
+
+class ImageBody(BaseModel):
+    """An image to classify, as base64 or as a data URL of PNG, JPEG or WebP; `top` bounds the classes that return."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    model: str | None = None
+    image: Annotated[str, Field(min_length=1)]
+    top: Annotated[int, Field(ge=1)] = 5
+
+
+def swarm_fields(answer: Answer) -> dict[str, Any]:
+    """The field `layerwise` of an answer: the plan that ran last, what it lacks, and what that is expected to cost."""
+    expected = answer.expected
+    return {
+        "plan": answer.plan,
+        "missing": list(answer.missing),
+        "expected_nats": {
+            "value": expected.nats,
+            "low": expected.low,
+            "high": expected.high,
+            "basis": expected.basis,
+        },
+        "request": answer.request,
+        "from_token": answer.from_token,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The form of an answer: of a completion or a chat, by which model, and to how many tokens of prompt."""
+
+    chat: bool
+    model: str
+    prompt_tokens: int
+    usage: bool = False
+    id: str = field(init=False)
+    created: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Give the answer an id, under which the swarm works on it, too. No client can choose it."""
+        object.__setattr__(self, "id", f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex}")
+        object.__setattr__(self, "created", int(time.time()))
+
+    def whole(self, text: str, answer: Answer) -> dict[str, Any]:
+        """The answer in one piece."""
+        content = {"message": {"role": "assistant", "content": text, "refusal": None}} if self.chat else {"text": text}
+        choice = {"index": 0, **content, "logprobs": None, "finish_reason": answer.finish}
+        return {
+            **self._head("chat.completion" if self.chat else "text_completion"),
+            "choices": [choice],
+            "usage": self.usage_counts(answer),
+            "layerwise": swarm_fields(answer),
+        }
+
+    def opening(self) -> dict[str, Any] | None:
+        """The chunk before the first text: a chat's says who speaks."""
+        return self._chunk({"delta": {"role": "assistant", "content": ""}}) if self.chat else None
+
+    def piece(self, text: str) -> dict[str, Any]:
+        """A chunk with some text."""
+        return self._chunk({"delta": {"content": text}} if self.chat else {"text": text})
+
+    def closing(self, answer: Answer) -> list[dict[str, Any]]:
+        """The chunk that says why the answer ends and what the swarm says of it, and the count of tokens if wanted."""
+        last = self._chunk({"delta": {}} if self.chat else {"text": ""}, answer.finish)
+        chunks = [{**last, "layerwise": swarm_fields(answer)}]
+        if self.usage:
+            counts = {"choices": [], "usage": self.usage_counts(answer), "layerwise": swarm_fields(answer)}
+            chunks.append({**self._chunk({}), **counts})
+        return chunks
+
+    def usage_counts(self, answer: Answer) -> dict[str, int]:
+        """Tokens of the prompt, of the answer, and of both."""
+        made = len(answer.tokens)
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": made,
+            "total_tokens": self.prompt_tokens + made,
+        }
+
+    def _chunk(self, content: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, **content, "logprobs": None, "finish_reason": finish}
+        usage = {"usage": None} if self.usage else {}
+        return {
+            **self._head("chat.completion.chunk" if self.chat else "text_completion"),
+            "choices": [choice],
+            **usage,
+        }
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}

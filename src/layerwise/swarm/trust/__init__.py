@@ -1,1 +1,0 @@
-"""Trust: whether what a node answers is believed."""

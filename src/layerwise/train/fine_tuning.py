@@ -1,0 +1,356 @@
+"""Fine-tuning: a pre-trained model is given a new head and taught one task; its test answers are kept.
+
+This is how an encoder is graded since GLUE. All weights move, or only those of the head, with AdamW and a learning rate
+that warms up and then falls in a straight line; after every epoch the model answers the selection set, the epoch with
+the best answers is kept, and teaching ends when `patience` epochs brought nothing better. The head is random and so is
+the order of the examples, so one number depends on the seed by whole points where the task is small: fine-tune with
+several seeds. A label is learned by its cross-entropy, the score of a regression by its squared error.
+
+Under a plan the model runs it in every pass, in teaching and in the test (`Stack.under`): a layer that is skipped
+learns nothing, and one that is visited twice learns from both visits. The same seed draws the same head and the same
+order of examples under every plan.
+
+The steps at which a learning curve is taken stand evenly in the logarithm, from the first to the last: that is how
+costs are compared (`layerwise.measure.cost.cost_to_loss`), and most is learned early. The ends of epochs, at which the
+selection set is answered in any case, are points too. An evaluation draws nothing at random and moves no weight, so the
+training is the same bit for bit with and without a curve.
+
+The Hugging Face Trainer does the training. The test set is answered once, at the end, by the epoch that was kept.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DataCollatorWithPadding, EarlyStoppingCallback, TrainerCallback, set_seed
+
+from layerwise.data.suites.classification import Labelled, Task
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.errors import TrainError
+from layerwise.measure.language.task_summary import task_value
+from layerwise.plan import Plan
+from layerwise.stack import load
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.max_length import longest_input
+from layerwise.train.arguments import MeasuredArguments, common_arguments
+from layerwise.train.measured import MeasuredTrainer
+from layerwise.train.new_head import classifier, head_parameters
+from layerwise.train.training_log import Pace, figures_of
+
+Progress = Callable[[int, int], None]
+"""Told the step, and how many there are at most: teaching may end early."""
+
+Inspection = Callable[[Any, Any], None]
+"""Looks at a fine-tuned model and its tokenizer."""
+
+Encoded = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FineTuningConfig:
+    """How a task is taught.
+
+    With several `learning_rates` each is tried, and the one with the best selection score is kept: for every seed and
+    model anew, so that no arm is taught with another's rate. `epochs` bounds the teaching and `patience` ends it; a
+    text, or a pair together, is cut to `length` tokens. `warmup` is a share of all steps. `training_limit` and
+    `test_limit` bound the examples: a number made with either is not the published task's. Weights whose names end in
+    one of `frozen` stay as they are. With `train` "head" so do all but those of the new head (`head_parameters`). With
+    `evals` the selection set is answered at so many steps more, for the learning curve alone: what is learned and which
+    epoch is kept stay the same.
+    """
+
+    learning_rates: tuple[float, ...] = (5e-5,)
+    batch_size: int = 32
+    epochs: int = 10
+    patience: int = 3
+    length: int = 128
+    warmup: float = 0.06
+    weight_decay: float = 0.01
+    training_limit: int | None = None
+    test_limit: int | None = None
+    frozen: tuple[str, ...] = ()
+    train: Literal["all", "head"] = "all"
+    evals: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.learning_rates or min(self.learning_rates) <= 0:
+            raise TrainError(f"learning rates {self.learning_rates} were asked for; give at least one, each above 0")
+        for name in ("batch_size", "epochs", "patience", "length"):
+            if getattr(self, name) < 1:
+                raise TrainError(f"fine-tuning with {name} = {getattr(self, name)} was asked for; it must be 1 or more")
+        if self.evals < 0:
+            raise TrainError(f"a learning curve of {self.evals} evaluations was asked for; give 0 for none, or more")
+        if not 0 <= self.warmup < 1:
+            raise TrainError(f"a warm-up over {self.warmup} of all steps was asked for; give a share from 0 to below 1")
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The score on the selection set after so many steps."""
+
+    step: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class FineTuningResult:
+    """What one fine-tuned model answered: `predictions` and `labels` are of the test examples, in their order.
+
+    They are numbers of labels, and of a regression scores. `selection` is the task's metric on the selection set at the
+    epoch that was kept, `epoch` its number (from 1), `seconds` the time that all learning rates took together. Where a
+    learning curve was asked for, `curve` has the metric on the selection set by step, and `step_seconds` is the median
+    time of a step, evaluations apart; both are of the learning rate that was kept.
+    """
+
+    predictions: tuple[float, ...]
+    labels: tuple[float, ...]
+    selection: float
+    learning_rate: float
+    epoch: int
+    seconds: float
+    curve: tuple[CurvePoint, ...] = ()
+    step_seconds: float | None = None
+
+
+def fine_tune(
+    location: str | Path,
+    task: Task,
+    settings: FineTuningConfig,
+    seed: int,
+    *,
+    plan: Plan | None = None,
+    progress: Progress | None = None,
+    device: str = "auto",
+    inspect_model: Inspection | None = None,
+) -> FineTuningResult:
+    """Teach `task` to the model at `location` (a folder or a hub id); `seed` draws the head and the order of examples.
+
+    With a `plan` the model runs it from the first step to the last answer. The task is taken as it is: `limited` is for
+    the caller. `device` is "auto" or "cpu". `inspect_model` is given the model, still under the plan, at the epoch that
+    was kept, of each learning rate, before it is let go. Raises `CheckpointError` for a model that cannot be given a
+    classification head, `TrainError` when a loss, a gradient or an answer is not finite, and `ModelError` for a plan
+    that the model cannot run.
+    """
+    begun = time.perf_counter()
+    best: FineTuningResult | None = None
+    tried = len(settings.learning_rates)
+    for number, rate in enumerate(settings.learning_rates):
+        shifted = None if progress is None else _shifted(progress, number, tried)
+        result = _trained(str(location), task, settings, rate, seed, plan, shifted, device, inspect_model)
+        if best is None or result.selection > best.selection:
+            best = result
+    assert best is not None
+    return replace(best, seconds=time.perf_counter() - begun)
+
+
+def _shifted(progress: Progress, before: int, tried: int) -> Progress:
+    return lambda step, steps: progress(before * steps + step, tried * steps)
+
+
+def _trained(
+    location: str,
+    task: Task,
+    settings: FineTuningConfig,
+    rate: float,
+    seed: int,
+    plan: Plan | None,
+    progress: Progress | None,
+    device: str,
+    inspect_model: Inspection | None,
+) -> FineTuningResult:
+    """The best selection score at this rate, its epoch, and that epoch's answers to the test set; it has no seconds."""
+    set_seed(seed)
+    model, tokenizer, drawn = _with_head(location, task)
+    learns = head_parameters(model, drawn) if settings.train == "head" else dict(model.named_parameters())
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name in learns and not name.endswith(settings.frozen))
+    subject = f"{location} taught {task.name} at a learning rate of {rate:g} (seed {seed})"
+    subject += "" if plan is None else f" under {plan}"
+    sets = {split: _encoded(examples, model, tokenizer, settings) for split, examples in task.sets.items()}
+    collate = DataCollatorWithPadding(tokenizer)
+    with tempfile.TemporaryDirectory() as folder, _under(model, plan):
+        trainer = _FineTuningTrainer(
+            subject=subject,
+            model=model,
+            args=_arguments(folder, settings, rate, seed, device, task.metric, len(task.train)),
+            data_collator=collate,
+            train_dataset=sets["train"],
+            eval_dataset=sets["selection"],
+            compute_metrics=lambda evaluated: {
+                task.metric: task_value(task, task.metric, evaluated.label_ids, evaluated.predictions)
+            },
+            preprocess_logits_for_metrics=lambda logits, _: _answered(_first(logits), task),
+            callbacks=[EarlyStoppingCallback(settings.patience)],
+            progress=None if progress is None else lambda step, steps, _: progress(step, steps),
+        )
+
+        def selection_score() -> float | None:
+            answers = _answers(trainer.model, sets["selection"], task, collate, settings.batch_size)
+            chosen = [example.label for example in task.selection]
+            return None if answers is None else task_value(task, task.metric, chosen, answers)
+
+        curve = _LearningCurve(settings.evals, f"eval_{task.metric}", selection_score, trainer.pace)
+        trainer.add_callback(curve)
+        trainer.train()
+        trainer.model.eval()
+        predictions = _answers(trainer.model, sets["test"], task, collate, settings.batch_size)
+        if inspect_model is not None:
+            inspect_model(trainer.model, tokenizer)
+    if predictions is None:
+        raise TrainError(f"{subject} answers with numbers that are not finite; use a smaller learning rate")
+    scores = [entry for entry in trainer.state.log_history if f"eval_{task.metric}" in entry]
+    kept = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as the Trainer keeps it
+    pace = figures_of(trainer.state.log_history)
+    return FineTuningResult(
+        predictions, tuple(example.label for example in task.test), float(kept[f"eval_{task.metric}"]), rate,
+        round(kept["epoch"]), 0.0, curve.points(), pace.get("step_seconds") if settings.evals else None,
+    )  # fmt: skip
+
+
+def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:
+    """The context in which the model runs the plan; none for a model as trained."""
+    return nullcontext() if plan is None else load(model).under(plan, single_pass=True)
+
+
+def _with_head(location: str, task: Task) -> tuple[Any, Any, set[str]]:
+    """The model with a random head for the task's labels, drawn from torch's generator, its tokenizer, and the names
+    of what was drawn."""
+    # One output under the name of a score makes transformers learn it by its squared error.
+    model, drawn = classifier(
+        "AutoModelForSequenceClassification", location, task.labels or ("score",),
+        "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for sequence "
+        "classification", problem_type="regression" if task.is_regression else "single_label_classification",
+    )  # fmt: skip
+    tokenizer = load_tokenizer(location)
+    tokenizer.padding_side = "right"
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    model.config.pad_token_id = tokenizer.pad_token_id  # by this a decoder finds a text's last token
+    return model, tokenizer, drawn
+
+
+def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings: FineTuningConfig) -> list[Encoded]:
+    """Each example as the model's own arguments, without padding."""
+    taken = set(inspect.signature(model.forward).parameters)
+    length = min(settings.length, longest_input(model) or settings.length)
+    encoded = []
+    for example in examples:
+        rows = tokenizer(example.text, example.pair, truncation=True, max_length=length)
+        encoded.append({**{name: row for name, row in rows.items() if name in taken}, "labels": example.label})
+    return encoded
+
+
+def _arguments(
+    folder: str, settings: FineTuningConfig, rate: float, seed: int, device: str, metric: str, examples: int
+) -> MeasuredArguments:
+    return common_arguments(
+        folder,
+        seed,
+        {"use_cpu": device == "cpu"},
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=max(settings.batch_size, 64),
+        learning_rate=rate,
+        lr_scheduler_type="linear",
+        warmup_steps=round(settings.warmup * settings.epochs * math.ceil(examples / settings.batch_size)),
+        weight_decay=settings.weight_decay,
+        train_sampling_strategy="group_by_length",
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=1,
+        save_only_model=True,
+        load_best_model_at_end=True,
+        metric_for_best_model=metric,
+        greater_is_better=True,
+        logging_strategy="no",
+    )
+
+
+def _answers(model: Any, examples: Sequence[Encoded], task: Task, collate: Any, batch: int) -> tuple[float, ...] | None:
+    """The answer to each example, in order; `None` when a logit is not finite. Batches are of like lengths."""
+    order = sorted(range(len(examples)), key=lambda index: len(examples[index]["input_ids"]))
+    answers: list[float] = [0] * len(examples)
+    for start in range(0, len(order), max(batch, 64)):
+        indices = order[start : start + max(batch, 64)]
+        inputs = collate([examples[index] for index in indices])
+        inputs = {name: tensor.to(model.device) for name, tensor in inputs.items() if name != "labels"}
+        with torch.inference_mode():
+            logits = model(**inputs).logits
+        if not bool(logits.isfinite().all()):
+            return None
+        for index, answer in zip(indices, _answered(logits, task).tolist(), strict=True):
+            answers[index] = answer
+    return tuple(answers)
+
+
+def _answered(logits: Tensor, task: Task) -> Tensor:
+    """What logits (batch, labels) answer: the label of the greatest, and in a regression the one number itself."""
+    return logits.squeeze(-1) if task.is_regression else logits.argmax(-1)
+
+
+def _first(logits: Any) -> Any:
+    """The logits alone: some models return their caches or hidden states beside them."""
+    return logits[0] if isinstance(logits, tuple) else logits
+
+
+class _FineTuningTrainer(MeasuredTrainer):
+    """A `MeasuredTrainer` that says what it taught: its checkpoints go with its folder."""
+
+    def __init__(self, *, subject: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._subject = subject
+
+    def consequence(self) -> str:
+        return f"{self._subject} learns nothing more; use a smaller learning rate"
+
+
+def curve_steps(steps: int, evals: int) -> frozenset[int]:
+    """At most `evals` of `steps` steps, evenly in the logarithm, the first and the last among them.
+
+    >>> sorted(curve_steps(64, 4))
+    [1, 4, 16, 64]
+    """
+    return frozenset(int(step) for step in np.geomspace(1, max(steps, 1), evals).round())
+
+
+class _LearningCurve(TrainerCallback):
+    """Takes the curve of a training: `score` gives that of its model, in evaluation mode, or `None` if not finite.
+
+    Of no evaluations there is no curve. What is answered is no part of a step, whose `pace` is taken before.
+    """
+
+    def __init__(self, evals: int, metric: str, score: Callable[[], float | None], pace: Pace) -> None:
+        self.evals = evals
+        self.metric = metric
+        self.score = score
+        self.pace = pace
+        self.scores: dict[int, float] = {}
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take a point where one is due."""
+        if state.global_step not in curve_steps(state.max_steps, self.evals):
+            return
+        with evaluating(kwargs["model"]):
+            score = self.score()
+        if score is not None:
+            self.scores[state.global_step] = score
+        self.pace.before = time.perf_counter()  # what was just computed is no part of the next step
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The end of an epoch is a point."""
+        self.scores[state.global_step] = float(kwargs["metrics"][self.metric])
+
+    def points(self) -> tuple[CurvePoint, ...]:
+        """The curve in order of time."""
+        return tuple(CurvePoint(*each) for each in sorted(self.scores.items())) if self.evals else ()

@@ -1,1 +1,0 @@
-"""Fine-tuning: a pre-trained model learns a classification task."""

@@ -1,0 +1,277 @@
+"""The Trainer under every training: it stops before numbers that are not finite, and notes its pace.
+
+A loss that is not finite says so itself. A finite loss may have a gradient that is not (a square root at zero, an
+overflow on the way back), which one step writes into every weight, and the next checkpoint keeps. So both are looked
+at: the loss after every pass, and before every step the norm of the gradient, which the parent takes in any case. It
+is that of the whole gradient also where several processes hold pieces of the model or of the batch.
+
+With float16 a gradient that is infinite at the present loss scale is a matter of course: the scaler skips the step and
+halves the scale, and nothing reaches the weights. It is an error when the scale has fallen so far that float16 would
+lose the loss itself.
+
+What is noted goes into the Trainer's own log before trackers read it (`layerwise.train.training_log`). A checkpoint may
+lie between two notes of the loss; what was summed since the last one is kept with it, so that the log of a resumed
+training is that of one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list
+from torch import Tensor, nn
+from transformers import PrinterCallback, Trainer, TrainerCallback
+
+from layerwise.bounded import Unreadable, read_json
+from layerwise.errors import TrainError
+from layerwise.results.run import write_whole
+from layerwise.stack.compilation import compiled_blocks
+from layerwise.train.sharding import check_sharding, only_with_moments
+from layerwise.train.training_log import Clock, Pace, Progress, figures_of
+
+RUNNING_LOSS = "running_loss.json"
+"""The file of a checkpoint with the losses since the last note: the sum of each process, and the step of the note."""
+
+_LEAST_SCALE = torch.finfo(torch.float16).tiny
+"""A loss of 1 times less than this is no normal number of float16."""
+
+_RARELY = 1_000
+"""The most steps between two looks at the clock."""
+
+
+class MeasuredTrainer(Trainer):
+    """A Trainer that raises `TrainError` at a loss, and before a step from a gradient, that is not finite, that notes
+    its pace, and whose checkpoints lie where the clock or the steps say.
+
+    `progress` is told of every step; `tokenizer` is written beside the model; the modules of `compiled` are compiled
+    while it trains, with `dynamic` for inputs of any length.
+    """
+
+    accelerator: Any
+    args: Any
+    state: Any
+    model: Any
+    _tr_loss: Tensor
+    _globalstep_last_logged: int
+    _resumes: str | None = None
+
+    def __init__(
+        self,
+        *,
+        progress: Progress | None = None,
+        tokenizer: Any = None,
+        compiled: Sequence[nn.Module] = (),
+        dynamic: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        check_sharding(self)
+        self.tokenizer = tokenizer
+        self.compiled = compiled
+        self.dynamic = dynamic
+        self.pace = Pace()
+        self.remove_callback(PrinterCallback)
+        for callback in (Clock(progress), self.pace, _EndOfTracking(), _Restored(self)):
+            self.add_callback(callback)
+        minutes = getattr(self.args, "checkpoint_minutes", None)  # a plain TrainingArguments has none
+        if minutes is not None:
+            self.add_callback(TimedCheckpoints(minutes))
+
+    # -- what becomes of it ---------------------------------------------------------------------------------------
+
+    def figures(self) -> dict[str, float]:
+        """The figures of a finished training, by name: its pace."""
+        return figures_of(self.state.log_history)
+
+    def epochs(self) -> float:
+        """How often the examples were read."""
+        return float(self.state.epoch or 0.0)
+
+    def examples(self) -> int:
+        """How many examples were read, on all processes together."""
+        each = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+        return int(self.state.global_step * each * self.args.world_size)
+
+    def write(self, folder: Path) -> None:
+        """Write the trained model to `folder`, with its tokenizer; every process takes part."""
+        weights = self.accelerator.get_state_dict(self.model)
+        if self.is_world_process_zero():
+            self.accelerator.unwrap_model(self.model).save_pretrained(folder, state_dict=weights)
+            if self.tokenizer is not None:
+                self.tokenizer.save_pretrained(folder)
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """The parent's training, with what is to be compiled compiled."""
+        with compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext():
+            return super().train(*args, **kwargs)
+
+    def _run_epoch(self, *args: Any, **options: Any) -> None:
+        """The parent's epoch; none where a checkpoint of the last step is resumed.
+
+        The parent asks whether its steps are done after a step only, so that a training that ended within an epoch, and
+        was killed before its model was written, would take one step more.
+        """
+        if self.state.global_step >= self.state.max_steps:
+            self.control.should_training_stop = True
+            return
+        super()._run_epoch(*args, **options)
+
+    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
+        """One pass forward and backward; its tokens are counted. Raises `TrainError` at a loss that is not finite."""
+        self.pace.count(inputs)
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        if not torch.isfinite(loss).all():
+            raise self._refusal(f"the loss of step {self.state.global_step + 1} is {loss.item()}{self.where(1)}")
+        return loss
+
+    def where(self, passes: int) -> str:
+        """What else there is to say of the last `passes` passes, with a space before it."""
+        return ""
+
+    def consequence(self) -> str:
+        """What became of the training, and what to do."""
+        return (
+            f"nothing of it reached the weights, and the last good checkpoint is kept in {self.args.output_dir}. "
+            "Use a smaller learning rate, or float32 instead of a half precision"
+        )
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        """The parent's norm, taken between the last pass of a step and the step. Raises `TrainError` for one that is
+        not finite, unless a scaler will skip the step."""
+        norm = super()._get_grad_norm(model, grad_norm)
+        if norm is None:  # DeepSpeed steps by itself, before this check
+            return norm
+        size = float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
+        if not math.isfinite(size) and not self._skips():
+            where = self.where(self.args.gradient_accumulation_steps)
+            raise self._refusal(
+                f"the loss of step {self.state.global_step + 1} is finite and its gradient is {size}{where}"
+            )
+        return norm
+
+    def _skips(self) -> bool:
+        """Whether the loss is scaled, and can be scaled by less."""
+        scaler = self.accelerator.scaler
+        return scaler is not None and scaler.get_scale() > _LEAST_SCALE
+
+    def _refusal(self, what: str) -> TrainError:
+        return TrainError(f"{what}; {self.consequence()}")
+
+    # -- log and checkpoints --------------------------------------------------------------------------------------
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """The parent's log, with the pace of the steps since the last one."""
+        super().log({**logs, **self.pace.notes(self.args, self.state)}, start_time)
+
+    def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: Any) -> Any:
+        self._resumes = resume_from_checkpoint
+        return super()._prepare_for_training(max_steps, train_dataloader, resume_from_checkpoint)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """The parent's, also where not every weight has learned."""
+        if checkpoint is None or not self.is_fsdp_enabled:
+            super()._load_optimizer_and_scheduler(checkpoint)
+            return
+        with only_with_moments(self.model, checkpoint):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """The parent's; the losses since the last note beside it."""
+        super()._save_rng_state(output_dir)
+        sums = self.accelerator.gather(self._tr_loss.detach().reshape(1)).tolist()
+        if self.is_world_process_zero():
+            noted = {"sums": sums, "step": self._globalstep_last_logged}
+            write_whole(Path(output_dir) / RUNNING_LOSS, json.dumps(noted).encode())
+
+    def restore_running_loss(self) -> None:
+        """Go on with the losses since the last note that the checkpoint has; among other processes, with their mean."""
+        if self._resumes is None:
+            return
+        try:
+            noted = read_json(Path(self._resumes) / RUNNING_LOSS)
+            sums = [float(each) for each in noted["sums"]]
+            step = int(noted["step"])
+        except (Unreadable, KeyError, TypeError, ValueError):
+            return  # of another version: the next note is then about the steps since the checkpoint
+        own = sums[self.args.process_index] if len(sums) == self.args.world_size else sum(sums) / len(sums)
+        self._tr_loss = torch.tensor(own, device=self._tr_loss.device)
+        self._globalstep_last_logged = step
+
+
+class _Restored(TrainerCallback):
+    """Restores the running loss once the parent has set its own to nothing."""
+
+    def __init__(self, trainer: MeasuredTrainer) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.trainer.restore_running_loss()
+
+
+class _EndOfTracking(TrainerCallback):
+    """Ends a run of wandb with its training: the next training of the same process is a run of its own."""
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """End it, if the training reported to it."""
+        wandb: Any = sys.modules.get("wandb")
+        if "wandb" in (args.report_to or ()) and wandb is not None and wandb.run is not None:
+            wandb.finish()
+
+
+class TimedCheckpoints(TrainerCallback):
+    """Asks for a checkpoint when `minutes` have passed since the last one, or since the training began.
+
+    Steps of different lengths, and machines that may be taken away, make a number of steps a poor measure of what would
+    be lost. The clock is that of the first process, which tells the others; it also says after how many steps it will
+    look again, so that processes need not wait for each other at every step. Validations and their checkpoints stay
+    where they are: the best model is still chosen among those.
+    """
+
+    def __init__(self, minutes: float) -> None:
+        self.seconds = 60 * minutes
+        self._saved = self._begun = 0.0
+        self._first = self._look = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start the clock."""
+        self._saved = self._begun = time.monotonic()
+        self._first = state.global_step
+        self._look = state.global_step + 1
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Ask for a checkpoint if it is time, on all processes or on none."""
+        if state.global_step < self._look:
+            return
+        now = time.monotonic()
+        left = self.seconds - (now - self._saved)
+        pace = (now - self._begun) / max(1, state.global_step - self._first)
+        news = [left <= 0, self.steps_until(self.seconds if left <= 0 else left, pace)]
+        if args.world_size > 1:
+            news = broadcast_object_list(news)
+        is_time, steps = bool(news[0]), int(news[1])
+        self._look = state.global_step + steps
+        if is_time:
+            control.should_save = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Any checkpoint counts."""
+        self._saved = time.monotonic()
+
+    @staticmethod
+    def steps_until(left: float, pace: float) -> int:
+        """After how many steps of `pace` seconds to look again, with `left` seconds to go: half of those that fit.
+
+        >>> TimedCheckpoints.steps_until(60.0, 0.5), TimedCheckpoints.steps_until(0.1, 0.5)
+        (60, 1)
+        """
+        return max(1, min(_RARELY, int(left / (2 * pace)))) if pace > 0 else 1

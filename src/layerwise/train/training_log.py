@@ -1,0 +1,237 @@
+"""What the log of a training notes beside its losses: the clock over all its sessions, and its pace.
+
+    step_seconds           the median time of a step
+    data_wait              the share of that time in which steps waited for their batch
+    examples_per_second    of all processes together
+    tokens_per_second      of those that are no padding, where texts are read
+    mfu                    model FLOPs utilisation: operations / (seconds x peak x devices), where the peak is known
+    peak_bytes             the most memory of this process
+
+A step is timed from the end of the one before, or of the validation and saving between them, reading of data included;
+the median is kept, which does not mind a few that were disturbed (the Trainer's own speed is a mean over the session,
+validations and checkpoints included). The operations of a step are those that the Trainer counts: 6 for each parameter
+that is read and each token. Memory is that of the accelerator where there is one, else the highest resident memory of
+the process (on Linux since the training began, elsewhere since the process did).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import TrainerCallback
+
+from layerwise.measure.cost.peak_memory import forget_peak, peak_bytes
+from layerwise.results.training_record import LogEntry
+from layerwise.stack.precision import matmul_precision
+
+Progress = Callable[[int, int, float | None], None]
+"""Told the step, all steps, and the last training loss that was noted."""
+
+_KINDS = {"loss": "train", "eval_loss": "validation"}
+
+
+class Clock(TrainerCallback):
+    """Adds the seconds of all sessions to the log, and passes them to the callback."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.loss: float | None = None
+        self.begun = 0.0
+        self.before = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Read the seconds of earlier sessions."""
+        self.begun = time.perf_counter()
+        self.before = seconds_of(state.log_history)
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the seconds beside what was logged."""
+        entry = state.log_history[-1]
+        entry["seconds"] = self.before + time.perf_counter() - self.begun
+        self.loss = entry.get("loss", self.loss)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Tell who watches."""
+        if self.progress is not None:
+            self.progress(state.global_step, state.max_steps, self.loss)
+
+
+def seconds_of(history: Sequence[dict[str, Any]]) -> float:
+    """The seconds of all sessions in a log."""
+    return max((float(entry["seconds"]) for entry in history if "seconds" in entry), default=0.0)
+
+
+def moments(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
+    """The losses in a log, in its order."""
+    return tuple(
+        LogEntry(int(entry["step"]), kind, float(entry[key]))
+        for entry in history
+        for key, kind in _KINDS.items()
+        if key in entry
+    )
+
+
+def gradient_norms(history: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The norms of the gradients in a log, before they were cut: `gradient_norm`, their median, and the largest.
+
+    Nothing where none was noted. The Trainer notes the norm of one step at each log, so the largest is a lower bound.
+
+    >>> gradient_norms([{"grad_norm": 0.5}, {"grad_norm": 3.0}, {"grad_norm": 0.7}, {"loss": 2.0}])
+    {'gradient_norm': 0.7, 'gradient_norm_most': 3.0}
+    """
+    norms = [float(entry["grad_norm"]) for entry in history if "grad_norm" in entry]
+    return {"gradient_norm": median(norms), "gradient_norm_most": max(norms)} if norms else {}
+
+
+MEDIANS = ("step_seconds", "data_wait", "examples_per_second", "tokens_per_second", "mfu")
+"""What is noted of steps, by name."""
+
+
+class Pace(TrainerCallback):
+    """Measures the steps since the last note."""
+
+    def __init__(self) -> None:
+        self.before: float | None = None
+        self.taken: list[float] = []
+        self.waited = 0.0
+        self._tokens: Tensor | int = 0
+        self._flops = 0.0
+        self._step = 0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Begin to measure."""
+        self._flops, self._step = float(state.total_flos), state.global_step
+        forget_peak()
+
+    def count(self, inputs: Mapping[str, Any]) -> None:
+        """Count the tokens of a pass; they are summed where they are, so that nothing waits for an accelerator."""
+        if "input_ids" in inputs:
+            mask = inputs.get("attention_mask")
+            self._tokens = self._tokens + (inputs["input_ids"].numel() if mask is None else mask.sum())
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The batch is there."""
+        if self.before is not None:
+            self.waited += time.perf_counter() - self.before
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the time."""
+        now = time.perf_counter()
+        if self.before is not None:
+            self.taken.append(now - self.before)
+        self.before = now
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """A validation is no part of the step that follows it."""
+        self.before = time.perf_counter()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Nor is the writing of a checkpoint."""
+        self.before = time.perf_counter()
+
+    def notes(self, args: Any, state: Any) -> dict[str, float]:
+        """What was measured since the last note; memory alone where no step was."""
+        noted = {"peak_bytes": float(peak_bytes())}
+        steps = state.global_step - self._step
+        if not self.taken or not steps:
+            return noted
+        seconds = sum(self.taken) / len(self.taken)
+        examples = args.per_device_train_batch_size * args.gradient_accumulation_steps * args.world_size
+        noted["step_seconds"] = median(self.taken)
+        noted["data_wait"] = self.waited / sum(self.taken)
+        noted["examples_per_second"] = examples / seconds
+        tokens = float(self._tokens)
+        if tokens:
+            noted["tokens_per_second"] = tokens * args.world_size / steps / seconds
+        peak, flops = peak_in_training(args), float(state.total_flos) - self._flops
+        if peak is not None and flops > 0:
+            noted["mfu"] = flops / steps / (seconds * peak * args.world_size)
+        self.taken.clear()
+        self.waited, self._tokens = 0.0, 0
+        self._flops, self._step = float(state.total_flos), state.global_step
+        return noted
+
+
+def seconds_a_step(history: Sequence[dict[str, Any]], first: int, end: int) -> float | None:
+    """The median of what was noted of the steps from `first` up to `end`; `None` where none was noted."""
+    noted = [entry for entry in history if "step_seconds" in entry and first < int(entry["step"]) <= end]
+    return median(float(entry["step_seconds"]) for entry in noted) if noted else None
+
+
+def figures_of(history: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """The median of what a log has noted of steps, by name, and the highest `peak_bytes`, where it has them."""
+    figures = {}
+    for name in MEDIANS:
+        noted = [float(entry[name]) for entry in history if name in entry]
+        if noted:
+            figures[name] = median(noted)
+    peaks = [float(entry["peak_bytes"]) for entry in history if "peak_bytes" in entry]
+    return {**figures, **({"peak_bytes": max(peaks)} if peaks else {})}
+
+
+_TERA = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class PeakFlops:
+    """Operations a second, in 1e12, in half precision (either), in TF32 and in float32; `None` where there is none."""
+
+    half: float
+    tf32: float | None
+    float32: float
+
+
+PEAKS: dict[str, PeakFlops] = {
+    r"H200": PeakFlops(989.4, 494.7, 66.9),
+    r"H100 PCIe": PeakFlops(756.0, 378.0, 51.2),
+    r"H100 NVL": PeakFlops(835.0, 417.5, 60.0),
+    r"H100": PeakFlops(989.4, 494.7, 66.9),
+    r"A100": PeakFlops(312.0, 156.0, 19.5),
+    r"A30": PeakFlops(165.0, 82.0, 10.3),
+    r"A40": PeakFlops(149.7, 74.8, 37.4),
+    r"A10": PeakFlops(125.0, 62.5, 31.2),
+    r"L40S": PeakFlops(362.0, 183.0, 91.6),
+    r"L4": PeakFlops(121.0, 60.0, 30.3),
+    r"V100": PeakFlops(125.0, None, 15.7),
+    r"T4": PeakFlops(65.0, None, 8.1),
+    r"RTX 4090": PeakFlops(165.2, 82.6, 82.6),
+    r"RTX 3090": PeakFlops(71.0, 35.6, 35.6),
+}
+"""Of an accelerator whose name, as torch gives it, holds these as words of their own; the first that does counts.
+
+They are those of dense matrices (without 2:4 sparsity) with float32 sums, from NVIDIA's data sheets: H100 (2023), H200
+(2024), A100 (2021), A30, A40, A10, L4, L40S, V100, T4, and the white papers of the Ada (RTX 4090) and Ampere (RTX 3090)
+generations.
+"""
+
+
+def peak_of(device: str, precision: str) -> float | None:
+    """The operations a second of the device of this name in `bfloat16`, `float16`, `tf32` or `float32`, if known.
+
+    >>> peak_of("NVIDIA L40S", "bfloat16"), peak_of("Tesla T4", "tf32"), peak_of("another", "float32")
+    (362000000000000.0, 8100000000000.0, None)
+    """
+    for name, peak in PEAKS.items():
+        if re.search(rf"\b{name}\b", device):
+            of = {"bfloat16": peak.half, "float16": peak.half, "tf32": peak.tf32 or peak.float32}
+            return of.get(precision, peak.float32) * _TERA
+    return None
+
+
+def peak_in_training(args: Any) -> float | None:
+    """That of one device of a training with these arguments: as they say, or as its accelerator is known."""
+    given = getattr(args, "peak_flops", None)
+    if given is not None:
+        return float(given)
+    if args.device.type != "cuda":
+        return None
+    exact = matmul_precision() == "highest"
+    precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32" if exact else "tf32"
+    return peak_of(torch.cuda.get_device_name(args.device), precision)

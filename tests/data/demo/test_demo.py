@@ -1,0 +1,175 @@
+"""The demo's texts: every answer is right by an independent rule, splits never meet, and what was shipped is frozen."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.data.demo import python_stdlib, skills
+from layerwise.data.demo.corpus import demo_corpus, demo_text_splits
+from layerwise.data.demo.skills import Example, examples
+from layerwise.data.text.language_modelling import TokenWindows
+from layerwise.errors import DataError
+from tiny_tokenizers import character_tokenizer
+
+
+def _solved(example: Example) -> str:
+    """The right answer, found without the generator: Python evaluates, sorts, slices and matches."""
+    word, *rest = example.prompt.removesuffix(" =").split(" ")
+    if word == "calc":
+        terms = re.findall(r"[+-]?\d+", rest[0])
+        values = [str(eval("".join(terms[:count]))) for count in range(2, len(terms) + 1)]
+        assert 3 <= len(terms) <= 5
+        assert all(10 <= int(value) <= 99 for value in (terms[0], *values))
+        assert all(1 <= abs(int(term)) <= 9 for term in terms[1:])
+    elif word == "close":
+        text = "".join(rest)
+        while (shorter := re.sub(r"\(\)|\[\]|\{\}", "", text)) != text:
+            text = shorter
+        values = [{"(": ")", "[": "]", "{": "}"}[mark] for mark in text[::-1]]
+    else:
+        values = {"copy": rest, "reverse": rest[::-1], "sort": sorted(rest)}[word]
+    return f" {' '.join(values)}\n"
+
+
+@given(st.sampled_from(skills.TASKS), st.sampled_from(skills.SPLITS), st.integers(0, 10_000))
+def test_every_answer_is_right(task: str, split: str, seed: int) -> None:
+    for example in examples(task, split, 5, seed):
+        assert (example.task, example.answer) == (task, _solved(example))
+        assert len(example.answer) > 2
+        assert skills.split_of(example.prompt) == split
+
+
+@pytest.mark.parametrize("task", skills.TASKS)
+def test_lists_of_questions_never_meet_and_are_decided_by_their_seeds(task: str) -> None:
+    train = {each.prompt for seed in range(3) for each in examples(task, "train", 300, seed)}
+    first = examples(task, "heldout", 200, seed=3)
+    assert not train & {each.prompt for each in first}
+    assert len({each.prompt for each in first}) == 200
+    assert examples(task, "heldout", 50, seed=3) == first[:50]
+    assert examples(task, "heldout", 200, seed=4) != first
+
+
+def test_what_was_shipped_is_frozen() -> None:
+    """The published figures hold for these questions, and the shipped model was trained on `train`."""
+    assert [examples(task, "heldout", 1)[0].text for task in skills.TASKS] == [
+        "calc 72+4+5+3-3 = 76 81 84 81\n",
+        "reverse s q t m = m t q s\n",
+        "sort v j w l h y = h j l v w y\n",
+        "close { } [ { } ] [ ( ) ] [ = ]\n",
+    ]
+    heldout = {"collections", "dataclasses", "inspect", "json", "logging", "queue", "tkinter"}
+    train = {"argparse", "asyncio", "email", "http", "os", "re", "socket", "typing", "unittest", "zipfile"}
+    assert {python_stdlib.split_of(name) for name in heldout} == {"heldout"}
+    assert {python_stdlib.split_of(name) for name in train} == {"train"}
+
+
+FAMILIES = [
+    ("json", "json.decoder"), ("decimal", "_pydecimal"), ("io", "_pyio"), ("posixpath", "ntpath"),
+    ("profile", "cProfile"), ("sre_parse", "re._parser"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), FAMILIES)
+def test_a_family_falls_on_one_side(one: str, other: str) -> None:
+    assert python_stdlib._family(one) == python_stdlib._family(other)
+
+
+@pytest.mark.slow
+def test_every_module_is_in_exactly_one_split_and_both_are_large() -> None:
+    texts = {
+        (split, kind): {each.module: each.text for each in python_stdlib.documents(split, kind)}
+        for split in python_stdlib.SPLITS
+        for kind in python_stdlib.KINDS
+    }
+    train, heldout = (set(texts[split, "code"]) for split in python_stdlib.SPLITS)
+    assert not train & heldout
+    assert {"argparse", "asyncio.tasks"} <= train
+    assert {"json", "json.decoder", "collections"} <= heldout
+    size: Counter[str] = Counter()
+    for (split, _), of_modules in texts.items():
+        size[split] += sum(map(len, of_modules.values()))
+    assert size["train"] > 4_000_000
+    assert 0.05 < size["heldout"] / size["train"] < 0.4
+
+
+def test_prose_is_the_documentation_under_its_dotted_name_and_tests_and_tables_are_left_out() -> None:
+    parts = {part for module in python_stdlib.modules() for part in module.split(".")}
+    assert parts.isdisjoint({"test", "tests", "idlelib", "lib2to3", "encodings", "site-packages"})
+    prose, code = (
+        next(each.text for each in python_stdlib.documents("heldout", kind) if each.module == "json.decoder")
+        for kind in ("prose", "code")
+    )
+    assert "json.decoder.JSONDecoder\nSimple JSON" in prose
+    assert "json.decoder.JSONDecoder.raw_decode\n" in prose
+    assert ("def " in prose, "def raw_decode" in code) == (False, True)
+
+
+def test_unreadable_files_are_passed_over_and_a_python_without_sources_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_stdlib.sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    with pytest.raises(DataError, match="no Python source"):
+        python_stdlib.modules()
+    written = {"fine": b'"""Fine."""\n', "latin": b'"""caf\xe9"""\n', "broken": b"def (:\n", "empty": b""}
+    for name, content in written.items():
+        (tmp_path / f"{name}.py").write_bytes(content)
+    modules = python_stdlib.modules()
+    assert {name: python_stdlib._text(name, path, "prose").strip() for name, path in modules.items()} == {
+        "broken": "", "empty": "", "fine": "fine\nFine.", "latin": "",
+    }  # fmt: skip
+
+
+def test_the_corpus_has_held_out_text_and_every_skill_scored_on_its_answers() -> None:
+    corpus = demo_corpus(texts=10, characters=200, questions=3)
+    assert Counter(each.task for each in corpus.documents) == {"stdlib": 10, **dict.fromkeys(skills.TASKS, 3)}
+    heldout = {
+        f"stdlib/{kind}/{each.module}": each.text
+        for kind in python_stdlib.KINDS
+        for each in python_stdlib.documents("heldout", kind)
+    }
+    asked = [each for task in skills.TASKS for each in examples(task, "heldout", 3)]
+    assert [(each.prompt, each.answer) for each in corpus.documents if each.task != "stdlib"] == [
+        (each.prompt, each.answer) for each in asked
+    ]
+    for document in corpus.documents[:10]:
+        assert document.answer_start is None
+        assert len(document.text) <= 200
+        assert document.text in heldout[document.id]
+    digests = [demo_corpus(texts=5, questions=2, seed=seed).digest for seed in (0, 0, 1)]
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.slow
+def test_the_demo_reports_on_what_it_has_not_seen() -> None:
+    tokenizer = character_tokenizer()
+    found = demo_text_splits(tokenizer, texts=10, questions=10, length=600)
+    counts = []
+    for part, split in zip((found.train, found.validation, found.test), ("train", "train", "heldout"), strict=True):
+        assert isinstance(part, TokenWindows)
+        counts.append(sum(window.index == 0 for window in part.windows))
+        for window in part.windows:
+            if window.task in skills.TASKS:
+                assert skills.split_of(tokenizer.decode(window.ids[1 : window.scored_from])) == split
+    assert counts == [45, 5, len(demo_corpus().documents)]
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: examples("arithmetics", "train", 1), "did you mean arithmetic"),
+    (lambda: examples("sort", "held_out", 1), "did you mean heldout"),
+    (lambda: python_stdlib.documents("held-out", "prose"), "did you mean heldout"),
+    (lambda: python_stdlib.documents("train", "images"), "Known: code, prose"),
+    (lambda: demo_corpus("test"), "unknown split 'test'"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_unknown_names_are_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        call()

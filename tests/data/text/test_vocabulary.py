@@ -1,0 +1,157 @@
+"""Learned tokenizers: what they cut and keep apart, how large they become, and that words have ids of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from layerwise.data.text.vocabulary import (
+    END_OF_TEXT,
+    FILLING,
+    NEEDED,
+    PAIR_SPECIALS,
+    SPECIALS,
+    check_tokenizer,
+    suited_vocabulary,
+    train_bytepair,
+    train_wordpiece,
+)
+from layerwise.data.text.word_table import TextEncoder, counted_words, encodes_words, split_words
+from layerwise.errors import DataError
+
+TEXTS = ["The cat saw the dog, and the dog saw the cat in 1987."] * 30
+PIECES = train_wordpiece(TEXTS, vocabulary=300)
+PAIRS = train_bytepair(TEXTS, 300)
+
+
+def ids(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
+    """The ids of a text in which nothing is a special token."""
+    found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return found
+
+
+@given(st.text(st.characters(exclude_categories=("Cs",)), max_size=40))
+def test_every_text_comes_back(text: str) -> None:
+    assert PAIRS.decode(ids(PAIRS, text)) == text
+    assert PIECES.unk_token_id not in ids(PIECES, text)
+    assert PIECES.decode(ids(PIECES, text)) in (text, f" {text}")
+
+
+def test_special_tokens_come_first_and_stand_around_a_text() -> None:
+    assert PIECES.convert_ids_to_tokens(list(range(len(SPECIALS)))) == list(SPECIALS)
+    assert [PAIRS.convert_tokens_to_ids(token) for token in PAIR_SPECIALS] == [0, 1]
+    assert (PAIRS.bos_token, PAIRS.eos_token, PAIRS.pad_token) == (END_OF_TEXT, END_OF_TEXT, FILLING)
+    one, two = PIECES.cls_token_id, PIECES.sep_token_id
+    around = PIECES("the cat")["input_ids"]
+    assert (around[0], around[-1]) == (one, two)
+    assert PIECES("the", "cat")["input_ids"] == [one, *PIECES("the")["input_ids"][1:], *around[2:]]
+    assert set(PIECES("the cat")) == {"input_ids", "attention_mask"}
+
+
+def test_case_and_digits_are_kept_apart_and_a_piece_inside_a_word_bears_no_mark() -> None:
+    assert PIECES.tokenize("the") == ["Ġthe"] != PIECES.tokenize("The")
+    assert PIECES.tokenize("1987") == ["Ġ", "1", "9", "8", "7"]
+    assert "".join(PIECES.tokenize("thecat")) == "Ġthecat"
+    assert not any(piece.startswith("##") for piece in PIECES.get_vocab())
+    assert len(ids(train_bytepair(["1234 1234 1234 1234"] * 9, 300), "1234")) == 4
+
+
+def test_what_is_rare_makes_no_piece() -> None:
+    for count, length in ((10, 1), (9, len("Ġzebra"))):
+        assert len(train_wordpiece(["zebra " * count], vocabulary=300).tokenize("zebra")) == length
+    assert (len(ids(PAIRS, " the")), len(ids(PAIRS, " zqx"))) == (1, 4)
+    assert len(train_bytepair(["a b"], 300)) == 256 + len(PAIR_SPECIALS)
+
+
+def test_the_same_texts_give_the_same_tokenizer(tmp_path: Path) -> None:
+    assert train_wordpiece(reversed(TEXTS), vocabulary=300).get_vocab() == PIECES.get_vocab()
+    one, other = (train_bytepair(iter(TEXTS), 270).get_vocab() for _ in range(2))
+    assert (one, len(one)) == (other, 270)
+    PIECES.save_pretrained(tmp_path)
+    again, text = AutoTokenizer.from_pretrained(tmp_path), "The dog [PAR] saw [MASK]"
+    assert again(text)["input_ids"] == PIECES(text)["input_ids"]
+    assert set(again.all_special_ids) == set(PIECES.all_special_ids) == set(range(len(SPECIALS)))
+
+
+def test_a_text_can_bear_as_many_pieces_as_occur_a_hundred_times() -> None:
+    # 256 bytes and 7 specials do not count; words of two letters are one piece each, and spelt with it alone.
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    words = [a + b for a in letters for b in letters]
+    pieces = [*SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words]
+    often = Counter(dict.fromkeys(words, 100))
+    assert suited_vocabulary(pieces, often) == 2_560  # the largest multiple of 512 among 2,967
+    fewer = Counter({word: 100 if number < 1_000 else 99 for number, word in enumerate(words)})
+    # With 1,024 pieces all 761 learned ones occur often, with 1,536 only 1,000 of 1,273.
+    assert suited_vocabulary(pieces, fewer) == 1_024
+
+
+def lacking(**roles: str) -> PreTrainedTokenizerFast:
+    return PreTrainedTokenizerFast(tokenizer_object=PIECES.backend_tokenizer, **roles)
+
+
+REFUSED: list[tuple[Callable[[], object], str]] = [
+    (lambda: train_wordpiece([]), "have none"),
+    (lambda: train_wordpiece([""]), "have none"),
+    (lambda: train_wordpiece(TEXTS, vocabulary=200), "263 already"),
+    (lambda: train_bytepair(TEXTS, 257), "are 258 already: ask for 258 or more"),
+    (lambda: train_bytepair(["", ""], 300), "these texts are empty"),
+    (
+        lambda: check_tokenizer(lacking(**{**NEEDED, "pad_token": NEEDED["mask_token"]}), "mine"),
+        "one token as pad_token and mask_token",
+    ),
+    *(
+        (
+            lambda role=role: check_tokenizer(lacking(**{k: v for k, v in NEEDED.items() if k != role}), "mine"),  # type: ignore[misc]
+            rf"the tokenizer mine has no {role} \(usually \{text}\)",
+        )
+        for role, text in NEEDED.items()
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_what_cannot_be_learned_or_used_is_refused(call: Callable[[], object], message: str) -> None:
+    check_tokenizer(PIECES, "learned")
+    with pytest.raises(DataError, match=message):
+        call()
+
+
+def as_gpt2() -> PreTrainedTokenizerFast:
+    """No space is put before a text, and special tokens are found in it."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=["[MASK]"])
+    core.train_from_iterator(TEXTS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=core, mask_token="[MASK]")
+
+
+TOKENIZERS = {"word pieces": (PIECES, True), "byte pairs": (as_gpt2(), True), "digits first": (PAIRS, False)}
+WORDS = ("a", "ab", "B", ".", "'s", " ", "  ", "\n", "\x1c", "\u00a0", "é", "1", "2", "[MASK]")
+texts = st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map("".join), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@given(texts=texts)
+def test_a_text_has_the_ids_that_its_tokenizer_gives_it(name: str, texts: list[str]) -> None:
+    tokenizer, by_word = TOKENIZERS[name]
+    assert encodes_words(tokenizer) is by_word
+    encoder = TextEncoder(tokenizer)
+    for _ in range(2):  # then with every word known
+        found, lengths = encoder(texts)
+        rows = [found[end - length : end].tolist() for end, length in zip(lengths.cumsum(), lengths, strict=True)]
+        assert rows == [ids(tokenizer, text) for text in texts]
+
+
+@given(texts)
+def test_words_make_up_the_text_and_are_counted_with_their_spaces(texts: list[str]) -> None:
+    assert [" ".join(split_words(text)) for text in texts] == texts
+    assert sum(len(word) * count for word, count in counted_words(texts).items()) == sum(map(len, texts))

@@ -1,0 +1,185 @@
+"""What later starts read of images: nothing that has not changed, and everything that has."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from PIL import Image
+
+from layerwise.data.splits import Splits
+from layerwise.data.vision import image_reading, image_sources, images
+from layerwise.data.vision.images import read_images
+from layerwise.data.vision.preprocessing import Preprocessing
+
+SMALL = Preprocessing(4, 4)
+
+
+def draw(file: Path, value: int) -> None:
+    """An image of one grey; all of them have files of one size."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(numpy.full((6, 5, 3), value, dtype=numpy.uint8)).save(file.with_suffix(".ppm"), "ppm")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, in which files count as settled at once."""
+    monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(image_sources, "SETTLED", 0)
+    return tmp_path / "cache" / "images"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Ten dark and ten bright images."""
+    for number in range(10):
+        draw(tmp_path / "set" / "dark" / f"{number}", number)
+        draw(tmp_path / "set" / "bright" / f"{number}", 200 + number)
+    return tmp_path / "set"
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The contents that were decoded."""
+    seen: list[bytes] = []
+    real = image_reading.decoded
+
+    def decoded(content: bytes) -> Image.Image:
+        seen.append(content)
+        return real(content)
+
+    monkeypatch.setattr(image_reading, "decoded", decoded)
+    return seen
+
+
+def greys(splits: Splits) -> list[list[int]]:
+    """The images of each split, by their grey."""
+    parts = (splits.train, splits.validation, splits.test)
+    found = [[round(float(each["pixel_values"].mean()) * 127.5 + 127.5) for each in part] for part in parts]
+    assert [[int(each["labels"]) for each in part] for part in parts] == [
+        [int(grey < 100) for grey in part] for part in found
+    ]
+    return found
+
+
+@pytest.fixture(params=["kept", "streamed"])
+def streamed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the set is too large to be kept decoded."""
+    if request.param == "streamed":
+        monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 0)
+    return bool(request.param == "streamed")
+
+
+def test_a_later_start_reads_nothing(folder: Path, cache: Path, looked: list[bytes], streamed: bool) -> None:
+    first = read_images(folder, preprocessing=SMALL)
+    assert len(looked) == 20
+    second = read_images(folder, preprocessing=SMALL)
+    other = read_images(folder, preprocessing=SMALL, seed=1)  # the same images, divided otherwise
+    assert len(looked) == 20
+    assert second.digest == first.digest != other.digest
+    assert greys(second) == greys(first) != greys(other)
+    assert sorted(grey for part in greys(other) for grey in part) == [*range(10), *range(200, 210)]
+    assert len(list(cache.glob("*.npy"))) == (0 if streamed else 1)
+    assert not list(cache.glob("*.draft"))
+
+
+@pytest.mark.usefixtures("streamed")
+def test_a_changed_file_is_read_again(folder: Path, looked: list[bytes]) -> None:
+    before = read_images(folder, preprocessing=SMALL)
+    file = folder / "dark" / "3.ppm"
+    known = file.stat()
+    draw(file, 99)
+    os.utime(file, ns=(known.st_atime_ns, known.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (known.st_size, known.st_mtime_ns)
+    looked.clear()
+    after = read_images(folder, preprocessing=SMALL)
+    assert file.read_bytes() in looked
+    assert after.digest != before.digest
+    changed = [[99 if grey == 3 else grey for grey in part] for part in greys(before)]
+    assert greys(after) == changed
+
+
+def test_only_the_changed_file_of_a_large_set_is_read(
+    folder: Path, looked: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 0)
+    read_images(folder, preprocessing=SMALL)
+    looked.clear()
+    draw(folder / "dark" / "3", 98)
+    counted: list[tuple[int, int]] = []
+    read_images(folder, preprocessing=SMALL, progress=lambda *count: counted.append(count))
+    assert looked == [(folder / "dark" / "3.ppm").read_bytes()]
+    assert counted == [(1, 1)]
+
+
+def test_beside_a_damaged_image_the_others_are_not_decoded_again(folder: Path, looked: list[bytes]) -> None:
+    (folder / "dark" / "3.ppm").write_bytes(b"damaged")
+    for _ in range(2):
+        splits = read_images(folder, preprocessing=SMALL, unreadable="skip")
+        assert splits.skipped == ("dark/3.ppm",)
+        assert sorted(grey for part in greys(splits) for grey in part) == [0, 1, 2, *range(4, 10), *range(200, 210)]
+    assert len(looked) == 20 + 1
+
+
+def test_a_file_of_this_moment_is_not_trusted(
+    folder: Path, looked: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(image_sources, "SETTLED", 10**12)
+    for start in (1, 2):
+        read_images(folder, preprocessing=SMALL)
+        assert len(looked) == start * 20
+
+
+def test_what_was_prepared_otherwise_is_decoded_again(folder: Path) -> None:
+    one, other = (read_images(folder, preprocessing=Preprocessing(side, side)) for side in (4, 2))
+    assert one.train[0]["pixel_values"].shape == (3, 4, 4)
+    assert other.train[0]["pixel_values"].shape == (3, 2, 2)
+
+
+def test_damaged_files_of_the_cache_are_made_again(folder: Path, cache: Path, looked: list[bytes]) -> None:
+    first = read_images(folder, preprocessing=SMALL)
+    (file,) = cache.glob("*.npy")
+    content = file.read_bytes()
+    file.unlink()  # the first reading holds it
+    file.write_bytes(content[:-40])
+    assert greys(read_images(folder, preprocessing=SMALL)) == greys(first)
+    assert file.read_bytes() == content
+    (cache / "digests.sqlite").write_bytes(b"no database" * 100)
+    looked.clear()
+    for _ in range(2):
+        assert read_images(folder, preprocessing=SMALL).digest == first.digest
+        assert len(looked) == 20
+
+
+def test_a_start_that_is_stopped_leaves_no_pixels(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(image_reading, "decoded", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        read_images(folder, preprocessing=SMALL)
+    assert not list(cache.glob("*.npy"))
+    assert not list(cache.glob("*.draft"))
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    folder: Path, tmp_path: Path, looked: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_cache = read_images(folder, preprocessing=SMALL)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "file" / "cache"))
+    looked.clear()
+    without = read_images(folder, preprocessing=SMALL)
+    assert (len(looked), greys(without)) == (20, greys(with_cache))
+
+
+def test_the_pixels_are_mapped_and_not_in_memory(folder: Path, cache: Path) -> None:
+    splits = read_images(folder, preprocessing=SMALL)
+    (file,) = cache.glob("*.npy")
+    assert str(file) in Path("/proc/self/maps").read_text() or not Path("/proc/self/maps").exists()
+    splits.train.pixels.zero_()  # a copy: what lies on the disk is not written to
+    assert torch.from_numpy(numpy.load(file)).any()

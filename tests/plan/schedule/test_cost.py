@@ -1,0 +1,223 @@
+"""What a layer costs, against hand-made schedules and every draw counted; what a budget buys; who learns when."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from math import prod
+from statistics import fmean
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawn_schedules import schedules
+from layerwise.errors import PlanError
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase, presets, share_of_uniform, steps_for
+from layerwise.plan.schedule.cost import (
+    LEAST_SHARE,
+    embedding_share,
+    flops_per_token,
+    head_share,
+    layer_shares,
+    learned_steps,
+    phase_shares,
+)
+from layerwise.plan.schedule.presets import PRESETS, lisa, published, ramp, uniform
+
+DEPTH = 12
+COSTS = st.floats(0.01, 100)
+
+
+def costs(depth: int) -> st.SearchStrategy[ModelCost]:
+    return st.builds(ModelCost, st.tuples(*[COSTS] * depth), st.floats(0, 10), st.floats(0, 10))
+
+
+# The four shares, by hand
+
+
+def test_everything_learns_at_full_cost() -> None:
+    phase = Phase("all", 1, tuple(range(DEPTH)))
+    assert layer_shares(phase, DEPTH) == (1.0,) * DEPTH
+    assert (embedding_share(phase), head_share(phase)) == (1.0, 1.0)
+
+
+def test_a_frozen_prefix_costs_a_third_and_what_lies_above_what_learns_two() -> None:
+    phase = Phase("middle", 1, (4, 6), embedding=False)
+    assert layer_shares(phase, DEPTH) == pytest.approx((1 / 3,) * 4 + (1, 2 / 3, 1) + (2 / 3,) * 5)
+    assert embedding_share(phase) == pytest.approx(1 / 3)
+    assert head_share(phase) == 1
+
+
+def test_above_an_embedding_that_learns_every_frozen_layer_costs_two_thirds() -> None:
+    assert layer_shares(Phase("first", 1, (0,)), 3) == pytest.approx((1, 2 / 3, 2 / 3))
+    assert layer_shares(Phase("none", 1, ()), 3) == pytest.approx((2 / 3,) * 3)
+
+
+def test_a_cached_prefix_costs_nothing() -> None:
+    phase = Phase("top", 1, (9, 10), embedding=False, cached=True)
+    assert layer_shares(phase, DEPTH) == pytest.approx((0,) * 9 + (1, 1, 2 / 3))
+    assert embedding_share(phase) == 0
+
+
+def test_what_is_absent_costs_nothing() -> None:
+    phase = Phase("few", 1, (2,), embedding=False, present=(0, 2, 3))
+    assert layer_shares(phase, 6) == pytest.approx((1 / 3, 0, 1, 2 / 3, 0, 0))
+
+
+@pytest.mark.parametrize(
+    ("fields", "share"),
+    [
+        ({"trains": ()}, 1),
+        ({"trains": (0,), "embedding": False}, 1),
+        ({"trains": (), "embedding": False}, 2 / 3),
+        ({"trains": (0,), "head": False}, 2 / 3),
+        ({"trains": (), "head": False}, 2 / 3),
+    ],
+)
+def test_the_head(fields: dict[str, Any], share: float) -> None:
+    assert head_share(Phase("some", 1, **fields)) == pytest.approx(share)
+
+
+def test_the_head_alone_leaves_all_layers_a_prefix() -> None:
+    assert layer_shares(Phase("head", 1, (), embedding=False), 3) == pytest.approx((1 / 3,) * 3)
+
+
+def test_flops_by_hand() -> None:
+    cost = ModelCost((10.0, 20.0), embedding=4.0, head=8.0)
+    assert flops_per_token(Phase("all", 1, (0, 1)), cost) == 3 * 42
+    # layer 0 forward 10; layer 1 three times 20; embedding forward 4; head forward and input gradient 16
+    assert flops_per_token(Phase("top", 1, (1,), embedding=False, head=False), cost) == pytest.approx(10 + 60 + 4 + 16)
+
+
+# Where chance decides: the mean over every draw, counted one by one
+
+
+def counted(running: tuple[int, ...], learns: frozenset[int], embedding: bool, depth: int) -> list[float]:
+    """Each layer's passes of three: forward, the gradient of its input, that of its weights."""
+    found = []
+    for layer in range(depth):
+        passes = 1 + (embedding or any(below <= layer for below in learns)) + (layer in learns)
+        found.append(passes / 3 if layer in running else 0.0)
+    return found
+
+
+@given(schedule=schedules(depth=6), data=st.data())
+def test_shares_are_the_mean_over_all_draws(schedule: GrowthSchedule, data: st.DataObject) -> None:
+    phase = data.draw(st.sampled_from(schedule.phases))
+    running, chances = phase.running(6), phase.dropped(0.5, 6)
+    drawn = len(phase.trains) if phase.sample is None else phase.sample
+    expected = []
+    for learns in combinations(phase.trains, drawn):
+        whole = counted(running, frozenset(learns), phase.embedding, 6)
+        cached = phase.prefix(6) if phase.cached else ()
+        expected.append([0.0 if layer in cached else whole[layer] for layer in range(6)])
+    means = [fmean(column) for column in zip(*expected, strict=True)]
+    kept = dict(zip(running, (1 - chance for chance in chances), strict=True))
+    assert layer_shares(phase, 6) == pytest.approx([means[layer] * kept.get(layer, 0) for layer in range(6)])
+
+
+def test_dropping_where_the_embedding_learns_is_the_mean_over_all_subsets() -> None:
+    phase = Phase("ramp", 1, (0, 2), drop=(0.2, 0.8))
+    chances = phase.dropped(0.5, 3)
+    expected = [0.0, 0.0, 0.0]
+    for stays in product([True, False], repeat=3):
+        weight = prod(1 - chance if stay else chance for chance, stay in zip(chances, stays, strict=True))
+        running = tuple(layer for layer in range(3) if stays[layer])
+        for layer, share in enumerate(counted(running, frozenset({0, 2}), True, 3)):
+            expected[layer] += weight * share
+    assert layer_shares(phase, 3) == pytest.approx(expected)
+
+
+# Budgets
+
+
+@given(depth=st.integers(1, 9), data=st.data())
+def test_uniform_costs_itself(depth: int, data: st.DataObject) -> None:
+    cost = data.draw(costs(depth))
+    assert share_of_uniform(presets.uniform(depth), cost) == pytest.approx(1)
+    assert steps_for(presets.uniform(depth), cost, 123) == 123
+
+
+@given(schedule=schedules(), data=st.data())
+def test_no_schedule_costs_more_than_uniform(schedule: GrowthSchedule, data: st.DataObject) -> None:
+    cost = data.draw(costs(schedule.depth))
+    assert 0 <= share_of_uniform(schedule, cost) <= 1 + 1e-9
+
+
+@given(schedule=schedules(), budget=st.integers(400, 20_000), data=st.data())
+def test_the_steps_that_a_budget_buys_cost_it_within_one_percent(
+    schedule: GrowthSchedule, budget: int, data: st.DataObject
+) -> None:
+    cost = data.draw(costs(schedule.depth))
+    if share_of_uniform(schedule, cost) < LEAST_SHARE:
+        with pytest.raises(PlanError, match="costs next to nothing"):
+            steps_for(schedule, cost, budget)
+        return
+    bounds = schedule.bounds(steps_for(schedule, cost, budget))
+    spent = sum(
+        (end - first) * flops_per_token(phase, cost)
+        for phase, (first, end) in zip(schedule.phases, bounds, strict=True)
+    )
+    assert spent == pytest.approx(budget * 3 * cost.total, rel=0.01)
+
+
+@pytest.mark.parametrize("name", sorted(presets.PRESETS))
+@pytest.mark.parametrize("depth", [2, 6, 12, 30])
+def test_every_preset_fills_a_small_budget_within_one_percent(name: str, depth: int) -> None:
+    schedule = presets.preset(name, depth)
+    cost = ModelCost((7.0,) * depth, embedding=0.0, head=11.0)
+    bounds = schedule.bounds(steps_for(schedule, cost, 150))
+    spent = sum((end - first) * share for share, (first, end) in zip(phase_shares(schedule, cost), bounds, strict=True))
+    assert spent == pytest.approx(150, rel=0.01)
+
+
+def test_the_published_phases_save_a_fifth_and_not_half() -> None:
+    """By hand: of 12 layers 2, 2, 2, 4, 2 learn in phases of 24, 16, 16, 16 and 16 %, the rest cost two thirds."""
+    cost = ModelCost((1.0,) * 12, embedding=0.0, head=0.0)
+    by_hand = 0.72 * (2 + 10 * 2 / 3) / 12 + 0.16 * (4 + 8 * 2 / 3) / 12 + 0.12
+    assert share_of_uniform(presets.published(12), cost) == pytest.approx(by_hand)
+    assert 0.75 < by_hand < 0.8
+
+
+def test_costs_of_another_model() -> None:
+    with pytest.raises(PlanError, match="published is for a model of 12 layers, and this one has 3"):
+        share_of_uniform(presets.published(12), ModelCost((1.0,) * 3, 0.0, 0.0))
+
+
+def test_budgets_that_cannot_be_filled() -> None:
+    cost = ModelCost((1.0,) * 12, 0.0, 0.0)
+    with pytest.raises(PlanError, match="a budget is a whole number of steps"):
+        steps_for(presets.published(12), cost, 0)
+    with pytest.raises(PlanError, match=r"phase growth: its share of 0.16 is less than one of 3 steps"):
+        steps_for(presets.published(12), cost, 2)
+    free = GrowthSchedule("free", 12, (Phase("head", 1, (), embedding=False, cached=True),))
+    with pytest.raises(PlanError, match="a step of the schedule free costs next to nothing"):
+        steps_for(free, cost, 100)
+
+
+@pytest.mark.parametrize(
+    "wrong", [((1.0, -1.0), 0.0, 0.0), ((1.0,), float("nan"), 0.0), ((), 1.0, 1.0), ((0.0,), 0.0, 0.0)]
+)
+def test_costs_that_are_none(wrong: Any) -> None:
+    with pytest.raises(PlanError, match="cost"):
+        ModelCost(*wrong)
+
+
+def test_the_published_core_learns_longest() -> None:
+    """Of 125 epochs, the core learns in the 30 of gastrulation and the 15 of maturation."""
+    learned = learned_steps(published(12), steps=125)
+    assert learned == (35, 35, 35, 35, 45, 45, 15, 35, 55, 55, 35, 15)
+    assert set(learned_steps(uniform(12), steps=125)) == {125}
+
+
+@given(name=st.sampled_from(sorted(PRESETS)), depth=st.integers(2, 40), steps=st.integers(30, 300))
+def test_no_layer_learns_in_more_steps_than_there_are(name: str, depth: int, steps: int) -> None:
+    learned = learned_steps(PRESETS[name](depth), steps)
+    assert len(learned) == depth
+    assert all(0 < each <= steps + 1e-9 for each in learned)
+
+
+def test_chance_is_taken_at_its_mean() -> None:
+    assert learned_steps(lisa(12), steps=60) == pytest.approx([10.0] * 12)
+    assert learned_steps(ramp(2), steps=100) == pytest.approx([87.5, 75.0])

@@ -1,0 +1,252 @@
+"""A schedule shares out its steps exactly, its controls are permutations, what cannot be true is refused by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawn_schedules import schedules
+from layerwise.errors import PlanError
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.plan.schedule.schedule import apportion
+
+ALL = tuple(range(6))
+
+
+def one(**fields: Any) -> GrowthSchedule:
+    """A schedule of six layers and two phases, the first of them with these fields."""
+    first: dict[str, Any] = {"name": "first", "share": 0.5, "trains": ALL, **fields}
+    return GrowthSchedule("of two", 6, (Phase(**first), Phase("second", 0.5, ALL)))
+
+
+# Steps
+
+
+@given(shares=st.lists(st.floats(1e-3, 1), min_size=1, max_size=8), steps=st.integers(0, 10**7))
+def test_what_is_apportioned_is_all_there_is_and_each_within_one(shares: list[float], steps: int) -> None:
+    counts = apportion(shares, steps)
+    assert sum(counts) == steps
+    for share, count in zip(shares, counts, strict=True):
+        assert abs(count - share * steps / math.fsum(shares)) < 1 + 1e-6
+
+
+@given(schedule=schedules(), steps=st.integers(200, 10**6))
+def test_bounds_partition_the_steps(schedule: GrowthSchedule, steps: int) -> None:
+    bounds = schedule.bounds(steps)
+    assert bounds[0][0] == 0
+    assert bounds[-1][1] == steps
+    assert all(end == first for (_, end), (first, _) in pairwise(bounds))
+    for phase, (first, end) in zip(schedule.phases, bounds, strict=True):
+        assert first < end
+        assert abs(end - first - phase.share * steps) < 1 + 1e-6
+
+
+@given(schedule=schedules(), steps=st.integers(200, 600))
+def test_a_step_lies_in_the_phase_whose_bounds_hold_it(schedule: GrowthSchedule, steps: int) -> None:
+    found = [schedule.at(step, steps) for step in range(steps)]
+    assert found == [number for number, (first, end) in enumerate(schedule.bounds(steps)) for _ in range(first, end)]
+
+
+def test_three_thirds_of_a_step_count_that_three_does_not_divide() -> None:
+    thirds = tuple(Phase(name, 1 / 3, (0,)) for name in "abc")
+    assert GrowthSchedule("thirds", 1, thirds).bounds(8) == ((0, 3), (3, 6), (6, 8))
+
+
+def test_a_phase_without_a_step_is_refused_with_the_steps_that_would_do() -> None:
+    schedule = GrowthSchedule("uneven", 1, (Phase("short", 0.01, (0,)), Phase("long", 0.99, (0,))))
+    with pytest.raises(PlanError, match=r"phase short: its share of 0.01 is less than one of 20 steps; .* 100 steps"):
+        schedule.bounds(20)
+    assert schedule.bounds(100)[0] == (0, 1)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.0, True])
+def test_steps_that_are_none(steps: Any) -> None:
+    with pytest.raises(PlanError, match="whole number of steps"):
+        one().bounds(steps)
+
+
+@pytest.mark.parametrize("step", [-1, 10])
+def test_a_step_outside_of_the_training(step: int) -> None:
+    with pytest.raises(PlanError, match=rf"has the steps 0 to 9, not {step}"):
+        one().at(step, 10)
+
+
+# Layers
+
+
+@given(schedule=schedules(), depth=st.integers(1, 12))
+def test_a_schedule_is_for_one_depth(schedule: GrowthSchedule, depth: int) -> None:
+    if depth == schedule.depth:
+        schedule.check(depth)
+        return
+    with pytest.raises(PlanError, match=rf"drawn is for a model of {schedule.depth} layers?, and this one has {depth}"):
+        schedule.check(depth)
+
+
+@given(schedule=schedules(), data=st.data())
+def test_what_learns_is_never_in_the_prefix_and_below_it_nothing_learns(
+    schedule: GrowthSchedule, data: st.DataObject
+) -> None:
+    phase = data.draw(st.sampled_from(schedule.phases))
+    running, prefix = phase.running(schedule.depth), phase.prefix(schedule.depth)
+    assert prefix == running[: len(prefix)]
+    assert not set(prefix) & set(phase.trains)
+    rest = running[len(prefix) :]
+    assert phase.embedding or not rest or rest[0] in phase.trains
+
+
+def test_the_chance_of_being_dropped_rises_in_time_and_in_depth() -> None:
+    phase = Phase("late", 1, (0,), drop=(0.1, 0.5), present=(0, 2, 3, 5))
+    assert phase.dropped(0.0, depth=6) == pytest.approx((0.025, 0.05, 0.075, 0.1))
+    assert phase.dropped(0.5, depth=6) == pytest.approx((0.075, 0.15, 0.225, 0.3))
+    assert phase.dropped(1.0, depth=6) == pytest.approx((0.125, 0.25, 0.375, 0.5))
+
+
+# Controls
+
+
+@given(
+    schedule=schedules(growing=False).filter(lambda drawn: not any(phase.cached for phase in drawn.phases)),
+    data=st.data(),
+)
+def test_an_order_and_its_inverse_give_the_schedule_back(schedule: GrowthSchedule, data: st.DataObject) -> None:
+    order = data.draw(st.permutations(range(schedule.depth)))
+    inverse = sorted(range(schedule.depth), key=order.__getitem__)
+    assert schedule.permuted(order).permuted(inverse) == schedule
+    assert schedule.reversed().reversed() == schedule
+
+
+def test_layer_l_plays_what_the_order_says() -> None:
+    schedule = one(trains=(0, 1), redraw=(1,), scale=((0, 0.5), (1, 0.9)))
+    played = schedule.permuted((5, 0, 2, 1, 3, 4)).phases[0]
+    assert played.trains == (1, 3)
+    assert played.redraw == (3,)
+    assert played.scale == ((1, 0.5), (3, 0.9))
+    assert schedule.reversed().phases[0].trains == (4, 5)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 0, 1, 2, 3, 4), (1, 2, 3, 4, 5, 6)])
+def test_an_order_that_is_none(order: tuple[int, ...]) -> None:
+    with pytest.raises(PlanError, match="an order of all layers 0 to 5"):
+        one().permuted(order)
+
+
+def test_layers_that_grow_in_have_no_roles_to_exchange() -> None:
+    with pytest.raises(PlanError, match=r"phase first: layers grow in, so the roles of the layers of of two"):
+        one(trains=(0, 1), present=(0, 1)).reversed()
+
+
+# Warnings
+
+
+def test_new_weights_that_nothing_trains_are_named() -> None:
+    never = GrowthSchedule("odd", 6, (Phase("a", 0.5, (0,), redraw=(0, 3, 4)), Phase("b", 0.5, (4,), redraw=(2, 4))))
+    warned = never.warnings()
+    assert [f"layer {layer} " in line for line, layer in zip(warned, (3, 2), strict=True)] == [True, True]
+    assert warned[0].startswith("phase a ")
+    assert warned[1].startswith("phase b ")
+
+
+@given(schedule=schedules())
+def test_what_trains_everything_at_the_end_warns_of_nothing(schedule: GrowthSchedule) -> None:
+    last = replace(
+        schedule.phases[-1], trains=tuple(range(schedule.depth)), embedding=True, cached=False, sample=None, every=1
+    )
+    assert not GrowthSchedule("whole", schedule.depth, (*schedule.phases[:-1], last)).warnings()
+
+
+# What is refused, with the name of the phase
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"share": 0.25}, r"shares of the phases sum to 0.75 .*: first 0.25, second 0.5"),
+    ({"share": 0.6}, "sum to 1.1 and must sum to 1"),
+    ({"share": 0.0}, "phase first: its share"),
+    ({"share": math.nan}, "phase first: its share"),
+    ({"share": True}, "phase first: its share"),
+    ({"trains": (4, 6)}, "phase first: trains names layer 6, but the schedule is for 6 layers: use 0 to 5"),
+    ({"trains": (4, -1)}, "phase first: trains names layers, whole numbers from 0 up"),
+    ({"trains": (4, 4)}, "phase first: trains names layers once each"),
+    ({"trains": (5, 4)}, "phase first: trains .* ascending"),
+    ({"trains": [4]}, r"phase first: trains names layers, .* found \[4\]"),
+    ({"trains": (), "embedding": False, "head": False}, "phase first: it trains nothing"),
+    ({"trains": (1,), "present": (0, 2)}, "phase first: trains names layer 1, which does not run"),
+    ({"trains": (), "present": ()}, "phase first: no layer is present"),
+    ({"trains": (0,), "present": (0, 7)}, "phase first: present names layer 7"),
+    ({"trains": (0,), "present": (0,), "redraw": (1,)}, "phase first: redraw names layer 1, which does not run"),
+    ({"trains": (0,), "present": (0,), "scale": ((1, 0.5),)}, "phase first: scale names layer 1, which does not run"),
+    ({"redraw": (9,)}, "phase first: redraw names layer 9"),
+    ({"scale": ((9, 0.5),)}, "phase first: scale names layer 9"),
+    ({"scale": ((1, 0.5), (1, 0.6))}, "phase first: scale names layers once each"),
+    ({"scale": ((1, math.inf),)}, "phase first: layer 1 is scaled by a finite number"),
+    ({"scale": (1, 0.5)}, "phase first: scale is a tuple of pairs"),
+    ({"copies": ((1, 0),)}, "phase first: layer 1 takes the weights of layer 0, which has not run in a phase before"),
+    ({"copies": ((1, 1),)}, "phase first: layer 1 takes the weights of another layer"),
+    ({"copies": ((1, 0),), "redraw": (1,)}, "phase first: layer 1 is copied into and redrawn"),
+    ({"name": "second"}, "two phases are called second"),
+    ({"name": ""}, "a phase has a name"),
+    ({"name": "a/b"}, "a phase has a name"),
+    ({"rate": 0}, "phase first: rate multiplies"),
+    ({"rate": "1e-1"}, "phase first: rate multiplies"),
+    ({"shape": "cosin"}, "phase first: there is no shape 'cosin' .* did you mean cosine"),
+    ({"optimizer": "forget"}, "phase first: there is no optimizer 'forget'"),
+    ({"warmup": 0.1}, "phase first: with the shape run"),
+    ({"warmup": 1.0, "shape": "linear"}, "phase first: warmup is a share"),
+    ({"embedding": 1}, "phase first: embedding is true or false"),
+    ({"sample": 7}, "phase first: sample is how many of its 6 layers"),
+    ({"sample": 0}, "phase first: sample is how many"),
+    ({"trains": (), "sample": 1}, "phase first: sample is how many of its 0 layers"),
+    ({"every": 5}, "phase first: every says how often"),
+    ({"sample": 2, "every": 0}, "phase first: every is a number of steps"),
+    ({"drop": (0.0, 1.0)}, "phase first: drop is two probabilities"),
+    ({"drop": 0.5}, "phase first: drop is two probabilities"),
+    ({"cached": True}, "phase first: cached keeps what frozen layers compute, and the embedding"),
+    ({"cached": True, "embedding": False}, "phase first: cached needs frozen layers .*, and layer 0 learns"),
+    (
+        {"cached": True, "embedding": False, "trains": (3,), "drop": (0.0, 0.1)},
+        "phase first: cached states .* leave drop and sample out",
+    ),
+    (
+        {"cached": True, "embedding": False, "trains": (3, 4), "sample": 1},
+        "phase first: cached states .* leave drop and sample out",
+    ),
+    (
+        {"cached": True, "embedding": False, "trains": (3,), "redraw": (2,)},
+        "phase first: cached states .* layer 2 is given other weights",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), REFUSED, ids=[str(fields) for fields, _ in REFUSED])
+def test_what_no_model_could_follow_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        one(**fields)
+
+
+def test_all_layers_run_at_the_end() -> None:
+    with pytest.raises(PlanError, match="phase second: layer 3 does not run in the last phase"):
+        GrowthSchedule("part", 6, (Phase("first", 0.5, ALL), Phase("second", 0.5, (0,), present=(0, 1, 2))))
+
+
+@pytest.mark.parametrize("depth", [0, 2.0, 10**9])
+def test_a_depth_that_is_none(depth: Any) -> None:
+    with pytest.raises(PlanError, match="a depth is a whole number"):
+        GrowthSchedule("odd", depth, (Phase("a", 1, ()),))
+
+
+def test_no_phases_and_no_name() -> None:
+    with pytest.raises(PlanError, match="phases are empty"):
+        GrowthSchedule("none", 6, ())
+    with pytest.raises(PlanError, match="a schedule has a name"):
+        GrowthSchedule("", 6, (Phase("a", 1, ()),))
+
+
+def test_shares_written_in_decimals_may_be_rounded() -> None:
+    thirds = tuple(Phase(name, 0.3333333, (0,)) for name in "abc")
+    assert GrowthSchedule("thirds", 1, thirds).bounds(9) == ((0, 3), (3, 6), (6, 9))

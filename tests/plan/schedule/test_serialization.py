@@ -1,0 +1,167 @@
+"""The written form, in plain values and in a file, gives the schedule back, and names what is wrong in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drawn_schedules import schedules
+from layerwise.errors import PlanError
+from layerwise.experiments.growth.schedule_file import read_schedule, write_schedule
+from layerwise.plan.schedule import PRESETS, GrowthSchedule
+from layerwise.plan.schedule.serialization import read_layers, write_layers
+from tier import by_tier
+
+
+def written(*phases: dict[str, Any] | Any) -> dict[str, Any]:
+    """A schedule of four layers, in plain values."""
+    return {"name": "by hand", "depth": 4, "phases": list(phases)}
+
+
+def phase(name: str = "a", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "share": 1, "trains": "all", **fields}
+
+
+@given(schedule=schedules())
+def test_what_is_written_reads_back_equal(schedule: GrowthSchedule) -> None:
+    assert GrowthSchedule.from_json(schedule.to_json()) == schedule
+    assert GrowthSchedule.from_json(json.loads(json.dumps(schedule.to_json()))) == schedule
+
+
+@given(layers=st.sets(st.integers(0, 60)))
+def test_layers_and_their_text(layers: set[int]) -> None:
+    ascending = tuple(sorted(layers))
+    assert read_layers(write_layers(ascending), "trains", depth=61) == ascending
+
+
+def test_the_words_for_layers() -> None:
+    assert read_layers("all", "trains", depth=3) == (0, 1, 2)
+    assert read_layers("none", "trains", depth=3) == ()
+    assert read_layers(2, "trains", depth=3) == (2,)
+
+
+def test_by_hand() -> None:
+    schedule = GrowthSchedule.from_json(
+        written(
+            {"name": "half", "share": 0.25, "trains": "0-1", "present": "0-1", "head": False},
+            {
+                "name": "whole", "share": 0.75, "trains": "1-3", "copies": {"2-3": "0-1"}, "scale": {0: 0.9},
+                "sample": 2, "every": 10, "drop": [0, 0.5],
+            },
+        )
+    )  # fmt: skip
+    half, whole = schedule.phases
+    assert (half.share, half.trains, half.present, half.head) == (0.25, (0, 1), (0, 1), False)
+    assert (whole.share, whole.copies, whole.scale) == (0.75, ((2, 0), (3, 1)), ((0, 0.9),))
+    assert (whole.sample, whole.every, whole.drop) == (2, 10, (0, 0.5))
+
+
+WRONG: list[tuple[Any, str]] = [
+    (written(phase(share=0.5), phase("b", share=0.4)), r"sum to 0.9 and must sum to 1: a 0.5, b 0.4"),
+    (written(phase(trians="0-3")), r"phase a has the unknown key 'trians' .* did you mean trains\?"),
+    (written({"name": "a", "share": 1}), r"phase a has no trains; it needs name, share, trains"),
+    (written({"share": 1, "trains": "all"}), r"phase 1 has no name"),
+    (written(3), r"phase 1 is written as keys and values, not as 3"),
+    (written(), r"phases is a list of phases"),
+    ({"name": "x"}, r"a schedule has no depth and no phases"),
+    ({**written(phase()), "deep": 3}, r"a schedule has the unknown key 'deep' .* did you mean depth\?"),
+    ({**written(phase()), "depth": "4"}, r"a depth is a whole number"),
+    ({**written(phase()), "phases": "0-3"}, r"phases is a list"),
+    (None, r"a schedule is written as keys and values, not as None"),
+    (written(phase(trains="0-4")), r"phase a: trains names layer 4, but the schedule is for 4 layers: use 0 to 3"),
+    (written(phase(trains="3-0")), r"phase a: trains: layers are named once each and in ascending order"),
+    (written(phase(trains="0 0")), r"phase a: trains: layers are named once each"),
+    (written(phase(trains="0*2")), r"phase a: trains: whole layers are named, without repeats"),
+    (written(phase(trains="(0|1)")), r"phase a: trains: whole layers are named"),
+    (written(phase(trains="0.attn")), r"phase a: trains: whole layers are named"),
+    (written(phase(trains="m:0")), r"phase a: trains: whole layers are named"),
+    (written(phase(trains="0,1")), r"phase a: trains: layers are separated by spaces"),
+    (written(phase(trains=[0, 1])), r"phase a: trains: layers are written as text"),
+    (written(phase(trains=True)), r"phase a: trains: layers are written as text"),
+    (written(phase(trains=None)), r"phase a: trains: layers are written as text"),
+    (written(phase(scale=0.9)), r"phase a: scale is written as layers and a factor"),
+    (written(phase(scale={"0-1": 0.9, "1": 0.8})), r"phase a: scale names layers once each"),
+    (written(phase(copies="2-3")), r"phase a: copies is written as layers and those they copy"),
+    (written(phase(copies={"2-3": "0"})), r"phase a: copies: 2-3 are 2 layers, and 0 1; name as many"),
+    (written(phase(drop=0.5)), r"phase a: drop is two probabilities"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_what_is_wrong_is_named(content: Any, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        GrowthSchedule.from_json(content)
+
+
+def test_the_error_points_at_the_character() -> None:
+    with pytest.raises(PlanError) as refused:
+        GrowthSchedule.from_json(written(phase(trains="0-1 x")))
+    assert refused.value.position == 4
+
+
+GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
+
+
+@settings(max_examples=by_tier(fast=5, full=15, nightly=60))
+@given(schedule=schedules())
+def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "schedule.yaml"
+        write_schedule(schedule, path)
+        assert read_schedule(path) == schedule
+
+
+def test_a_file_written_by_hand(tmp_path: Path) -> None:
+    path = tmp_path / "hand.yaml"
+    path.write_text(
+        "# a comment\nname: by hand\ndepth: 12\nphases:\n"
+        "  - name: top\n    share: 0.25\n    trains: 8-11\n    embedding: no\n    scale: {3 5: 0.9, 7: 0.5}\n"
+        "  - name: rest\n    share: 0.75\n    trains: all\n    copies: {8-11: 0-3}\n    drop: [0, 0.5]\n"
+    )
+    top, rest = read_schedule(path).phases
+    assert (top.trains, top.embedding, top.scale) == ((8, 9, 10, 11), False, ((3, 0.9), (5, 0.9), (7, 0.5)))
+    assert rest.copies == ((8, 0), (9, 1), (10, 2), (11, 3))
+    assert rest.drop == (0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a schedule is written as keys and values"),
+        ("a: [", "is not YAML"),
+        (GOOD.replace("share: 0.5, trains: 0-1", "share: 0.4, trains: 0-1"), "sum to 0.9"),
+        (GOOD.replace("0-1", "0-4"), "phase a: trains names layer 4"),
+        (GOOD.replace("0-1", "0-x"), "phase a: trains: "),
+        (GOOD.replace("trains: all", "trian: all"), "phase b has the unknown key 'trian'"),
+        (GOOD.replace("name: a,", "name: a, name: c,"), "has the key name twice, the second time in line 4"),
+        (GOOD.replace("name: by hand", "name: !!python/object/apply:os.getcwd []"), "uses the tag .*os.getcwd in line"),
+    ],
+)
+def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=message) as refused:
+        read_schedule(path)
+    assert str(refused.value).startswith(str(path))
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="no such file; a schedule is a YAML file or one of uniform, published"):
+        read_schedule(tmp_path / "none.yaml")
+    with pytest.raises(PlanError, match="is a folder, not a file"):
+        read_schedule(tmp_path)
+    binary = tmp_path / "model.yaml"
+    binary.write_bytes(b"\xff\xfe\x00\x80")
+    with pytest.raises(PlanError, match="is not UTF-8 text"):
+        read_schedule(binary)
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"none/schedule.yaml: the schedule cannot be written"):
+        write_schedule(PRESETS["uniform"](3), tmp_path / "none" / "schedule.yaml")

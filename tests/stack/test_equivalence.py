@@ -1,0 +1,144 @@
+"""All executors are one function: step by step, in place, in a single pass, in a graph, and with groups as one.
+
+A plan is drawn over three models of each kind, with halves where a kind has them. What a cache makes of it is asked of
+the kinds that decode.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from contracts.fused import UNITS, counted
+from layerwise.plan import Group, Plan, Reduction, Visit
+from layerwise.stack.executors.graph import GraphExecutor, build
+from layerwise.stack.rounding import EPS, gap
+from stack.makers import DEPTH, IDS, MAKERS, NAMES, merged_stack, sources, stack_of
+from stack.random_plans import plans
+from tier import by_tier, first_fast
+
+ALL_CHECKS = list(HealthCheck)
+
+
+def by_hand(kind: str, plan: Plan) -> Tensor:
+    """A plan of plain visits, as a model that was really put together from copied layers."""
+    make, inputs = MAKERS[kind]
+    shell, path = make(0).eval(), stack_of(kind).path
+    layers = [
+        copy.deepcopy(make(NAMES.index(step.source or "a")).eval().get_submodule(path)[step.layer])
+        for step in plan.steps()
+    ]
+    for slot, block in enumerate(layers):
+        for module in block.modules():
+            if hasattr(module, "layer_idx"):
+                module.layer_idx = slot
+    shell.config.num_hidden_layers = len(layers)
+    owner = shell.get_submodule(path.rpartition(".")[0])
+    setattr(owner, path.rpartition(".")[2], nn.ModuleList(layers))
+    with torch.inference_mode():
+        return shell(**inputs).logits
+
+
+PUT_TOGETHER = ("a:0 b:1 c:2 a:3", "c:3 b:0 a:1 c:2", "0 b:1-3", "5-0", "0 3*3 5", "[0-2]*2 5", "2")
+
+
+@pytest.mark.parametrize("kind", first_fast(["llama", "vit", "bert"], slow=1))
+@pytest.mark.parametrize("text", PUT_TOGETHER)
+def test_a_plan_is_the_model_put_together_from_its_layers(kind: str, text: str) -> None:
+    plan, inputs = Plan.parse(text), MAKERS[kind][1]
+    expected, stack = by_hand(kind, plan), merged_stack(kind)
+    with torch.inference_mode():
+        assert torch.equal(stack.logits(plan, **inputs), expected)
+        for single_pass in (False, True):
+            with stack.under(plan, single_pass=single_pass):
+                assert torch.equal(stack.model(**inputs).logits, expected)
+        other = Plan.of(plan.order()) if plan.sources() else Plan.identity(DEPTH)
+        assert (stack.logits(other, **inputs) - expected).abs().max() > 1e-2, "another plan would be seen"
+
+
+@pytest.mark.parametrize("kind", first_fast(MAKERS))
+@given(plan=plans(DEPTH, sources=(None, *NAMES)))
+@settings(max_examples=by_tier(fast=4, full=8, nightly=60), deadline=None, suppress_health_check=ALL_CHECKS)
+def test_in_place_equals_step_by_step_equals_the_graph(kind: str, plan: Plan) -> None:
+    assume(kind != "bert" or not plan.has_sublayers())
+    stack, inputs = merged_stack(kind), MAKERS[kind][1]
+    with torch.inference_mode():
+        stepwise = stack.logits(plan, **inputs)
+        for single_pass in (False, True):
+            with stack.under(plan, single_pass=single_pass):
+                inside = stack.model(**inputs).logits
+            torch.testing.assert_close(inside, stepwise, rtol=1e-4, atol=1e-4, equal_nan=True)
+        captured = stack.capture(**inputs)
+        other = Plan.of(plan.order())
+        graph = build([other, plan])
+
+        def apply(layer: int, state: Tensor, part: object, source: str | None) -> Tensor:
+            return stack.apply(layer, state, captured, part, source)  # type: ignore[arg-type]
+
+        walked = {node: state.clone() for node, state in GraphExecutor(graph, apply, captured.state).states()}
+        assert torch.equal(walked[graph.ends[plan]], stack.run(plan, captured))
+        assert torch.equal(walked[graph.ends[other]], stack.run(other, captured))
+
+
+def grouped() -> st.SearchStrategy[Plan]:
+    """Plans of layers and of two sets of disjoint groups, so that every arrangement of weights is one."""
+    merge = st.one_of(
+        st.sampled_from([Reduction("mean"), Reduction("sum")]),
+        st.floats(0.25, 2.0).map(lambda gain: Reduction("gain", gain)),
+    )
+
+    def plan(order: list[int], cuts: list[int], merges: list[Reduction], times: list[int]) -> Plan:
+        stages: list[Any] = []
+        bounds = [0, *sorted(set(cuts)), DEPTH]
+        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
+            visits = [Visit(layer) for layer in order[first:last]]
+            branches = tuple(Plan((visit,)) for visit in visits)
+            stages.append(visits[0] if len(visits) == 1 else Group(branches, merges[number], times[number]))
+        return Plan(tuple(stages))
+
+    return st.builds(
+        plan, st.permutations(range(DEPTH)), st.lists(st.integers(1, DEPTH - 1), max_size=3),
+        st.lists(merge, min_size=DEPTH, max_size=DEPTH), st.lists(st.integers(1, 2), min_size=DEPTH, max_size=DEPTH),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", first_fast(["llama", "gpt2", "bert", "vit"]))
+@settings(max_examples=by_tier(fast=3, full=6, nightly=30), deadline=None, suppress_health_check=ALL_CHECKS)
+@given(plan=grouped())
+def test_groups_that_run_as_one_are_what_they_are_step_by_step_and_behind_a_cache(kind: str, plan: Plan) -> None:
+    stack, inputs = stack_of(kind), MAKERS[kind][1]
+    groups = sum(step.opens for step in plan.steps())
+    with torch.inference_mode():
+        expected = stack.logits(plan, **inputs)
+        with stack.under(plan, fused=True), counted() as together:
+            inside = stack.model(**inputs).logits
+    assert len(together) == groups
+    assert gap(inside, expected) <= UNITS * EPS
+    if kind in ("llama", "gpt2"):
+        mask = torch.ones_like(IDS)
+        mask[0, :3] = 0
+        options = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+        call = {"input_ids": IDS, "attention_mask": mask, **options}
+        with stack.under(plan, fused=True):
+            cached, recomputed = (
+                stack.model.generate(**call, use_cache=use, return_dict_in_generate=True, output_logits=True)
+                for use in (True, False)
+            )
+        assert torch.equal(cached.sequences, recomputed.sequences)
+        assert max(gap(a, b) for a, b in zip(cached.logits, recomputed.logits, strict=True)) <= UNITS * EPS
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_models_of_a_kind_differ(kind: str) -> None:
+    """Else a layer that is taken from the wrong one would not be seen."""
+    inputs = MAKERS[kind][1]
+    with torch.inference_mode():
+        one, other = (each.model(**inputs).logits for each in (sources(kind)["a"], sources(kind)["b"]))
+    assert (one - other).abs().max() > 1e-2

@@ -1,0 +1,98 @@
+"""Deadlines: quantiles of the last hops by their work, and a budget of hedged calls that is never exceeded."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.swarm.deadlines import ENOUGH, WINDOW, DeadlineRule, HedgeBudget, Latencies
+
+RULE = DeadlineRule(factor=2.0, floor=0.001, first=10.0, first_per_work=0.5)
+
+
+def recorded(seconds: list[float], work: int = 1) -> Latencies:
+    latencies = Latencies(RULE)
+    for each in seconds:
+        latencies.record(each, work)
+    return latencies
+
+
+@given(st.lists(st.floats(0.001, 100), min_size=ENOUGH, max_size=WINDOW + 60))
+def test_quantiles_are_those_of_the_last_hops(seconds: list[float]) -> None:
+    latencies, last = recorded(seconds), seconds[-WINDOW:]
+    for share in (0.5, 0.95, 0.99):
+        assert latencies.quantile(share) == np.quantile(last, share, method="inverted_cdf")
+    assert latencies.deadline() == max(0.001, 2 * np.quantile(last, 0.99, method="inverted_cdf"))
+    assert latencies.hedge_after() == np.quantile(last, 0.95, method="inverted_cdf")
+
+
+def test_before_enough_hops_the_deadline_is_the_first_one() -> None:
+    latencies = recorded([1.0] * (ENOUGH - 1))
+    assert latencies.deadline(1) == 10.5
+    assert latencies.deadline(100) == 60.0
+    assert latencies.hedge_after() is None
+    latencies.record(1.0)
+    assert latencies.deadline() == 2.0
+    assert Latencies().quantile(0.5) is None
+
+
+def test_the_floor_holds() -> None:
+    assert recorded([1e-5] * ENOUGH).deadline() == 0.001
+
+
+def test_a_long_prompt_has_its_own_deadline() -> None:
+    latencies = recorded([0.1] * ENOUGH)
+    assert latencies.deadline(64) == pytest.approx(2 * 6.4), "in proportion to the work, while no such hop is known"
+    for _ in range(ENOUGH):
+        latencies.record(3.0, work=64)
+    assert latencies.deadline(64) == 6.0
+    assert latencies.deadline(1) == 0.2, "a prompt does not slow the deadline of a token"
+    assert latencies.deadline(16) == pytest.approx(2 * 1.6), "the least of what the classes around it say"
+    assert latencies.deadline(50) == 6.0
+    assert recorded([3.0] * ENOUGH, work=64).deadline(1) == 6.0, "less work takes no longer"
+
+
+def test_a_node_that_has_become_slow_is_given_more_time() -> None:
+    """Late hops are recorded with what was waited for them, so that the deadline doubles until it is long enough."""
+    latencies = recorded([0.1] * WINDOW)
+    late = 0
+    for _ in range(20):
+        late += latencies.deadline() < 1.0
+        latencies.record(min(latencies.deadline(), 1.0))
+    assert late < 10
+    assert latencies.deadline() >= 1.0
+
+
+def test_few_honest_hops_are_late() -> None:
+    """Log-normal times, 0.5 in their logarithm: fewer than one in a thousand is late."""
+    chance = random.Random(0)
+    latencies, late = recorded([chance.lognormvariate(0, 0.5) for _ in range(WINDOW)]), 0
+    for _ in range(5000):
+        seconds = chance.lognormvariate(0, 0.5)
+        late += seconds > latencies.deadline()
+        latencies.record(seconds)
+    assert late <= 5
+
+
+@given(st.lists(st.booleans(), max_size=300), st.floats(0, 1))
+def test_hedged_calls_stay_within_their_share(asks: list[bool], share: float) -> None:
+    budget = HedgeBudget(share)
+    for is_hedge in asks:
+        if is_hedge:
+            budget.take()
+        else:
+            budget.call()
+        assert budget.hedges <= share * budget.calls
+
+
+def test_five_percent_of_the_calls_may_be_hedged() -> None:
+    budget = HedgeBudget()
+    taken = 0
+    for _ in range(1000):
+        budget.call()
+        taken += budget.take()
+    assert taken == budget.hedges == 50

@@ -1,0 +1,149 @@
+"""A node answers every message with a value, and counts what each request has run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from contracts import specimen
+from contracts.decoders import DECODERS
+from layerwise.stack import Stack, load
+from layerwise.swarm.messages import (
+    Array,
+    Done,
+    Hop,
+    LoadLayers,
+    Pass,
+    Refused,
+    Release,
+    RemoteLayer,
+    RemoteVisit,
+    Reply,
+    UnloadLayers,
+)
+from layerwise.swarm.nodes.blocks import load_message
+from layerwise.swarm.nodes.node import Node
+from layerwise.swarm.wire import encode, to_array, to_tensor
+from swarm.driver import prompts
+
+pytestmark = pytest.mark.numbers
+
+VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    stack = load(specimen.build(next(one for one in DECODERS if one.model_type == "llama")))
+    stack.inspect(input_ids=prompts(1)[0])
+    return stack
+
+
+@pytest.fixture(scope="module")
+def passes(stack: Stack) -> tuple[Pass, ...]:
+    """Three passes of a request: six tokens, then one and one."""
+    from transformers.cache_utils import DynamicCache
+
+    from layerwise.swarm.decoding import advance
+
+    cache = DynamicCache(config=stack.text_config)
+    ids = prompts(1, 8)[0]
+    made = []
+    for index, part in enumerate((ids[:, :6], ids[:, 6:7], ids[:, 7:8])):
+        inputs = {"input_ids": part, "past_key_values": cache, "use_cache": True}
+        with torch.inference_mode():
+            captured = stack.capture_pass(inputs)
+        made.append(Pass(index, to_array(captured.state), encode(captured.calls, [1, 2])))
+        advance(cache, [None] * stack.depth, 1, part.shape[1])
+    return tuple(made)
+
+
+@pytest.fixture
+def node(stack: Stack) -> Node:
+    node = Node("node")
+    assert isinstance(node.handle(load_message(stack, [1, 2])), Done)
+    return node
+
+
+def _hop(number: int, *passes: Pass, fresh: bool = False, **others: object) -> Hop:
+    return replace(Hop("request", number, VISITS, passes, fresh), **others)  # type: ignore[arg-type]
+
+
+def test_a_replay_gives_the_bits_of_the_hops_that_it_repeats(
+    node: Node, passes: tuple[Pass, ...], stack: Stack
+) -> None:
+    one_by_one = [node.handle(_hop(index, each, fresh=index == 0)) for index, each in enumerate(passes)]
+    other = Node("other")
+    other.handle(load_message(stack, [0, 1, 2]))
+    replayed = other.handle(_hop(5, *passes, fresh=True, every=True))
+    assert isinstance(replayed, Reply)
+    assert [reply.states[0] for reply in one_by_one if isinstance(reply, Reply)] == list(replayed.states)
+    again = node.handle(_hop(6, *passes, fresh=True))
+    assert isinstance(again, Reply)
+    assert again.states == replayed.states[-1:]
+
+
+def test_a_hop_that_comes_twice_runs_once(node: Node, passes: tuple[Pass, ...]) -> None:
+    node.handle(_hop(1, passes[0], fresh=True))
+    second = node.handle(_hop(2, passes[1]))
+    assert node.handle(_hop(2, passes[1])) == second
+    assert isinstance(node.handle(_hop(3, passes[2])), Reply)
+    late = node.handle(_hop(1, passes[0], fresh=True))
+    assert late == Refused("node", "has run hop 3 of this request; hop 1 came after it")
+
+
+def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: tuple[Pass, ...]) -> None:
+    node.handle(_hop(1, passes[0], fresh=True))
+    answer = node.handle(_hop(2, passes[2]))
+    assert isinstance(answer, Refused)
+    assert "holds 1 of 1, 1 of 2 passes and was sent pass 2" in answer.reason
+    node.handle(Release("request"))
+    answer = node.handle(_hop(3, passes[1]))
+    assert isinstance(answer, Refused)
+    assert "holds 0 of 1, 0 of 2 passes" in answer.reason
+
+
+def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: tuple[Pass, ...]) -> None:
+    answer = node.handle(_hop(1, passes[0], fresh=True, visits=(RemoteVisit(4, RemoteLayer(4)),)))
+    assert answer == Refused("node", "does not hold layer 4")
+    node.handle(UnloadLayers((RemoteLayer(2),)))
+    assert node.layers == (RemoteLayer(1),)
+    assert node.handle(_hop(2, passes[0], fresh=True)) == Refused("node", "does not hold layer 2")
+
+
+def test_what_goes_wrong_is_an_answer(node: Node, passes: tuple[Pass, ...]) -> None:
+    """A state of another width, bytes that are missing, a class that is no model, weights that do not come."""
+    short = replace(passes[0], state=Array("float32", (1, 2, 4), bytes(32)))
+    assert isinstance(node.handle(_hop(1, short, fresh=True)), Refused)
+    cut = replace(passes[0], state=replace(passes[0].state, data=b""))
+    answer = node.handle(_hop(2, cut, fresh=True))
+    assert isinstance(answer, Refused)
+    assert "0 came" in answer.reason
+    assert isinstance(node.handle(_hop(3, passes[0], fresh=True)), Reply)
+
+
+def test_a_message_names_no_other_code(stack: Stack) -> None:
+    message = load_message(stack, [1])
+    for kind in ("subprocess:Popen", "os:system"):
+        answer = Node("node").handle(replace(message, model_class=kind))
+        assert isinstance(answer, Refused)
+        assert "none of the packages that a node builds models of" in answer.reason
+    without = replace(message, weights=(message.weights[0][1:],))
+    answer = Node("node").handle(without)
+    assert isinstance(answer, Refused)
+    assert "came without" in answer.reason
+
+
+def test_blocks_from_bytes_are_the_blocks(stack: Stack) -> None:
+    message = load_message(stack, [2])
+    assert isinstance(message, LoadLayers)
+    node = Node("node")
+    done = node.handle(message)
+    assert isinstance(done, Done)
+    held = node._held[RemoteLayer(2)].block
+    for (name, own), (other, sent) in zip(stack.block(2).state_dict().items(), held.state_dict().items(), strict=True):
+        assert name == other
+        assert torch.equal(own, sent)
+    assert done.bytes == sum(tensor.numel() * 4 for tensor in held.state_dict().values())
+    assert to_tensor(message.weights[0][0][1]).dtype == torch.float32

@@ -1,0 +1,205 @@
+"""Trust: a node that returns something else than its layers' output is found, named and left; an honest one never."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contracts import specimen
+from contracts.decoders import DECODERS
+from layerwise.stack import Stack, load
+from layerwise.swarm import Fault, Quorum, Schedule, Swarm, SwarmSettings, gather
+from layerwise.swarm.nodes.local import LocalTransport
+from layerwise.swarm.trust import (
+    ENOUGH,
+    ROUTER,
+    STRIKES,
+    Judgement,
+    NormBounds,
+    Norms,
+    SpotCheck,
+    Trust,
+    judge,
+    tolerance,
+)
+from swarm.driver import generated, prompts
+from tier import by_tier
+
+pytestmark = pytest.mark.numbers
+
+REQUESTS = 20
+WITHIN = 4
+
+
+@cache
+def _stack() -> Stack:
+    stack = load(specimen.build(next(one for one in DECODERS if one.model_type == "llama")))
+    stack.inspect(input_ids=prompts(1)[0])
+    return stack
+
+
+def _quarantined(swarm: Swarm) -> list[str]:
+    return [record.name for record in swarm.members if record.state == "quarantined"]
+
+
+def _requests_until_found(swarm: Swarm, seed: int) -> int | None:
+    """After how many requests a node is quarantined; `None` if none is after `REQUESTS`."""
+    texts, _ = prompts(REQUESTS, seed=seed)
+    for number, ids in enumerate(texts, start=1):
+        swarm.generate(ids, max_new_tokens=4, do_sample=False)
+        if _quarantined(swarm):
+            return number
+    return None
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("wrongness", ["noise", "zeros", "another layer"])
+@pytest.mark.parametrize("seed", range(by_tier(fast=1, full=2, nightly=10)))
+def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -> None:
+    fault = Fault("node-1", "wrong", 0.0, wrongness="zeros" if wrongness == "zeros" else "noise")
+    schedule = Schedule(() if wrongness == "another layer" else (fault,), seed=seed)
+    with gather(_stack(), 2 * replicas, replicas, schedule=schedule, settings=SwarmSettings(seed=seed)) as swarm:
+        if wrongness == "another layer":
+            transport = swarm._transport
+            assert isinstance(transport, LocalTransport)
+            node = transport.members["node-1"]
+            first, second = node.layers[:2]
+            held = node._held[second]
+            node.keep(first, held)
+        found = _requests_until_found(swarm, seed)
+        assert found is not None
+        assert found <= WITHIN
+        assert _quarantined(swarm) == ["node-1"]
+        assert swarm.members["node-1"].reason.startswith("node-1: its answer to layers")
+
+
+def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
+    """A request that a wrong node has touched begins again; what comes after it is found to be wrong is right."""
+    stack = _stack()
+    ids, _ = prompts(1)
+    with gather(stack, 4, 2, schedule=Schedule((Fault("node-1", "wrong", 0.0),))) as swarm:
+        answer = swarm.generate(ids, max_new_tokens=6, min_new_tokens=6, do_sample=False)
+        assert _quarantined(swarm) == ["node-1"]
+    assert list(answer.tokens) == generated(stack.model, ids)[0].tolist()
+
+
+def test_an_honest_node_is_never_quarantined() -> None:
+    for seed in range(by_tier(fast=1, full=10, nightly=100)):
+        with gather(
+            _stack(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed), settings=SwarmSettings(seed=seed)
+        ) as swarm:
+            assert _requests_until_found(swarm, seed) is None
+
+
+@pytest.mark.parametrize("wrongness", ["noise", "zeros"])
+@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(by_tier(fast=1, full=3, nightly=10)))
+def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, replicas: int, seed: int) -> None:
+    """No wrong output of a single pass is returned, not even the first, whether a replica or the router finds it."""
+    stack, (ids, _) = _stack(), prompts(1, seed=seed)
+    schedule = Schedule((Fault("node-0", "wrong", 0.0, wrongness=wrongness),), seed=seed)
+    order = "any" if seed % 2 else "fixed"
+    settings = SwarmSettings(spot_share=1.0, seed=seed, order=order, hedging=False, quorum=Quorum(layers=1))
+    with gather(stack, replicas + 1, replicas, schedule=schedule, settings=settings) as swarm:
+        logits, answer = swarm.outputs(input_ids=ids)
+        assert _quarantined(swarm) == ["node-0"]
+    assert (answer.missing == ()) == (replicas > 1), (
+        "without a replica the layers of the node that was left are missing"
+    )
+    torch.testing.assert_close(logits, stack.logits(answer.plan, input_ids=ids), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> None:
+    """Nobody else holds its layers: zeros are outside every bound that was learned while it was honest."""
+    schedule = Schedule((Fault("node-1", "wrong", 0.25, wrongness="zeros"),))
+    texts, _ = prompts(40)
+    with gather(_stack(), 2, 1, schedule=schedule, settings=SwarmSettings(quorum=Quorum(layers=1))) as swarm:
+        for ids in texts:
+            swarm.generate(ids, max_new_tokens=4, do_sample=False)
+        assert _quarantined(swarm) == ["node-1"]
+
+
+@settings(max_examples=by_tier(fast=3, full=8, nightly=200))
+@given(st.sampled_from([0.01, 0.03, 0.2, 0.34, 0.6, 0.99, 1.0]), st.integers(0, 99), st.text(max_size=3))
+def test_spot_checks_are_at_least_their_share_and_always_the_same(share: float, seed: int, node: str) -> None:
+    check = SpotCheck(share, seed)
+    chosen = [hop for hop in range(400) if check.compares(node, hop)]
+    assert chosen[:3] == [0, 1, 2]
+    assert 400 * share - 1 <= len(chosen) <= 400 * share + 4  # the first three are added, and a run may be cut off
+    assert chosen == [hop for hop in range(400) if SpotCheck(share, seed).compares(node, hop)]
+    assert max(np.diff(chosen)) < 2 / share + 1
+    assert all(check.compares(node, 300 + number, number) for number in range(7, 100, 8))
+
+
+def gaps(values: Sequence[float]) -> list[list[float]]:
+    return [[abs(a - b) for a in values] for b in values]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "values", "outside", "right", "wrong"),
+    [
+        ("ab", [1, 1], "", "ab", ""),
+        ("ab", [1, 2], "", "", ""),
+        ("ab", [1, 2], "a", "b", "a"),
+        ("ab", [1, 2], "ab", "", ""),
+        ("abc", [1, 2, 1], "", "ac", "b"),
+        ("abc", [1, 2, 1], "ac", "ac", "b"),
+        ("abc", [1, 2, 3], "", "", ""),
+        ("abcd", [1, 2, 1, 2], "", "", ""),
+        ("aba", [1, 2, 3], "", "", "a"),
+        ("aba", [1, 2, 1], "", "", ""),
+        ("aa", [1, 1], "", "", ""),
+        ("abca", [1, 2, 2, 3], "", "bc", "a"),
+    ],
+)
+def test_who_is_right(nodes: str, values: list[float], outside: str, right: str, wrong: str) -> None:
+    assert judge([*nodes], gaps(values), 0.1, outside) == Judgement(frozenset(right), frozenset(wrong))
+
+
+def test_the_routers_own_layers_decide() -> None:
+    assert judge(["a", "b", ROUTER], gaps([1, 2, 2]), 0.1) == Judgement(frozenset("b"), frozenset("a"))
+    assert judge(["a", "b", ROUTER], gaps([1, 1, 2]), 0.1) == Judgement(frozenset(), frozenset("ab"))
+
+
+def test_bounds_are_unknown_at_first_and_never_hold_for_what_is_no_number() -> None:
+    bounds, honest = NormBounds(), Norms(1.0, 1.2, 0.5)
+    for _ in range(ENOUGH):
+        assert bounds.holds("kind", honest) is None
+        bounds.learn("kind", honest)
+    assert bounds.holds("kind", honest)
+    assert bounds.holds("another", honest) is None
+    for wrong in (Norms(1.0, 0.0, 1.0), Norms(1.0, 3.0, 0.5), Norms(1.0, 1.0, 0.0)):
+        assert bounds.holds("kind", wrong) is False
+    assert bounds.holds("another", Norms(1.0, float("nan"), 1.0)) is False
+
+
+def test_who_was_proved_wrong_is_named_once() -> None:
+    trust = Trust()
+    assert trust.decide(Judgement(frozenset("b"), frozenset("a")), "layers 3-5") == ("a",)
+    assert trust.quarantined == {"a": "its answer to layers 3-5 contradicts that of b"}
+    assert trust.decide(Judgement(frozenset("b"), frozenset("a"))) == ()
+
+
+def test_rounding_is_tolerated_and_little_else() -> None:
+    assert tolerance(4096, 3, 2.0**-23) < 1e-3
+    assert tolerance(4096, 3, 2.0**-7) == 0.05
+
+
+def test_a_node_without_replicas_is_quarantined_after_strikes_in_a_row() -> None:
+    honest, wrong = Norms(1.0, 1.2, 0.5), Norms(1.0, 0.0, 1.0)
+    trust = Trust(SpotCheck(first=0))
+    for _ in range(ENOUGH):
+        assert trust.observe("a", "kind", honest, alone=True) in (None, "a spot check")
+    for answer in (*[wrong] * (STRIKES - 1), honest, *[wrong] * (STRIKES - 1)):
+        trust.observe("a", "kind", answer, alone=True)
+        trust.observe("b", "kind", wrong)  # has a replica: it is compared instead
+    assert trust.quarantined == {}
+    assert trust.observe("a", "kind", wrong, alone=True) == "its norms are outside their bounds"
+    assert trust.quarantined == {"a": f"{STRIKES} answers in a row changed the norm of the state as none before"}
