@@ -20,7 +20,7 @@ from sweep import random_batch
 
 from layerwise.measure.interventions.sweep import CostMeter, sweep
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.language.token_sample import sampled_tokens, token_sample
+from layerwise.measure.language.token_sample import token_sample
 from layerwise.plan import Plan
 from layerwise.plan.families import family
 from layerwise.stack import Stack, load
@@ -67,8 +67,9 @@ def main() -> None:
     whole = times[1.0]
     for share, each in times.items():
         wall, processor = (statistics.median(kind) for kind in (each.wall, each.processor))
+        read = sum(int(batch.scored.sum()) for batch in texts[share].batches)
         print(
-            f"head on {sampled_tokens(texts[share]):,} tokens (share {share:g}): {wall:.1f} s = "
+            f"head on {read:,} tokens (share {share:g}): {wall:.1f} s = "
             f"{wall / statistics.median(whole.wall):.3f} x, processor {processor:.1f} s = "
             f"{processor / statistics.median(whole.processor):.3f} x; "
             f"{statistics.median(each.heads) / wall:.0%} of it in heads"

@@ -30,7 +30,7 @@ import numpy as np
 
 from layerwise.data.suites.classification import Task
 from layerwise.experiments.opening import in_words
-from layerwise.measure.language.task_scores import task_score
+from layerwise.measure.language.task_summary import task_score
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Member, Plan
 from layerwise.results import Run, Score

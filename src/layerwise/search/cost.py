@@ -41,9 +41,7 @@ class Forks:
         ends: dict[int, Plan] = {}
         for plan in plans:
             own = stages(plan)
-            common = 0
-            while common < min(len(own), len(parent)) and own[common] == parent[common]:
-                common += 1
+            common = common_beginning(own, parent)
             if common == len(own):
                 ends[common] = plan
             else:

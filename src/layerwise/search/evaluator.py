@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
@@ -34,7 +35,7 @@ from layerwise.results.rows import Loss
 from layerwise.search.cost import Forks, Spent, common_beginning
 from layerwise.search.moves import stages
 from layerwise.stack import Capture, Stack
-from layerwise.stack.executors.graph import GraphExecutor
+from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.inputs import evaluating
 
 MOST_BYTES = 1 << 30
@@ -77,20 +78,24 @@ class GraphEvaluator:
     spent: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:
-        self._rows: dict[str, dict[Cell, float]] = {}
-        for row in self.known:
-            if row.task.startswith(self.prefix):
-                self._note(row)
-        self._parents: dict[tuple[int, int], _Parent] = {}
-        self._bytes = 0
         # One way of dividing the text into units holds for all rungs.
         whole = sum(len(pieces(data, fewest=1)) for data in self.rungs) >= FEWEST_DOCUMENTS
-        self._units = [_units(data, whole) for data in self.rungs]
+        self._texts = [_Rung.of(data, whole) for data in self.rungs]
+        self._ends = np.cumsum([0, *(len(text.cells) for text in self._texts)])
+        self._at = {cell: int(start) + at for start, text in zip(self._ends, self._texts, strict=False)
+                    for at, cell in enumerate(text.cells)}  # fmt: skip
+        self._nll: dict[str, Numbers] = {}
+        for row in self.known:
+            at = self._at.get(self._cell(row)) if row.task.startswith(self.prefix) else None
+            if at is not None:
+                self._of(row.plan)[at] = row.nll
+        self._parents: dict[tuple[int, int], _Parent] = {}
+        self._bytes = 0
 
     @property
     def tokens(self) -> Sequence[Numbers]:
         """For each rung, the scored tokens of every document, or window where the text has few documents."""
-        return [np.array([sum(cells.values()) for cells in units.values()], dtype=float) for units in self._units]
+        return [text.sums(text.scored) for text in self._texts]
 
     @property
     def batch_tokens(self) -> list[int]:
@@ -104,73 +109,78 @@ class GraphEvaluator:
         `NOT_FINITE`.
         """
         texts = {plan: str(plan) for plan in dict.fromkeys(plans)}  # a plan is long to write, and there are many cells
-        new = [plan for plan, text in texts.items() if text not in self._rows]
-        known = {plan: self._rows.setdefault(text, {}) for plan, text in texts.items()}
+        new = [plan for plan, text in texts.items() if text not in self._nll]
+        known = [self._of(text) for text in texts.values()]
         self.spent.naive += sum(len(plan.steps()) for plan in new) * sum(self.batch_tokens)
         began = time.perf_counter()
+        text, own = self._texts[rung], slice(self._ends[rung], self._ends[rung + 1])
+        lacking = np.isnan([nll[own] for nll in known])
+        before: list[bool] = []
+        forks, due = Forks.of((), ()), dict[Plan, str]()
         with evaluating(self.stack.model), torch.inference_mode():
-            for number, batch in enumerate(self.rungs[rung].batches):
-                cells = [(window.task, window.document, window.index) for window in batch.windows]
-                missing = [plan for plan, rows in known.items() if any(cell not in rows for cell in cells)]
-                if missing:
-                    self._measure((rung, number), batch, missing, parent)
+            for number, batch in enumerate(self.rungs[rung].batches if lacking.any() else ()):
+                missing: list[bool] = np.any(lacking[:, text.batches[number]], axis=1).tolist()
+                if any(missing):
+                    if missing != before:
+                        due = {plan: name for (plan, name), lacks in zip(texts.items(), missing, strict=True) if lacks}
+                        before, forks = missing, Forks.of(list(due), stages(parent))
+                    self._measure((rung, number), batch, forks, due, stages(parent))
                     self.watch(self.spent)
         self.spent.seconds += time.perf_counter() - began
-        units = self._units[rung].values()
-        return np.array(
-            [[sum(rows[cell] for cell in unit) for unit in units] for rows in map(known.__getitem__, plans)]
-        )
+        sums = {plan: text.sums(nll[own]) for plan, nll in zip(texts, known, strict=True)}
+        return np.array([sums[plan] for plan in plans])
 
     def complete(self) -> dict[Plan, float]:
         """The plans that have read all of the text, with their mean losses in nats per token."""
-        cells = [cell for units in self._units for unit in units.values() for cell in unit]
         total = sum(float(tokens.sum()) for tokens in self.tokens)
         return {
-            Plan.parse(plan): sum(rows[cell] for cell in cells) / total
-            for plan, rows in self._rows.items()
-            if len(rows) >= len(cells)
+            Plan.parse(plan): sum(nll.tolist()) / total for plan, nll in self._nll.items() if not np.isnan(nll).any()
         }
 
     def losses(self, plans: Iterable[Plan]) -> list[Loss]:
         """The rows of plans that have read all of the text."""
-        units = [unit for each in self._units for unit in each.values()]
+        cells = [(*cell, scored) for each in self._texts for cell, scored in zip(each.cells, each.scored, strict=True)]
         return [
-            Loss(text, *cell, self._rows[text][cell], tokens, 0)
+            Loss(text, task, document, window, nll, int(scored), 0)
             for text in dict.fromkeys(map(str, plans))
-            for unit in units
-            for cell, tokens in unit.items()
+            for (task, document, window, scored), nll in zip(cells, self._nll[text].tolist(), strict=True)
         ]
 
-    def _note(self, row: Loss) -> None:
-        self._rows.setdefault(row.plan, {})[self._cell(row)] = row.nll
+    def _of(self, plan: str) -> Numbers:
+        """The losses of a plan on all cells, `nan` where there is none yet."""
+        if plan not in self._nll:
+            self._nll[plan] = np.full(len(self._at), np.nan)
+        return self._nll[plan]
 
     def _cell(self, row: Loss) -> Cell:
         return row.task.removeprefix(self.prefix), row.document, row.window
 
-    def _measure(self, key: tuple[int, int], batch: AnyBatch, plans: Sequence[Plan], parent: Plan) -> None:
-        """All plans on one batch, each from where it leaves the parent."""
+    def _measure(
+        self, key: tuple[int, int], batch: AnyBatch, forks: Forks, due: Mapping[Plan, str], way: Sequence[Stage]
+    ) -> None:
+        """All plans of a round on one batch, each from where it leaves the parent."""
         clock, heads = time.perf_counter(), self.spent.head_seconds
-        way = stages(parent)
-        forks = Forks.of(plans, way)
         held = self._held(key, batch, way, forks.deepest)
         for after, plan in forks.ends.items():
-            self._take(batch, [plan], held.states[after])
+            self._take(batch, [due[plan]], held.states[after])
         for after, (graph, tails) in forks.at.items():
-            plans_at: dict[int, list[Plan]] = {}
-            for tail, node in graph.ends.items():
-                plans_at.setdefault(node, []).append(tails[tail])
-            walk = GraphExecutor(
-                graph,
-                lambda layer, state, part, source: self.stack.apply(layer, state, held.captured, part, source),
-                held.states[after],
-            )
-            for node, state in walk.states():
-                self._take(batch, plans_at[node], state)
-            self.spent.layer_tokens += walk.evaluated * batch.size
+            names: dict[int, list[str]] = {}
+            for tail, plan in tails.items():
+                names.setdefault(graph.ends[tail], []).append(due[plan])
+            for node, state in self._walk(graph, held.captured, held.states[after], batch):
+                self._take(batch, names[node], state)
         if self._bytes + held.bytes <= self.most_bytes:
             self._parents[key] = held
             self._bytes += held.bytes
         self.spent.layer_seconds += time.perf_counter() - clock - (self.spent.head_seconds - heads)
+
+    def _walk(self, graph: Graph, captured: Capture, state: Tensor, batch: AnyBatch) -> Iterator[tuple[int, Tensor]]:
+        """The states at which plans end that go on from `state`."""
+        walk = GraphExecutor(
+            graph, lambda layer, before, part, source: self.stack.apply(layer, before, captured, part, source), state
+        )
+        yield from walk.states()
+        self.spent.layer_tokens += walk.evaluated * batch.size
 
     def _held(self, key: tuple[int, int], batch: AnyBatch, way: Sequence[Stage], depth: int) -> _Parent:
         """The states along the first `depth` stages of the parent; those of the last one as far as both agree."""
@@ -183,17 +193,11 @@ class GraphEvaluator:
         alike = common_beginning(before.way, way)
         held = _Parent(before.captured, tuple(way[: max(alike, depth)]), before.states[: alike + 1])
         for stage in way[len(held.states) - 1 : depth]:
-            plan = Plan((stage,))
-            walk = GraphExecutor(
-                Forks.of([plan], ()).at[0][0],
-                lambda layer, state, part, source: self.stack.apply(layer, state, held.captured, part, source),
-                held.states[-1],
-            )
-            held.states += [state for _, state in walk.states()]
-            self.spent.layer_tokens += walk.evaluated * batch.size
+            walked = self._walk(build([Plan((stage,))]), held.captured, held.states[-1], batch)
+            held.states += [state for _, state in walked]
         return held
 
-    def _take(self, batch: AnyBatch, plans: Sequence[Plan], state: Tensor) -> None:
+    def _take(self, batch: AnyBatch, plans: Sequence[str], state: Tensor) -> None:
         """The head on one final state, and the rows of the plans that end there."""
         clock = time.perf_counter()
         losses = window_losses(self.stack, state, batch)
@@ -202,28 +206,42 @@ class GraphEvaluator:
             self._keep(batch, plan, losses)
         self.spent.head_seconds += time.perf_counter() - clock
 
-    def _keep(self, batch: AnyBatch, plan: Plan, losses: Sequence[WindowLoss]) -> None:
-        text = str(plan)
+    def _keep(self, batch: AnyBatch, plan: str, losses: Sequence[WindowLoss]) -> None:
         rows = [
-            Loss(text, self.prefix + window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
+            Loss(plan, self.prefix + window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
             for window, loss in zip(batch.windows, losses, strict=True)
         ]
-        known = self._rows.setdefault(text, {})
+        known, at = self._of(plan), [self._at[self._cell(row)] for row in rows]
         if all(math.isfinite(row.nll) for row in rows):
-            self.sink([row for row in rows if self._cell(row) not in known])
-        elif plan == Plan.identity(self.stack.depth):
+            self.sink([row for row, cell in zip(rows, at, strict=True) if np.isnan(known[cell])])
+        elif plan == str(Plan.identity(self.stack.depth)):
             raise MeasureError(
                 f"the model itself ({plan}) gives non-finite logits; check the checkpoint, or use --dtype float32"
             )
-        for row in rows:
-            nll = row.nll if math.isfinite(row.nll) else NOT_FINITE * row.tokens
-            known[self._cell(row)] = nll
+        known[at] = [row.nll if math.isfinite(row.nll) else NOT_FINITE * row.tokens for row in rows]
 
 
-def _units(data: EvalData, whole: bool) -> dict[tuple[str, str, int], dict[Cell, int]]:
-    """The windows of each unit of a text, with their scored tokens: documents, or else the windows themselves."""
-    units: dict[tuple[str, str, int], dict[Cell, int]] = {}
-    for window in sorted(data.windows, key=lambda each: (each.task, each.document, each.index)):
-        unit = (window.task, window.document, -1 if whole else window.index)
-        units.setdefault(unit, {})[window.task, window.document, window.index] = window.scored
-    return units
+@dataclass(frozen=True)
+class _Rung:
+    """The windows of a text in the order of their units, with their scored tokens, the unit that each belongs to (a
+    document, or the window itself), and for each batch where its windows stand.
+    """
+
+    cells: Sequence[Cell]
+    scored: Numbers
+    units: NDArray[np.int64]
+    batches: Sequence[Sequence[int]]
+
+    @classmethod
+    def of(cls, data: EvalData, whole: bool) -> _Rung:
+        windows = sorted(data.windows, key=lambda each: (each.task, each.document, each.index))
+        cells = [(window.task, window.document, window.index) for window in windows]
+        at = {cell: number for number, cell in enumerate(cells)}
+        units: dict[tuple[str, str, int], int] = {}
+        of = [units.setdefault((task, document, -1 if whole else index), len(units)) for task, document, index in cells]
+        batches = [[at[each.task, each.document, each.index] for each in batch.windows] for batch in data.batches]
+        return cls(cells, np.array([each.scored for each in windows], dtype=float), np.array(of), batches)
+
+    def sums(self, values: Numbers) -> Numbers:
+        """Sums over the windows of each unit, in their order."""
+        return np.asarray(np.bincount(self.units, weights=values), dtype=np.float64)

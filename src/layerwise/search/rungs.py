@@ -6,7 +6,7 @@ what a rung adds is read only by those that are still in, so that no one reads a
     a candidate leaves as worse    where its paired difference to the leader is above 0 at `alpha / (rungs *
                                    candidates)`, so the chance that any rung sends the best away as worse stays below
                                    `alpha` (Bonferroni over candidates and rungs, as in the race of single layers,
-                                   `layerwise.measure.interventions.racing`)
+                                   `layerwise.measure.stats.racing`)
     and by rank                    where more are left than a quarter of those that came (successive halving, Jamieson
                                    and Talwalkar 2016, arXiv 1502.07943): this bounds the cost, and promises nothing
 

@@ -136,6 +136,13 @@ class Stack:
         return occupancy.running(self._blocks)
 
     @property
+    def reads_history(self) -> bool:
+        """Whether layers read more than the state before them, as was seen when the model was inspected: its states
+        are then known by the tensors that hold them.
+        """
+        return self._recorded is not None
+
+    @property
     def text_config(self) -> Any:
         """The part of the model's configuration that describes its text; a module without one has none to ask."""
         config: Any = getattr(self.model, "config", None)

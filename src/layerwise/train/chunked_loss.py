@@ -19,7 +19,6 @@ from layerwise.data.batches import IGNORED
 from layerwise.errors import MeasureError
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.measure.language.lm_head import LanguageModelHead, find_head
-from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.stack import Stack
 from layerwise.stack.inputs import accepted, evaluating, example_inputs
 
@@ -33,7 +32,6 @@ class ChunkedLoss:
 
     head: LanguageModelHead
     shifts: bool
-    rows: int
 
     def __call__(self, inputs: Mapping[str, Any], items: Tensor | int | None = None) -> Tensor:
         """The loss of `inputs`, which hold `labels` (batch, seq), `IGNORED` where nothing is to be predicted.
@@ -45,18 +43,10 @@ class ChunkedLoss:
             labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         given = {name: value for name, value in inputs.items() if name != "labels"}
         states, output = self.head.states(given)
-        scored = labels != IGNORED
-        states, ids, targets = states[scored], inputs["input_ids"][scored], labels[scored]
-        pieces = [
-            token_losses(self.head.logits(*piece), wanted)[0].sum()
-            for piece, wanted in (
-                ((states[some], output, ids[some]), targets[some])
-                for some in (slice(start, start + self.rows) for start in range(0, len(targets), self.rows))
-            )
-        ]
+        pieces = [nats.sum() for _, nats, _ in self.head.losses(states, output, inputs["input_ids"], labels)]
         # A batch in which nothing is scored has no mean, as in the model's own loss.
         total = torch.stack(pieces).sum() if pieces else states.new_zeros((), dtype=torch.float32)
-        return total / (len(targets) if items is None else items)
+        return total / ((labels != IGNORED).sum() if items is None else items)
 
 
 def find_chunked_loss(stack: Stack) -> ChunkedLoss | None:
@@ -68,7 +58,7 @@ def find_chunked_loss(stack: Stack) -> ChunkedLoss | None:
         shifts = objective_of(stack) == "next_token"
     except MeasureError:
         return None
-    loss = ChunkedLoss(head, shifts, max(1, CHUNK // int(stack.text_config.vocab_size)))
+    loss = ChunkedLoss(head, shifts)
     inputs = example_inputs(stack.model) or {}
     labels = inputs["input_ids"].clone()
     labels[:, ::3] = IGNORED

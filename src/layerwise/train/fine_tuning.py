@@ -38,7 +38,7 @@ from transformers import DataCollatorWithPadding, EarlyStoppingCallback, Trainer
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import TrainError
-from layerwise.measure.language.task_scores import task_value
+from layerwise.measure.language.task_summary import task_value
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.inputs import evaluating

@@ -110,7 +110,7 @@ def test_benchmarks_are_judged_as_lm_eval_judges_them(
     stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from layerwise.measure.interventions.sweep import sweep
-    from layerwise.measure.language.benchmarks import tasks as harness
+    from measure.language.local_tasks import asked
 
     monkeypatch.setattr(questions, "FEWEST", 5)
     write_tasks(tmp_path, documents=40)
@@ -119,7 +119,7 @@ def test_benchmarks_are_judged_as_lm_eval_judges_them(
         read = read_task_set(stack, name, folder=tmp_path, limit=None, length=None, batch_tokens=2048, seed=0)
         documents = list(dict.fromkeys((window.task, window.document) for window in read.data.windows))
         right = read.judged(documents, plans, sweep(stack, plans, read.data)).right
-        expected = harness(stack, plans, [name], include_path=tmp_path)
+        expected = asked(stack, plans, [name], folder=tmp_path)
         metric = "acc_norm" if name == "arc_tiny" else "acc"
         values = {row.plan: row.value for row in expected if row.metric == metric}
         for at, plan in enumerate(plans):

@@ -15,6 +15,7 @@ from layerwise.data.splits import Splits
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions import accuracy
 from layerwise.measure.interventions.accuracy import Numbers, Predictions, evaluate, joined, scored
+from layerwise.measure.language import lm_head
 from layerwise.plan import Plan
 from layerwise.stack import load
 from measure.planted_classifiers import CLASSES, Listed, splits, turning
@@ -93,8 +94,13 @@ def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch
         monkeypatch.setattr(accuracy, "find_head", lambda stack: None)
     held: list[int] = []
     model.lm_head.register_forward_hook(lambda module, args, logits: held.append(logits.numel()))
-    monkeypatch.setattr(accuracy, "CHUNK", 20 * 97)
+    for module in (accuracy, lm_head):
+        monkeypatch.setattr(module, "CHUNK", 20 * 97)
     found = evaluate(stack, plan, test, collate)
+    if apart:
+        count = len(held)
+        evaluate(stack, plan, test, collate)
+        assert len(held) - count == count - 2, "the head is proved once"
     assert max(held[1 if apart else 0 :]) <= 20 * 97  # the first is of the tokens by which the head is proved
     assert len(held) > 2
     for name in ("nll", "hits", "scored"):

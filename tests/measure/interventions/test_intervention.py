@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions import intervention
+from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
-    Apply,
-    CleanBatch,
     Intervention,
     InterventionContext,
+    JointIntervention,
     ResultCache,
     intervention_losses,
 )
@@ -41,6 +42,16 @@ def skip(layer: int) -> Intervention:
     return Intervention(layer, "skip", lambda scene: lambda one: one.state)
 
 
+def counted_calls(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[object]]:
+    """The layers that are applied from now on, and the losses that are taken."""
+    applied: list[int] = []
+    judged: list[object] = []
+    apply, losses = stack.apply, intervention.window_losses
+    monkeypatch.setattr(stack, "apply", lambda layer, *rest: applied.append(layer) or apply(layer, *rest))
+    monkeypatch.setattr(intervention, "window_losses", lambda *of: judged.append(of) or losses(*of))
+    return applied, judged
+
+
 def test_skipping_equals_the_plan_without_the_layer(stack: Stack, reading: EvalData) -> None:
     found = {(row.plan, row.document): row.nll for row in intervention_losses(stack, [skip(2), skip(5)], reading)}
     plans = {f"{layer}=skip": edits.skip(Plan.identity(DEPTH), layer) for layer in (2, 5)}
@@ -50,33 +61,59 @@ def test_skipping_equals_the_plan_without_the_layer(stack: Stack, reading: EvalD
     assert not found
 
 
-def test_the_beginnings_are_shared(stack: Stack, reading: EvalData) -> None:
-    ledger = ResultCache()
-    intervention_losses(stack, [skip(layer) for layer in range(DEPTH)], reading, ledger)
-    tokens = sum(batch.size for batch in reading.batches)
-    assert ledger.tally.layer_tokens == tokens * (DEPTH + DEPTH * (DEPTH - 1) // 2)
-    assert ledger.tally.head_tokens == tokens * (DEPTH + 1)
+def test_the_beginnings_are_shared(stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch) -> None:
+    applied, judged = counted_calls(stack, monkeypatch)
+    intervention_losses(stack, [skip(layer) for layer in range(DEPTH)], reading)
+    assert len(applied) == len(reading.batches) * (DEPTH + DEPTH * (DEPTH - 1) // 2)
+    assert len(judged) == len(reading.batches) * (DEPTH + 1)
 
 
 def test_an_intervention_prepares_once_and_sees_the_clean_states(stack: Stack, reading: EvalData) -> None:
-    seen: list[InterventionContext] = []
+    seen: list[tuple[int, list[CleanBatch]]] = []
 
     def prepare(scene: InterventionContext) -> Apply:
-        seen.append(scene)
+        seen.append((scene.layer, list(scene.clean)))
         return lambda one: one.state
 
     intervention_losses(stack, [Intervention(3, "watch", prepare)], reading)
-    (scene,) = seen
-    assert scene.layer == 3
-    assert len(scene.clean) == len(reading.batches)
+    ((layer, clean),) = seen
+    assert layer == 3
     with torch.inference_mode():
-        for batch, one in zip(reading.batches, scene.clean, strict=True):
+        for batch, one in zip(reading.batches, clean, strict=True):
             captured = stack.capture(**batch.inputs)
             assert torch.equal(one.state, stack.run(Plan.identity(3), captured))
             assert one.counted.shape == one.state.shape[:2]
 
 
-def test_nothing_known_is_computed_again(stack: Stack, reading: EvalData) -> None:
+@pytest.mark.parametrize("most_bytes", [1 << 28, 0])
+def test_layers_that_are_changed_together_equal_the_plan_without_them(
+    stack: Stack, reading: EvalData, most_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the clean states wait on the disk; and what begins alike is computed once."""
+    monkeypatch.setattr(intervention, "MOST_BYTES", most_bytes)
+    applied, _ = counted_calls(stack, monkeypatch)
+    chosen = [skip(1), JointIntervention("both", (skip(1), skip(4))), skip(4)]
+    rows = intervention_losses(stack, chosen, reading)
+    assert len(applied) == len(reading.batches) * (6 + 4 + 1 + 1)
+    plans = {"0-5": "0-5", "1=skip": "0 2-5", "both": "0 2 3 5", "4=skip": "0-3 5"}
+    assert list(dict.fromkeys(row.plan for row in rows)) == ["0-5", "1=skip", "both", "4=skip"]
+    alone = {(row.plan, row.document): row.nll for row in sweep(stack, plans.values(), reading)}
+    assert all(alone[str(Plan.parse(plans[row.plan])), row.document] == row.nll for row in rows)
+
+
+def test_a_set_of_which_one_layer_refuses_is_left_out(stack: Stack, reading: EvalData) -> None:
+    def refuses(scene: InterventionContext) -> Apply:
+        raise MeasureError("not this layer")
+
+    never = Intervention(4, "never", refuses)
+    chosen = [skip(1), JointIntervention("both", (skip(1), never)), never]
+    said: list[str] = []
+    rows = intervention_losses(stack, chosen, reading, ResultCache(log=said.append))
+    assert {row.plan for row in rows} == {"0-5", "1=skip"}
+    assert said == ["not this layer"]
+
+
+def test_nothing_known_is_computed_again(stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[Loss] = []
     first = intervention_losses(stack, [skip(1), skip(4)], reading, ResultCache(sink=written.extend))
     assert sorted(map(repr, first)) == sorted(map(repr, written))
@@ -89,6 +126,8 @@ def test_nothing_known_is_computed_again(stack: Stack, reading: EvalData) -> Non
     second = intervention_losses(stack, known, reading, ResultCache(known=tuple(written), sink=again.extend))
     assert {row.plan for row in again} == {"2=skip"}
     assert set(first) < set(second)
+    monkeypatch.setattr(stack, "capture", refuses)
+    assert set(intervention_losses(stack, known[:2], reading, ResultCache(known=tuple(written)))) == set(first)
 
 
 def test_a_stopped_intervention_is_finished_with_the_same_numbers(stack: Stack, reading: EvalData) -> None:

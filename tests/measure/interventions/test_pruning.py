@@ -143,24 +143,21 @@ def test_records_say_which_score_chose_the_set() -> None:
     assert found["deepest_keep_last", 1] == "0-3 5"
 
 
-def test_what_is_known_is_not_computed_again() -> None:
+def test_what_is_known_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Loss] = []
     shares: list[float] = []
     ledger = ResultCache(sink=kept.extend, progress=shares.append)
     rows, _ = pruning(planted_stack(), reading(), SKIP, most=2, random_sets=2, cache=ledger)
     assert shares[-1] == 1.0
     assert len({row.plan for row in kept}) * 32 == len(kept)
-    spent = ledger.tally.layer_tokens
-    assert spent > 0
 
     half = ResultCache(known=tuple(kept[: len(kept) // 2]), sink=kept.extend)
     count = len(kept)
     again, _ = pruning(planted_stack(), reading(), SKIP, most=2, random_sets=2, cache=half)
     assert again == rows
     assert len(kept) - count == count - count // 2
-    done = ResultCache(known=tuple(kept[:count]))
-    pruning(planted_stack(), reading(), SKIP, most=2, random_sets=2, cache=done)
-    assert done.tally.layer_tokens == 0
+    monkeypatch.setattr(Stack, "capture", None)
+    pruning(planted_stack(), reading(), SKIP, most=2, random_sets=2, cache=ResultCache(known=tuple(kept[:count])))
 
 
 @pytest.mark.slow

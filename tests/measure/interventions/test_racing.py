@@ -1,293 +1,55 @@
-"""The race: the verdicts of the full sweep for a fraction of its layer evaluations."""
+"""Beginnings: one window of every document, its first tokens, with the losses that the whole window has there."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
 from layerwise.data.demo.corpus import demo_corpus
-from layerwise.errors import MeasureError
-from layerwise.measure.interventions.ablation import skip_keys, skips
 from layerwise.measure.interventions.intervention import intervention_losses
-from layerwise.measure.interventions.racing import race, racing, rare_documents, rows
-from layerwise.measure.language.evaluation_data import tokenize
-from layerwise.measure.stats.grid import WHOLE, Piece
-from layerwise.measure.stats.verdicts import VerdictCriterion, verdicts
-from layerwise.plan import Plan
-from layerwise.results import Loss
-from layerwise.stack import load
-from measure.simulated import SimulatedModel
-from tier import by_tier, first_fast
+from layerwise.measure.interventions.racing import beginnings
+from layerwise.measure.language.evaluation_data import EvalData, pieces, tokenize
+from layerwise.stack import Stack, load
 
 
-def thirty_layers(seed: int, documents: int = 1600) -> SimulatedModel:
-    """30 layers as real ones are: a few worth much, most worth a little, two worth nothing, one better left out."""
-    effects = np.random.default_rng([seed, 7]).lognormal(mean=-2.5, sigma=1.0, size=30) + 0.02
-    effects[[11, 17]] = 0.0
-    effects[14] = -0.06
-    return SimulatedModel(effects.tolist(), documents=documents, noise=0.1, seed=seed)
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load("demo")
 
 
-def decisions(model: SimulatedModel) -> dict[int | None, str]:
-    return {row.layer: row.metric for row in verdicts(model.whole(), model.baseline, skip_keys(model.depth))}
+@pytest.fixture(scope="module")
+def reading(stack: Stack) -> EvalData:
+    return tokenize(stack, demo_corpus(texts=20, questions=8), length=64)
 
 
-@pytest.mark.parametrize("seed", first_fast(range(3)))
-def test_the_verdicts_of_the_full_sweep_for_a_tenth_of_the_evaluations(seed: int) -> None:
-    model = thirty_layers(seed)
-    found = rows(race(model.measure, model.depth, model.lengths))
-    full = decisions(model)
-    told = {row.layer: row.metric for row in found if row.layer is not None}
-    assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
-    assert list(told.values()).count("unresolved") <= 2
-    share = next(row.value for row in found if row.metric == "share")
-    print(f"seed {seed}: {share:.3f} of the layer evaluations of the full sweep")
-    assert share <= 0.1
+def test_every_document_has_one_short_window(reading: EvalData) -> None:
+    short, whole = beginnings(reading, 24)
+    assert short.documents == reading.documents == len(short.windows)
+    texts = [window for window in short.windows if window.task == "stdlib"]
+    assert max(window.scored for window in texts) == 24
+    assert any(window.document.endswith(", windows of 24") for window in texts)
+    assert pieces(short).keys() == whole.keys()
+    assert sum(whole.values()) == reading.tokens
 
 
-def test_what_it_says_it_spent_is_what_was_asked_for() -> None:
-    model = thirty_layers(0, documents=200)
-    result = race(model.measure, model.depth, model.lengths)
-    assert result.spent == model.evaluated
-    model.evaluated = 0
-    model.whole()
-    assert result.full == model.evaluated
+def test_answers_stay_whole_and_keep_their_names(reading: EvalData) -> None:
+    short, _ = beginnings(reading, 2)
+    before = {window for window in reading.windows if window.task != "stdlib"}
+    assert before == {window for window in short.windows if window.task != "stdlib"}
 
 
-def drawn(kind: str, documents: int, seed: int) -> SimulatedModel:
-    """Twelve layers, most worth something, two nothing, one harmful: documents differ normally, heavily or rarely."""
-    generator = np.random.default_rng([seed, 5])
-    effects = generator.lognormal(-2.5, 1.0, size=12) + 0.02
-    effects[[3, 7]] = 0.0
-    effects[5] = -0.06
-    model = SimulatedModel(effects.tolist(), documents=documents, seed=seed)
-    shape = (12, documents)
-    if kind == "normal":
-        model.draw(effects[:, None] + generator.normal(0.0, 0.1, shape))
-    elif kind == "heavy":
-        model.draw(effects[:, None] + generator.standard_t(3, shape) * 0.1 / np.sqrt(3))
-    else:  # the whole effect is that of 4 % of the documents
-        carried = generator.random(shape) < 0.04
-        model.draw(effects[:, None] * carried / 0.04 + generator.normal(0.0, 0.001, shape))
-    return model
+def test_a_beginning_has_the_losses_of_the_whole_window(stack: Stack, reading: EvalData) -> None:
+    """A causal model's token does not see what follows: two beginnings differ by the tokens between them alone."""
+    losses = {}
+    for tokens in (8, 24):
+        short, _ = beginnings(reading, tokens)
+        rows = intervention_losses(stack, [], short)
+        losses[tokens] = {row.document.partition(",")[0]: row.nll for row in rows if row.task == "stdlib"}
+    assert losses[8].keys() == losses[24].keys()
+    assert all(losses[8][document] <= losses[24][document] for document in losses[8])
+    assert sum(losses[8].values()) < 0.6 * sum(losses[24].values())
 
 
-def is_wrong(decision: str, effect: float) -> bool:
-    wrong = {"matters": effect <= 0.0, "no_effect": abs(effect) >= VerdictCriterion().margin, "harmful": effect >= 0.0}
-    return wrong.get(decision, False)
-
-
-RUNS = by_tier(fast=40, full=40, nightly=200)
-"""The races of a world. The share of them with a wrong verdict is held against the same bar, 5 %, in each tier."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("documents", [148, pytest.param(640, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("kind", ["normal", "heavy", "rare"])
-def test_a_race_is_wrong_anywhere_in_at_most_one_run_of_twenty(kind: str, documents: int) -> None:
-    wrong, shares = 0, []
-    for seed in range(RUNS):
-        model = drawn(kind, documents, seed)
-        result = race(model.measure, model.depth, model.lengths)
-        shares.append(result.spent / result.full)
-        wrong += any(is_wrong(end.decision, model.effects[layer]) for layer, end in result.finishes.items())
-    print(
-        f"{kind}, {documents} documents: {wrong} of {RUNS} wrong anywhere; share of the sweep {np.median(shares):.3f}"
-    )
-    assert wrong <= 0.05 * RUNS
-
-
-BORDERS = {
-    "worth nothing beside much": ([0.5] * 6 + [0.0] * 6, {"matters", "harmful"}),
-    "at the margin beside nothing": ([0.0] * 6 + [0.01] * 6, {"no_effect", "harmful"}),
-    "harm at the margin beside nothing": ([0.0] * 6 + [-0.01] * 6, {"no_effect", "matters"}),
-}
-"""Worlds in which half of the layers are told one decision at once, which leaves more of the error rate for the others:
-all effects, and the verdicts that would be wrong for the second half of them."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("world", BORDERS)
-def test_what_some_layers_leave_of_the_error_rate_makes_no_other_wrong(world: str) -> None:
-    effects, words = BORDERS[world]
-    wrong = 0
-    for seed in range(RUNS):
-        model = SimulatedModel(effects, documents=320, noise=0.02, seed=seed)
-        finishes = race(model.measure, model.depth, model.lengths).finishes
-        wrong += any(finishes[layer].decision in words for layer in range(6, 12))
-    print(f"{world}: {wrong} of {RUNS} runs with a wrong verdict")
-    assert wrong <= 0.05 * RUNS
-
-
-def test_a_decision_leaves_more_of_the_error_rate_for_the_same_decision() -> None:
-    """A layer of 2.6 standard errors is told beside eleven that matter, and not beside eleven worth nothing."""
-    words = []
-    for others in (2.0, 0.0):
-        model = SimulatedModel([0.026, *[others] * 11], documents=32)
-        model.draw(np.array([[0.026], *[[others]] * 11]) + standardised(32, 0.01 * np.sqrt(32)))
-        words.append(race(model.measure, model.depth, model.lengths).finishes[0].decision)
-    assert words == ["matters", "unresolved"]
-
-
-def standardised(documents: int, spread: float) -> np.ndarray:
-    """Numbers of mean 0 and of this standard deviation, without any chance."""
-    values = np.linspace(-1.0, 1.0, documents)
-    return values / values.std(ddof=1) * spread
-
-
-def test_no_layer_may_go_before_rare_documents_are_seen() -> None:
-    """What 4 % of the documents need is not seen in the first 32: nothing is settled for good by then."""
-    model = SimulatedModel([0.0] * 4, documents=640, noise=0.0001)
-    result = race(model.measure, model.depth, model.lengths)
-    assert {end.decision for end in result.finishes.values()} == {"no_effect"}
-    assert min(end.documents for end in result.finishes.values()) >= rare_documents(4, VerdictCriterion())
-
-
-def test_a_layer_that_no_text_here_can_settle_leaves_early() -> None:
-    model = SimulatedModel([0.0] * 4, documents=640, noise=5.0)
-    result = race(model.measure, model.depth, model.lengths)
-    assert {end.decision for end in result.finishes.values()} == {"unresolved"}
-    assert max(end.documents for end in result.finishes.values()) < 640
-
-
-def test_a_budget_bounds_the_text() -> None:
-    model = SimulatedModel([0.001] * 6, documents=400, noise=0.02)
-    result = race(model.measure, model.depth, model.lengths, budget=10_000)
-    assert result.looks > 1
-    assert all(finish.tokens <= 10_000 for finish in result.finishes.values())
-    assert len(result.finishes) == 6
-
-
-def test_the_first_look_is_made_whatever_the_budget() -> None:
-    model = SimulatedModel([0.5] * 4, documents=100)
-    assert race(model.measure, model.depth, model.lengths, budget=1).looks == 1
-
-
-def test_settled_layers_are_not_measured_again() -> None:
-    model = SimulatedModel([2.0, 0.0, 0.0, 2.0], documents=400, noise=0.2)
-    asked: list[tuple[int, ...]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        asked.append(tuple(layers))
-        return model.measure(layers, pieces)
-
-    race(measure, model.depth, model.lengths)
-    assert asked[0] == (0, 1, 2, 3)
-    assert asked[1] == (1, 2)
-
-
-def test_no_piece_of_text_is_read_twice_but_to_confirm() -> None:
-    model = SimulatedModel([0.01, 0.0, -0.3, 0.3], documents=128, noise=0.05)
-    seen: list[set[str]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        seen.append({document for _, document, _ in pieces})
-        return model.measure(layers, pieces)
-
-    race(measure, model.depth, model.lengths)
-    assert all(one.isdisjoint(other) for index, one in enumerate(seen) for other in seen[:index])
-
-
-def test_every_look_has_every_task() -> None:
-    """Short answers outnumber prose ten to one; an interval without prose would settle its layers wrongly."""
-    model = SimulatedModel([0.1] * 4, documents=220, noise=0.01)
-    lengths = {
-        ("prose" if int(document) < 20 else "answers", document, WHOLE): tokens
-        for (_, document, _), tokens in model.lengths.items()
-    }
-    tasks: list[set[str]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        tasks.append({task for task, _, _ in pieces})
-        renamed = {document: task for task, document, _ in pieces}
-        made = model.measure(layers, [("text", document, WHOLE) for _, document, _ in pieces])
-        return [replace(row, task=renamed[row.document]) for row in made]
-
-    race(measure, model.depth, lengths)
-    assert tasks[0] == {"prose", "answers"}
-
-
-def mixed(noises: tuple[float, float], sizes: tuple[int, int], seed: int) -> tuple[SimulatedModel, dict[Piece, int]]:
-    """Twelve layers on prose of 16 tokens and answers of 4; half of the layers are worth nothing, half much."""
-    model = SimulatedModel([0.5] * 6 + [0.0] * 6, documents=sum(sizes))
-    tasks = ["prose"] * sizes[0] + ["answers"] * sizes[1]
-    lengths = {(task, f"{n:04d}", WHOLE): 16 if task == "prose" else 4 for n, task in enumerate(tasks)}
-    model.lengths = lengths
-    spread = np.repeat(noises, sizes)
-    draw = np.random.default_rng([seed, 11]).standard_t(5, size=(12, sum(sizes)))
-    model.draw(np.array(model.effects)[:, None] + draw * spread)
-    return model, {piece: 120 if piece[0] == "prose" else 4 for piece in lengths}
-
-
-@pytest.mark.slow
-def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
-    """The first look has 16 documents of each stratum, and what the later ones read depends on what it saw."""
-    wrong = 0
-    for seed in range(40):
-        model, whole = mixed((0.3, 3.0), (24, 100), seed)
-        finishes = race(model.measure, model.depth, model.lengths, whole=whole, seed=seed).finishes
-        wrong += any(finishes[layer].decision in {"matters", "harmful"} for layer in range(6, 12))
-    print(f"two unlike strata: {wrong} of 40 runs with a wrong verdict")
-    assert wrong <= 2
-
-
-def test_further_looks_read_where_the_variance_is() -> None:
-    """Answers that vary much and prose that hardly varies: after the first look nearly all that is read is answers."""
-    model, whole = mixed((0.001, 5.0), (100, 400), 0)
-    asked: list[list[str]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        asked.append([task for task, _, _ in pieces])
-        return model.measure(layers, pieces)
-
-    race(measure, model.depth, model.lengths, whole=whole)
-    assert asked[0].count("prose") == asked[0].count("answers") == 16
-    assert set(asked[1]) == {"answers"}
-
-
-def test_too_little_text_is_refused() -> None:
-    model = SimulatedModel([0.1] * 4, documents=6)
-    with pytest.raises(MeasureError, match="give a longer text"):
-        race(model.measure, model.depth, model.lengths)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("texts", "questions", "most", "orders"),
-    [(20, 32, 0.1, 7), pytest.param(150, 128, 0.05, 1, marks=pytest.mark.nightly)],
-)
-def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
-    texts: int, questions: int, most: float, orders: int
-) -> None:
-    """The share and the layers that stay open are medians over orders of the documents; no order decides wrongly."""
-    stack = load("demo")
-    reading = tokenize(stack, demo_corpus(texts=texts, questions=questions))
-    losses = intervention_losses(stack, skips(stack.depth), reading)
-    full = {row.layer: row.metric for row in verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))}
-    shares, unresolved = [], []
-    for seed in range(orders):
-        found = racing(stack, reading, seed=seed)
-        told = {row.layer: row.metric for row in found if row.layer is not None}
-        assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
-        unresolved.append(list(told.values()).count("unresolved"))
-        shares.append(next(row.value for row in found if row.metric == "share"))
-    print(
-        f"{np.median(shares):.3f} of the layer evaluations of the full sweep ({reading.documents} documents), "
-        f"{np.median(unresolved):.0f} layers open; {orders} orders: {np.round(shares, 3)}, {unresolved}"
-    )
-    assert np.median(shares) <= most
-    assert np.median(unresolved) <= 3
-
-
-def test_what_is_not_seen_is_told_with_its_limit() -> None:
-    """Little text and much noise decides nothing, and says how great an effect it would have seen."""
-    model = SimulatedModel([0.05] * 4, documents=40, noise=1.0)
-    found = [row for row in rows(race(model.measure, model.depth, model.lengths)) if row.layer is not None]
-    assert {row.metric for row in found} == {"unresolved"}
-    assert all((row.mde or 0.0) > 0.2 for row in found)
-    exact = SimulatedModel([0.0] * 4, noise=0.001)
-    settled = [row for row in rows(race(exact.measure, 4, exact.lengths)) if row.layer is not None]
-    assert all((row.mde or 1.0) < 0.001 for row in settled)
+def test_the_window_is_drawn_from_the_seed(reading: EvalData) -> None:
+    drawn = [[window.index for window in beginnings(reading, 24, seed)[0].windows] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert max(drawn[0]) > 0

@@ -18,7 +18,7 @@ from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import CostMeter, partition_of, sweep, with_identity
 from layerwise.measure.interventions.sweep_pieces import divided, head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.workers import Spread, ThisProcess
+from layerwise.measure.workers import Spread
 from layerwise.plan import Plan
 from layerwise.plan.families import family
 from layerwise.results.rows import Loss
@@ -176,9 +176,3 @@ def test_a_batch_of_another_text_is_refused(stack: Stack) -> None:
     piece = plain_part(SweepPart(0, (Plan.identity(DEPTH),)), "text", text(2).batches[0], None)
     with pytest.raises(MeasureError, match="is not the same in this worker"):
         piece_function(stack, {"text": text(3, 24)})(piece, print)
-
-
-def test_this_process_is_one_worker(stack: Stack) -> None:
-    assert Spread().is_here
-    assert not spread(1).is_here
-    assert ThisProcess.count == 1

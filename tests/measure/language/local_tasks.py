@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
+
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
+from layerwise.measure.language.benchmarks import Benchmarks, find_benchmarks
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.stack import Stack
 
 HEAD = """
 task: {name}
@@ -133,3 +141,20 @@ def write_whole_texts(folder: Path) -> str:
     """Add the benchmark of whole texts to a folder that `write_tasks` has filled; returns its name."""
     write_task(folder, "texts_tiny", *WHOLE_TEXTS)
     return "texts_tiny"
+
+
+def asked(
+    stack: Stack,
+    plans: Sequence[Plan],
+    names: Sequence[str] | Benchmarks,
+    *,
+    limit: int | None = None,
+    folder: Path | None = None,
+    seed: int = 0,
+) -> list[Score]:
+    """What lm-eval finds under every plan."""
+    loaded = names if isinstance(names, Benchmarks) else find_benchmarks(names, folder, seed=seed)
+    requests = build_requests(stack, loaded, batch_tokens=512, limit=limit, seed=seed)
+    rows = [] if requests.likelihoods is None else sweep(stack, plans, requests.likelihoods)
+    answers = RequestLikelihoods.of(rows, plans, requests.likelihoods)
+    return [score for plan in plans for score in judged(stack, plan, requests, answers).scores]

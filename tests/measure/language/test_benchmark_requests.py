@@ -9,20 +9,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from conftest import tiny_llama
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import CostMeter, cost_estimate, sweep_into
 from layerwise.measure.language import benchmark_requests as room
 from layerwise.measure.language.benchmark_requests import BenchmarkRequests, RequestLikelihoods, build_requests, judged
-from layerwise.measure.language.benchmark_scale import chance_of
-from layerwise.measure.language.benchmarks import find_benchmarks, tasks
+from layerwise.measure.language.benchmarks import chance_of, find_benchmarks
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss
 from layerwise.stack import Stack, load
@@ -181,24 +178,6 @@ def test_it_costs_the_least_layer_evaluations(
     assert (estimate.evaluations, estimate.layer_tokens) == (graph.evaluations, graph.evaluations * tokens)
 
 
-def test_layers_are_run_as_often_as_was_counted(
-    stack: Stack, requests: BenchmarkRequests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = 0
-    apply = stack.apply
-
-    def counting(*arguments: Any) -> torch.Tensor:
-        nonlocal calls
-        calls += 1
-        return apply(*arguments)
-
-    monkeypatch.setattr(stack, "apply", counting)
-    assert requests.likelihoods is not None
-    data = replace(requests.likelihoods, batches=requests.likelihoods.batches[:2])
-    sweep_into(lambda rows: None, stack, PLANS, data)
-    assert calls == 2 * build(PLANS).evaluations
-
-
 def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods) -> None:
     scores, rows, _ = judgement = judged(stack, PLANS[1], requests, answers)
     values = {(score.task, score.metric): score.value for score in scores}
@@ -210,14 +189,6 @@ def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests,
         assert sum(row.hits for row in mine) / 10 == pytest.approx(values[name, metric])
     assert len(rows) == 10 * len(TASKS)  # whole texts are not answered right or wrong
     assert judged(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
-
-
-def test_asking_one_at_a_time_afterwards_builds_the_requests_again(
-    stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods
-) -> None:
-    (single,) = [s for s in tasks(stack, PLANS[1:2], requests.benchmarks) if (s.task, s.metric) == ("arc_tiny", "acc")]
-    scores, _, _ = judged(stack, PLANS[1], requests, answers)
-    assert [s for s in scores if (s.task, s.metric) == ("arc_tiny", "acc")] == [single]
 
 
 def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None:

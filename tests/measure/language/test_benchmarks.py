@@ -17,12 +17,11 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmark_scale import CHANCE, normalised
-from layerwise.measure.language.benchmarks import Benchmarks, find_benchmarks, tasks
+from layerwise.measure.language.benchmarks import CHANCE, Benchmarks, find_benchmarks, normalised
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
-from measure.language.local_tasks import write_task
+from measure.language.local_tasks import asked, write_task
 from tier import first_fast
 from tiny_tokenizers import character_tokenizer
 
@@ -111,7 +110,7 @@ def benchmarks(folder: Path) -> Benchmarks:
 
 @pytest.fixture(scope="module")
 def scores(stack: Stack, benchmarks: Benchmarks) -> list[Score]:
-    return tasks(stack, PLANS, benchmarks)
+    return asked(stack, PLANS, benchmarks)
 
 
 def values(scores: list[Score], plan: Plan) -> dict[tuple[str, str], float]:
@@ -177,7 +176,7 @@ def test_rows_carry_the_standard_error_and_the_questions(scores: list[Score]) ->
 
 
 def test_asking_twice_gives_the_same_answers(stack: Stack, benchmarks: Benchmarks, scores: list[Score]) -> None:
-    assert tasks(stack, PLANS[1:2], benchmarks) == [score for score in scores if score.plan == str(PLANS[1])]
+    assert asked(stack, PLANS[1:2], benchmarks) == [score for score in scores if score.plan == str(PLANS[1])]
 
 
 CHANCE_UTILS = """
@@ -216,7 +215,7 @@ def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_
             with_kwargs=True,
         )
         try:
-            tasks(stack, PLANS[:1], ["drawn"], include_path=tmp_path, seed=seed)
+            asked(stack, PLANS[:1], ["drawn"], folder=tmp_path, seed=seed)
         finally:
             handle.remove()
         after = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
@@ -229,7 +228,7 @@ def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_
 
 
 def test_a_limit_asks_fewer_questions(stack: Stack, folder: Path) -> None:
-    (row,) = tasks(stack, PLANS[:1], ["tiny_writing"], limit=4, include_path=folder)
+    (row,) = asked(stack, PLANS[:1], ["tiny_writing"], limit=4, folder=folder)
     assert row.documents == 4
 
 
@@ -240,7 +239,7 @@ def test_nothing_of_the_caller_is_changed(
     stack.model.train()
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    tasks(stack, PLANS[:1], benchmarks, limit=2)
+    asked(stack, PLANS[:1], benchmarks, limit=2)
     assert torch.equal(torch.get_rng_state(), before)
     assert stack.tokenizer.pad_token is None
     assert stack.model.training
@@ -251,18 +250,14 @@ def test_nothing_of_the_caller_is_changed(
     stack.tokenizer.pad_token = "</s>"
 
 
-def test_broken_logits_name_the_plan(stack: Stack, benchmarks: Benchmarks) -> None:
-    damaged = load(copy.deepcopy(stack.model), tokenizer=stack.tokenizer)
+def test_broken_logits_name_the_plan(stack: Stack, folder: Path) -> None:
+    """Where something is written; what is asked by likelihood is refused by the sweep."""
+    damaged, written = load(copy.deepcopy(stack.model), tokenizer=stack.tokenizer), ["tiny_writing"]
     with torch.no_grad():
         damaged.model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
-    assert tasks(damaged, [Plan.parse("0 1 3")], benchmarks, limit=2)
+    assert asked(damaged, [Plan.parse("0 1 3")], written, limit=2, folder=folder)
     with pytest.raises(MeasureError, match=r"plan 0-3 gives logits that are not finite"):
-        tasks(damaged, [Plan.parse("0-3")], benchmarks, limit=2)
-
-
-def test_a_stack_without_tokenizer_is_refused(stack: Stack, benchmarks: Benchmarks) -> None:
-    with pytest.raises(MeasureError, match="--tokenizer"):
-        tasks(load(stack.model), PLANS[:1], benchmarks)
+        asked(damaged, [Plan.parse("0-3")], written, limit=2, folder=folder)
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

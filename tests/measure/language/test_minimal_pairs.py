@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertConfig, BertForMaskedLM
 
-from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import MeasureError
 from layerwise.measure.language import minimal_pairs
@@ -83,13 +82,6 @@ def test_rounding_prefers_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert preferences(speaker, [MinimalPair("cat", "dog", "a")] * 4).tolist() == [0.5, 0.5, 1.0, 0.0]
 
 
-def test_a_judge_that_knows_nothing_is_right_half_the_time() -> None:
-    model, speaker = knowing({})
-    pairs = PairSet("pairs", "p", (MinimalPair("cat runs", "cat run", "a"), MinimalPair("dog", "cat", "a")))
-    rows = evaluate_pairs(model, speaker.tokenizer, pairs, arm="nothing", seed=0)
-    assert next(row.value for row in rows if (row.task, row.metric) == ("all", "accuracy")) == 0.5
-
-
 def test_paradigms_that_are_there_are_not_judged_again() -> None:
     model, speaker = knowing({"cat": 1.0})
     pairs = PairSet("pairs", "p", (MinimalPair("cat", "dog", "a"), MinimalPair("cat", "run", "b")))
@@ -131,20 +123,6 @@ def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> Non
     assert (low, high) == pytest.approx((0.625 - 1.96 * error, 0.625 + 1.96 * error), abs=2e-3)
     pooled = wilson(1250, 2000)
     assert high - low < 0.9 * float(pooled.high - pooled.low)
-
-
-def test_the_interval_covers_the_truth() -> None:
-    """95 % nominal, 400 simulated suites of six paradigms of 40 pairs with accuracies of their own."""
-    generator = np.random.default_rng(0)
-    truths = np.array([0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
-    inside = 0
-    for _ in range(400):
-        drawn = generator.binomial(40, truths)
-        low, high = interval(
-            [ParadigmResult(str(n), "", int(right), 0, 40 - int(right)) for n, right in enumerate(drawn)]
-        )
-        inside += low <= truths.mean() <= high
-    assert 0.92 <= inside / 400 <= 0.98
 
 
 def test_all_alike_still_has_a_width() -> None:
@@ -189,18 +167,3 @@ def test_coverage_counts_words_that_are_known_and_whole() -> None:
     assert coverage(word_tokenizer(WORDS), pairs) == {"coverage": 0.75, "whole_words": 0.75}
     spelt = coverage(character_tokenizer(), PairSet("p", "p", (MinimalPair("a cat", "b", "u"),)))
     assert spelt == {"coverage": 1.0, "whole_words": pytest.approx(2 / 3)}
-
-
-def test_the_grammar_separates_a_model_that_knows_agreement() -> None:
-    """One that finds plural nouns likelier than singular ones is right on plural determiners, wrong on singular."""
-    words = sorted({word.strip(".").lower() for pair in generated_pairs(40).pairs for word in pair.good.split()})
-    model, speaker = knowing({}, [*words, *(f"{word}." for word in words)])
-    ids = speaker.tokenizer.get_vocab()
-    plural = [word for word in words if word.endswith("s") and word[:-1] in words]
-    with torch.no_grad():
-        for word in plural:
-            model.cls.predictions.decoder.bias[ids[word]] = 1.0
-            model.cls.predictions.decoder.bias[ids[f"{word}."]] = 1.0
-    found = generated_pairs(40).paradigms()
-    assert preferences(speaker, found["determiner_plural_noun"]).mean() > 0.9
-    assert preferences(speaker, found["determiner_singular_noun"]).mean() < 0.1

@@ -13,17 +13,11 @@ from hypothesis import strategies as st
 
 from conftest import tiny_llama
 from layerwise.data.batches import IGNORED, Batch, LabelledBatch, item
-from layerwise.data.demo.corpus import demo_corpus
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
-from layerwise.measure.language.token_sample import drawn_positions, sampled_tokens, token_sample
-from layerwise.measure.stats.effects import effects
-from layerwise.measure.stats.statistics import paired_bootstrap, student_interval
-from layerwise.plan import Plan
-from layerwise.plan.families import leave_one_out
-from layerwise.results import Score
+from layerwise.measure.language.token_sample import drawn_positions, token_sample
 from layerwise.stack import load
 from measure.language.test_loss import ragged_batch
 from tier import by_tier
@@ -63,7 +57,6 @@ def test_inputs_and_windows_stay_and_targets_go() -> None:
     assert after.scored.sum(1).tolist() == [6, 2, 2]
     assert bool((before.scored | ~after.scored).all())
     assert torch.equal(after.targets[after.scored], before.targets[after.scored])
-    assert sampled_tokens(token_sample(TEXT, 0.5)) == 10
 
 
 def test_the_sample_is_that_of_the_seed_whatever_the_batches() -> None:
@@ -131,84 +124,6 @@ def test_the_mean_over_samples_is_the_loss_of_all_tokens() -> None:
             drawn[row.plan, row.document].append(row.nll)
     for key, values in drawn.items():
         assert abs(np.mean(values) - whole[key]) < 4.5 * np.std(values) / np.sqrt(draws)
-
-
-STUDIES = by_tier(fast=100, full=100, nightly=200)
-SHARES = (1.0, 0.25, 0.1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("documents", "interval"),
-    [
-        (16, "student"),
-        (60, "bootstrap"),
-        pytest.param(60, "student", marks=pytest.mark.nightly),
-        pytest.param(16, "bootstrap", marks=pytest.mark.nightly),
-    ],
-)
-def test_coverage_does_not_depend_on_the_share(documents: int, interval: str) -> None:
-    """A study draws documents, and tokens within them; its interval holds the truth as often at any share."""
-    held, width = dict.fromkeys(SHARES, 0), dict.fromkeys(SHARES, 0.0)
-    for study in range(STUDIES):
-        for share in SHARES:
-            low, high = estimated(study, documents, share, interval)
-            held[share] += low <= TRUTH <= high
-            width[share] += (high - low) / STUDIES
-    for share in SHARES:
-        print(
-            f"{interval}, {documents} documents, share {share}: covered {held[share] / STUDIES:.3f} of {STUDIES}, "
-            f"{width[share] / width[1.0]:.2f} x the width"
-        )
-        assert 0.90 <= held[share] / STUDIES <= 0.98
-    assert width[0.1] > width[1.0]
-
-
-@pytest.mark.nightly
-def test_the_demo_keeps_its_effects_within_wider_intervals() -> None:
-    """What every layer is worth on the demo's own text, told from a quarter of the tokens of its prose."""
-    stack = load("demo")
-    text = tokenize(stack, demo_corpus(texts=40, questions=8))
-    baseline, plans = str(Plan.identity(stack.depth)), [each.plan for each in leave_one_out(stack.depth)]
-    whole, part = (
-        {
-            (score.plan, score.task): score
-            for score in effects(sweep(stack, plans, each), baseline)
-            if score.metric == "delta_nll" and score.task in ("stdlib", "all")
-        }
-        for each in (text, token_sample(text, 0.25))
-    )
-    inside = [(part[key].low or 0.0) <= whole[key].value <= (part[key].high or 0.0) for key in whole]
-    widths = [width(part[key]) / width(whole[key]) for key in whole]
-    print(f"{sum(inside)} of {len(inside)} intervals hold what all tokens give; {np.median(widths):.2f} x the width")
-    assert sum(inside) >= len(inside) - 1
-    assert 1.0 < np.median(widths) < 2.0
-
-
-def width(score: Score) -> float:
-    return (score.high or 0.0) - (score.low or 0.0)
-
-
-TRUTH = 0.05
-"""The simulated effect in nats per token: documents, positions and single tokens differ in it."""
-
-
-def estimated(study: int, documents: int, share: float, interval: str) -> tuple[float, float]:
-    """The interval of one study: documents of 40 to 400 tokens, whose first tokens have half of the effect more."""
-    generator = np.random.default_rng([study, 3])
-    lengths = generator.integers(40, 400, size=documents)
-    sums = np.empty(documents)
-    for number, length in enumerate(lengths):
-        own = generator.standard_t(5) * 0.1
-        positions = np.linspace(0.5, -0.5, length) * TRUTH
-        tokens = TRUTH + own + positions + generator.standard_t(4, size=length) * 0.5
-        kept = list(drawn_positions(int(length), share, Random(f"{study}/{number}"))) if share < 1 else range(length)
-        sums[number] = tokens[kept].sum() * length / len(kept)
-    if interval == "student":
-        found = student_interval(sums, lengths.astype(float))
-    else:
-        found = paired_bootstrap(sums, lengths.astype(float), seed=study, resamples=1000)
-    return float(found.low[0]), float(found.high[0])
 
 
 def targets(text: EvalData) -> torch.Tensor:

@@ -90,7 +90,7 @@ def test_a_plan_that_is_wanted_first_is_there_first_at_no_further_cost(family: s
     assert next(iter(found)) == graph.ends[first]
     assert walk.evaluated == graph.evaluations
     assert walk.most_live <= 12 + 2 + math.log2(len(wanted))
-    assert walk._live == {}
+    assert walk.live_states == {}
     plain = dict(GraphExecutor(graph, layer, torch.zeros(2)).states())
     assert all(torch.equal(found[node], plain[node]) for node in plain)
 
@@ -99,7 +99,7 @@ def test_nothing_is_live_when_a_walk_is_over() -> None:
     walk = GraphExecutor(build([Plan.parse("0 (1|2 3|(4|0):sum) 5"), Plan.parse("0 1 2")]), layer, torch.zeros(2))
     for _ in walk.states():
         pass
-    assert walk._live == {}
+    assert walk.live_states == {}
     assert walk._joins == {}
 
 

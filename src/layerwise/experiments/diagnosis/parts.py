@@ -24,9 +24,12 @@ from layerwise.measure.contrasts.order import ORDER, order_by_task
 from layerwise.measure.gradients.proxies import cost_ratio, proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
-from layerwise.measure.interventions.joint_manipulation import joint_manipulation, redundant_layers
 from layerwise.measure.interventions.order import members as reordered
-from layerwise.measure.interventions.perturbation_curves import perturbation_curves
+from layerwise.measure.interventions.perturbation_curves import (
+    joint_manipulation,
+    perturbation_curves,
+    redundant_layers,
+)
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
 from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.sweep import plan_records, runnable, sweep

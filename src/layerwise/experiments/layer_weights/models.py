@@ -30,8 +30,8 @@ from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
 from layerwise.experiments.opening import described, quiet_transformers
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import DIGITS, TrainedModel, divided_documents, finished_models, read_splits
+from layerwise.measure.interventions.accuracy import HeldOut
 from layerwise.measure.interventions.edge_pruning import LossEvaluation, Wired, wired_as
-from layerwise.measure.interventions.held_out import HeldOut
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.wiring import ElcWiring
 from layerwise.plan import LayerWeights

@@ -39,8 +39,7 @@ from torch.utils.data import DataLoader
 from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.measure.contrasts.shuffled import merged as decisive
-from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, scored
-from layerwise.measure.interventions.ensemble import mean_logits
+from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, mean_logits, scored
 from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.measure.stats.seeds import over_seeds

@@ -32,9 +32,8 @@ from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
-from layerwise.measure.language.benchmark_scale import normalised
-from layerwise.measure.language.benchmarks import find_benchmarks
-from layerwise.measure.language.harness_results import SOURCE
+from layerwise.measure.language.benchmarks import find_benchmarks, normalised
+from layerwise.measure.language.harness import SOURCE
 from layerwise.measure.workers import Spread
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest, Run, Score

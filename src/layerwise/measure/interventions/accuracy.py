@@ -4,11 +4,14 @@ An example is an image with one label or a window of text with a label at every 
 same for both, so robustness is measured in one way: `evaluate` runs the model in place under a plan for
 each batch, and `Predictions` keeps one row an example, so that two outcomes on the same examples can be compared in
 pairs. Of text no more than `CHUNK` logits are held at once, and there are none of tokens that have no target.
+
+Measurements that change a model and ask again, edge by edge, need the same batches dozens of times: `HeldOut` keeps
+some, collated once, and sums over the documents that windows of text are from, which err together and are one unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -22,8 +25,10 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
-from layerwise.errors import MeasureError
-from layerwise.measure.language.lm_head import LanguageModelHead, find_head
+from layerwise.data.splits import Example
+from layerwise.errors import MeasureError, ModelError
+from layerwise.measure.interventions.edge_pruning import Losses
+from layerwise.measure.language.lm_head import LanguageModelHead, ScoredTokens, find_head
 from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.plan import Plan
@@ -119,12 +124,11 @@ def predictions_of(
         with under():
             return scored(main_tensor(model(**inputs)), labels)
     targets = labels if filled_in else _of_the_next(labels)
-    tokens = max(1, CHUNK // _vocabulary(model))
     if head is not None:
         with under():
             states, output = head.states(inputs)
-        return _summed(targets, _by_token(head, states, output, inputs["input_ids"], targets, tokens))
-    rows = max(1, tokens // labels.shape[1])
+        return _summed(targets, head.losses(states, output, inputs["input_ids"], targets))
+    rows = max(1, max(1, CHUNK // _vocabulary(model)) // labels.shape[1])
     parts = []
     with under():
         for start in range(0, len(labels), rows):
@@ -151,10 +155,6 @@ def scored(logits: Tensor, labels: Tensor) -> Predictions:
     return Predictions(_numbers(hit), top5, _numbers(nll * counted), _numbers(counted))
 
 
-Part = tuple[Tensor, Tensor, Tensor]
-"""Some tokens: the row of each, its loss in nats, and whether it was the first choice."""
-
-
 def _of_the_next(labels: Tensor) -> Tensor:
     """The target at each position, (batch, seq), where the label of the next one is."""
     return functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
@@ -166,18 +166,7 @@ def _of_tokens(logits: Tensor, targets: Tensor) -> Predictions:
     return _summed(targets, [(rows, *token_losses(logits[rows, columns], targets[rows, columns]))])
 
 
-def _by_token(
-    head: LanguageModelHead, states: Tensor, output: Any, ids: Tensor, targets: Tensor, tokens: int
-) -> Iterator[Part]:
-    """What came of the tokens that have a target, so many together."""
-    rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
-    for start in range(0, len(rows), tokens):
-        row, column = rows[start : start + tokens], columns[start : start + tokens]
-        logits = head.logits(states[row, column], output, ids[row, column])
-        yield row, *token_losses(logits, targets[row, column])
-
-
-def _summed(targets: Tensor, parts: Iterable[Part]) -> Predictions:
+def _summed(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
     """The predictions of each row of `targets` from what came of its tokens."""
     hits, nats = np.zeros(len(targets)), np.zeros(len(targets))
     for rows, nll, hit in parts:
@@ -203,5 +192,83 @@ def joined(parts: Sequence[Predictions]) -> Predictions:
     )
 
 
+def mean_logits(logits: Iterable[Tensor]) -> Tensor:
+    """The mean of the logits of several models, an ensemble (Hansen & Salamon 1990), folded in one at a time; same
+    shape as each, float32 or wider. The mean of logits, not of probabilities (Freiberger et al. 2024, section 4.4).
+
+    >>> mean_logits([torch.tensor([1.0, 3.0]), torch.tensor([3.0, 5.0])]).tolist()
+    [2.0, 4.0]
+
+    Raises `ModelError` when there are none, or when they are of different shapes.
+    """
+    total: Tensor | None = None
+    count = 0
+    for each in logits:
+        wide = each.to(torch.promote_types(each.dtype, torch.float32))
+        if total is not None and total.shape != wide.shape:
+            raise ModelError(
+                f"an ensemble averages logits of one shape; found {tuple(wide.shape)} after {tuple(total.shape)}: "
+                "its members must distinguish the same classes"
+            )
+        total = wide if total is None else total + wide
+        count += 1
+    if total is None:
+        raise ModelError("an ensemble has one member or more; found none")
+    return total / count
+
+
 def _numbers(values: Tensor) -> Numbers:
     return exact_on_cpu(values).numpy()
+
+
+EXAMPLES = 500
+"""Images or windows that are kept of those held out, at most."""
+
+_HELD_OUT = 64
+"""Of them, as many run together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,).
+
+    Labels of `filled_in` examples are of the very positions they stand at, as masked language models have them; else
+    those of a text are the next tokens.
+    """
+
+    batches: tuple[Example, ...]
+    units: NDArray[np.int64]
+    filled_in: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        examples: Any,
+        collate: Callable[[Sequence[Any]], Example],
+        *,
+        owners: Sequence[Hashable] | None = None,
+        filled_in: bool = False,
+        limit: int = EXAMPLES,
+    ) -> HeldOut:
+        """Keep at most `limit` of `examples`; `owners` name the unit of each, by default each is its own."""
+        indices = np.unique(np.linspace(0, len(examples) - 1, min(limit, len(examples))).round().astype(int))
+        names = [owners[index] if owners is not None else index for index in indices]
+        order = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        parts = (indices[start : start + _HELD_OUT] for start in range(0, len(indices), _HELD_OUT))
+        batches = tuple(collate([examples[int(index)] for index in part]) for part in parts)
+        return cls(batches, np.array([order[name] for name in names]), filled_in)
+
+    def evaluate(self, stack: Stack) -> Losses:
+        """What the model of `stack` loses now. Raises `MeasureError` where that is not finite."""
+        parts = []
+        head = find_head(stack)
+        with evaluating(stack.model), torch.inference_mode():
+            for batch in self.batches:
+                labels = batch["labels"].to(stack.device)
+                inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+                parts.append(predictions_of(stack.model, head, inputs, labels, filled_in=self.filled_in))
+        predictions = joined(parts)
+        if not np.isfinite(predictions.nll).all():
+            raise MeasureError(f"the loss of {stack.source.name} is not finite: its edges cannot be distinguished")
+        nll, counted = (np.bincount(self.units, weights=values) for values in (predictions.nll, predictions.scored))
+        return Losses(nll.astype(np.float64), counted.astype(np.float64))

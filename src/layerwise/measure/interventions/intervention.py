@@ -1,10 +1,12 @@
 """Interventions: one layer does something else, all others do as trained, and the loss says what that costs.
 
 An intervention replaces the function of one layer: it is skipped, given other weights, or a branch of it is held at its
-mean. The clean states are walked once, layer by layer; at each layer every intervention starts from the clean state and
-runs the layers behind it, so L layers and I interventions at each cost `I * L * (L + 1) / 2 + L` layer evaluations at
-most and not `I * L^2`. An intervention prepares itself once for a layer (draws its weights, takes its mean) and then
-runs on every batch; only one layer's preparation is ever in memory.
+mean. It is the model's plan with a changed node (`layerwise.stack.executors.graph`), so that all of them share the
+clean states: at each layer every intervention starts from there and runs the layers behind it, and L layers and I
+interventions at each cost `I * L * (L + 1) / 2 + L` layer evaluations at most and not `I * L^2`. Several layers that
+are changed together (`JointIntervention`) are a plan with several changed nodes. What is done at a layer is prepared
+once (weights are drawn, a mean is taken) and runs on every batch before the next is prepared; where the layers are on
+the disk, it runs while they are in memory. The clean states of a long text wait on the disk for their turn.
 
 Rows are `Loss` rows whose `plan` is a key such as `12=mean_ablate`; the untouched model is the identity plan.
 """
@@ -13,8 +15,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
@@ -22,36 +27,24 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch, CleanBatches, captured_batch
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan, Sublayer
 from layerwise.results.rows import Loss
-from layerwise.stack import Capture, Stack
+from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Edit, edited
+from layerwise.stack.executors.graph import Apply as Node
+from layerwise.stack.executors.graph import Changed, Graph, build, common_steps, inputs
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.resident import ResidentLayers
+from layerwise.stack.streaming.executor import in_turn
+from layerwise.stack.streaming.readings import reading_schedule
 from layerwise.stack.weights import Weights, apply_with
 
-
-@dataclass(frozen=True)
-class CleanBatch:
-    """One batch on its clean way through the model: the state before the layer, and which tokens count.
-
-    `half` (batch,) says of each window in which half of the text it stands. The halves share no document (no window,
-    where documents are few), so that what is put in a layer's place can be learnt on other text than it is judged on.
-    """
-
-    state: Tensor
-    captured: Capture
-    counted: Tensor
-    half: Tensor
-
-
-Apply = Callable[[CleanBatch], Tensor]
-"""The state after a layer that does something else, from a batch before it."""
+MOST_BYTES = 1 << 28
+"""The clean states that wait in memory at most: 256 MiB; those of a longer text wait on the disk."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +53,7 @@ class InterventionContext:
 
     stack: Stack
     layer: int
-    clean: tuple[CleanBatch, ...]
+    clean: Sequence[CleanBatch]
 
     def with_weights(self, weights: Weights) -> Apply:
         """The layer with other weights; those that are not named stay its own."""
@@ -98,13 +91,18 @@ class Intervention:
         """
         return f"{self.layer}={self.name}"
 
+    @property
+    def parts(self) -> tuple[Intervention, ...]:
+        """The one thing that is done."""
+        return (self,)
 
-@dataclass(slots=True)
-class Tally:
-    """What a measurement has spent: layer evaluations times tokens, and the same for heads."""
 
-    layer_tokens: int = 0
-    head_tokens: int = 0
+@dataclass(frozen=True)
+class JointIntervention:
+    """Several layers that do something else at once; what they do must not depend on the clean states."""
+
+    key: str
+    parts: tuple[Intervention, ...]
 
 
 @dataclass(frozen=True)
@@ -119,11 +117,13 @@ class ResultCache:
     sink: Callable[[Sequence[Loss]], None] = lambda rows: None
     progress: Callable[[float], None] = lambda share: None
     log: Callable[[str], None] = lambda text: None
-    tally: Tally = field(default_factory=Tally)
 
 
 def intervention_losses(
-    stack: Stack, interventions: Sequence[Intervention], data: EvalData, cache: ResultCache | None = None
+    stack: Stack,
+    interventions: Sequence[Intervention | JointIntervention],
+    data: EvalData,
+    cache: ResultCache | None = None,
 ) -> list[Loss]:
     """The losses of the untouched model and of every intervention on every window of `data`, known ones included.
 
@@ -132,220 +132,172 @@ def intervention_losses(
     `MeasureError` where the untouched model's own states or losses are not finite, naming layer and document, and for
     two interventions of one key.
     """
-    keys = Counter(each.key for each in interventions)
-    for key, count in keys.items():
+    for key, count in Counter(each.key for each in interventions).items():
         if count > 1:
             raise MeasureError(f"{count} interventions are called {key!r}; give each a name of its own")
+    for part in (part for each in interventions for part in each.parts):
+        if not 0 <= part.layer < stack.depth:
+            raise MeasureError(
+                f"{part.key!r} is about layer {part.layer}, but the model has layers 0 to {stack.depth - 1}"
+            )
     with evaluating(stack.model), torch.inference_mode():
-        return _Walk(stack, data, cache or ResultCache(), _by_layer(interventions, stack.depth)).rows()
+        return _Measurement(stack, interventions, data, cache or ResultCache()).rows()
 
 
-def _by_layer(interventions: Sequence[Intervention], depth: int) -> dict[int, list[Intervention]]:
-    at: dict[int, list[Intervention]] = defaultdict(list)
-    for each in interventions:
-        if not 0 <= each.layer < depth:
-            raise MeasureError(f"{each.key!r} is about layer {each.layer}, but the model has layers 0 to {depth - 1}")
-        at[each.layer].append(each)
-    return at
+class _Measurement:
+    """The losses of some interventions: those that are known, and those that are computed."""
 
-
-class _Walk:
-    """One walk along the clean states, with every intervention branching off at its layer."""
-
-    def __init__(self, stack: Stack, data: EvalData, cache: ResultCache, at: dict[int, list[Intervention]]) -> None:
+    def __init__(
+        self, stack: Stack, every: Sequence[Intervention | JointIntervention], data: EvalData, cache: ResultCache
+    ) -> None:
         self.stack = stack
+        self.every = sorted(every, key=lambda each: each.parts[0].layer)
         self.batches = data.batches
         self.cache = cache
-        self.at = at
-        self.known_reasons: set[str] = set()
-        self.identity = str(Plan.identity(stack.depth))
+        self.identity = Plan.identity(stack.depth)
         self.windows = data.cells
-        self.first = _first_half(data)
+        self.half = _first_half(data)
         self.known: dict[str, dict[tuple[str, str, int], Loss]] = defaultdict(dict)
         for row in cache.known:
-            cell = _cell(row.task, row.document, row.window)
+            cell = (row.task, row.document, row.window)
             if cell in self.windows:
                 self.known[row.plan][cell] = row
-        self.left = sum(stack.depth - layer for layer, each in at.items() for one in each if self._lacks(one.key))
-        self.total = max(1, self.left)
+        self.due = [each for each in self.every if self._lacks(each.key)]
+        self.left = self.total = max(1, sum(map(self._cost, self.due)))
+        self.computed: dict[str, list[Loss]] = defaultdict(list)
+        self.left_out: set[str] = set()
+        self.reasons: set[str] = set()
 
     def rows(self) -> list[Loss]:
         """The untouched model's rows, then those of every intervention in the order of the layers."""
-        if self.stack.resident is None:
-            return [row for rows in self._walked(self.at) for row in rows]
-        return self._streamed_rows(self.stack.resident)
-
-    def _walked(self, at: Mapping[int, Sequence[Intervention]]) -> list[list[Loss]]:
-        """The rows of the untouched model, and of each of the interventions."""
-        rows: list[list[Loss]] = []
-        clean = [self._clean(batch) for batch in self.batches]
-        for layer in range(self.stack.depth):
-            context = InterventionContext(self.stack, layer, tuple(clean))
-            rows += [self._intervene(each, context) for each in at.get(layer, ())]
-            self._go_on(clean, layer)
-        return [list(self._untouched(clean)), *rows]
-
-    def _go_on(self, clean: list[CleanBatch], layer: int) -> None:
-        """Take the clean batches through a layer."""
-        for index, one in enumerate(clean):
-            after = self._apply(layer, one.state, one.captured)
-            self._check(after, one.counted, layer, self.batches[index])
-            clean[index] = replace(one, state=after)
-
-    # -- layers that are read from the disk ---------------------------------------------------------------------------
-
-    def _streamed_rows(self, resident: ResidentLayers) -> list[Loss]:
-        """The same rows, where the interventions of all layers go through a layer while it is in memory.
-
-        As many go together as have states that take no more memory than the layers may, at least one.
-        """
-        everything = [each for layer in sorted(self.at) for each in self.at[layer]]
-        rows = {each.key: list(self.known[each.key].values()) for each in everything if not self._lacks(each.key)}
-        due = [each for each in everything if each.key not in rows]
-        states = [self._clean(batch).state for batch in self.batches]
-        size = sum(state.numel() * state.element_size() for state in states)
-        count = max(1, resident.most * max(resident.sizes) // max(1, size))
-        untouched: list[Loss] = []
-        for start in range(0, max(1, len(due)), count):
-            clean, walked = self._walked_together(_by_layer(due[start : start + count], self.stack.depth))
-            rows |= walked
-            untouched = untouched or list(self._untouched(clean))
-        return [*untouched, *(row for each in everything for row in rows.get(each.key, ()))]
-
-    def _walked_together(
-        self, at: Mapping[int, Sequence[Intervention]]
-    ) -> tuple[list[CleanBatch], dict[str, list[Loss]]]:
-        """The clean batches behind the last layer, and the rows of the interventions: each layer is read once."""
-        clean = [self._clean(batch) for batch in self.batches]
-        ways: dict[Intervention, list[Tensor]] = {}
-        for layer in range(self.stack.depth):
-            for states in ways.values():
-                states[:] = [self._apply(layer, state, one.captured) for state, one in zip(states, clean, strict=True)]
-            context = InterventionContext(self.stack, layer, tuple(clean))
-            for each in at.get(layer, ()):
-                apply = self._prepared(each, context)
-                if apply is not None:
-                    ways[each] = [self._changed(apply, layer, one) for one in clean]
-            self._go_on(clean, layer)
-        rows: dict[str, list[Loss]] = {}
-        for each, states in ways.items():
-            judged = [self._judged(each, batch, state) for batch, state in zip(self.batches, states, strict=True)]
-            rows[each.key] = [] if None in judged else [row for part in judged if part is not None for row in part]
-            self._note_done(each)
-        return clean, rows
-
-    def _untouched(self, clean: Sequence[CleanBatch]) -> Iterator[Loss]:
-        for batch, one in zip(self.batches, clean, strict=True):
-            yield from self._rows(self.identity, batch, self._losses(one.state, batch))
-
-    # -- one intervention ---------------------------------------------------------------------------------------------
-
-    def _intervene(self, intervention: Intervention, context: InterventionContext) -> list[Loss]:
-        """Every row of one intervention, or none at all."""
-        if not self._lacks(intervention.key):
-            return list(self.known[intervention.key].values())
-        apply = self._prepared(intervention, context)
-        if apply is None:
-            return []
+        untouched = str(self.identity)
+        due: list[Plan | Changed] = [self.identity] if self._lacks(untouched) else []
+        due += [Changed(each.key, self.identity, {part.layer: part.key for part in each.parts}) for each in self.due]
+        for some in self._groups(due):
+            self._walk(some)
         rows: list[Loss] = []
-        for batch, one in zip(self.batches, context.clean, strict=True):
-            state = self._changed(apply, context.layer, one)
-            for layer in range(context.layer + 1, self.stack.depth):
-                state = self._apply(layer, state, one.captured)
-            judged = self._judged(intervention, batch, state)
-            if judged is None:
-                return []
-            rows += judged
-        self._note_done(intervention)
+        for key in (untouched, *(each.key for each in self.every)):
+            if key not in self.left_out:
+                rows += self.computed[key] or self.known[key].values()
         return rows
 
-    def _prepared(self, intervention: Intervention, context: InterventionContext) -> Apply | None:
+    def _groups(self, due: Sequence[Plan | Changed]) -> Iterator[Sequence[Plan | Changed]]:
+        """What is walked together: all of it, or, where layers are read from the disk, as many as have states that take
+        no more memory than the layers may, at least one.
+        """
+        if not due:
+            return
+        resident = self.stack.resident
+        count = len(due)
+        if resident is not None:
+            count = max(1, resident.most * max(resident.sizes) // max(1, self._state_bytes()))
+            count += isinstance(due[0], Plan)
+        yield from (due[start : start + count] for start in range(0, len(due), count))
+
+    def _state_bytes(self) -> int:
+        """The bytes of one hidden state of every batch, by that of the first."""
+        state = captured_batch(self.stack, self.batches[0]).state
+        size = state.numel() * state.element_size()
+        return sum(size * batch.size // self.batches[0].size for batch in self.batches)
+
+    def _walk(self, due: Sequence[Plan | Changed]) -> None:
+        """Compute what is due: step by step, each on all batches."""
+        graph = build(due)
+        names = graph.names()
+        parts = {part.key: part for each in self.due for part in each.parts}
+        with ExitStack() as exits:
+            folder = None
+            if self.stack.resident is None and not self.stack.reads_history and self._state_bytes() > MOST_BYTES:
+                folder = Path(exits.enter_context(TemporaryDirectory(prefix="layerwise-states-")))
+            walks = [
+                BatchWalk(self.stack, batch, graph, self.half, folder and folder / str(number))
+                for number, batch in enumerate(self.batches)
+            ]
+            absent: set[int] = set()
+            for step in self._steps(graph):
+                node = graph.nodes[step[0]]
+                apply = None
+                if isinstance(node, Node) and node.variant.change is not None and node.state not in absent:
+                    apply = self._prepared(parts[node.variant.change], node.state, walks)
+                    if apply is None:
+                        absent.add(step[0])
+                for index in step:
+                    if not absent.isdisjoint(inputs(graph.nodes[index])):
+                        absent.add(index)
+                    if index in absent:
+                        self.left_out.update(names.get(index, ()))
+                for walk in walks:
+                    for end, state in walk.states(step, absent, apply):
+                        self._judge(names[end], walk.batch, state)
+                self._note_done([name for index in step for name in names.get(index, ())])
+
+    def _steps(self, graph: Graph) -> Iterator[Sequence[int]]:
+        """What all batches compute before they go on: a way to an end; of layers on the disk one node."""
+        resident = self.stack.resident
+        if resident is None:
+            yield from common_steps(graph)
+            return
+        for reading in in_turn(resident, reading_schedule([graph], resident.most)):
+            yield from ((index,) for index in reading.nodes[0] if index)
+
+    def _prepared(self, part: Intervention, node: int, walks: Sequence[BatchWalk]) -> Apply | None:
         """What is done with every batch, or `None` where the intervention refuses the layer."""
         try:
-            return intervention.prepare(context)
+            return part.prepare(InterventionContext(self.stack, part.layer, CleanBatches(walks, node)))
         except LayerwiseError as refusal:
-            self._leave_out(str(refusal))
+            self._leave_out((), str(refusal))
             return None
 
-    def _changed(self, apply: Apply, layer: int, one: CleanBatch) -> Tensor:
-        """The state of one batch after a layer that does something else."""
-        state = apply(one)
-        return state if state is one.state else self.stack.note(layer, one.state, state)
-
-    def _judged(self, intervention: Intervention, batch: AnyBatch, state: Tensor) -> list[Loss] | None:
-        """The rows of an intervention on one batch, or `None` where a loss is not finite."""
-        losses = self._losses(state, batch)
+    def _judge(self, keys: Sequence[str], batch: AnyBatch, state: Tensor) -> None:
+        """The rows of a final state of a batch; those that are new go to the sink."""
+        losses = window_losses(self.stack, state, batch)
         broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
-        if broken:
-            self._leave_out(
-                f"{intervention.key} gives a loss that is not finite on {broken[0]!r} and is left out; "
-                "--dtype float32 may help"
-            )
-            return None
-        return self._rows(intervention.key, batch, losses)
-
-    def _note_done(self, intervention: Intervention) -> None:
-        self.left -= self.stack.depth - intervention.layer
-        self.cache.progress(1 - self.left / self.total)
-
-    def _leave_out(self, reason: str) -> None:
-        """Say once why something is left out."""
-        if reason not in self.known_reasons:
-            self.known_reasons.add(reason)
-            self.cache.log(reason)
-
-    def _rows(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> list[Loss]:
-        """One row a window; those that are new go to the sink."""
-        rows, fresh = [], []
-        for window, loss in zip(batch.windows, losses, strict=True):
-            if not math.isfinite(loss.nll):
+        for key in keys:
+            if broken and key == str(self.identity):
                 raise MeasureError(
-                    f"the model itself gives a loss that is not finite on document {window.document!r}, before "
-                    "anything is done to it; check the checkpoint, or use --dtype float32"
+                    f"the model itself gives a loss that is not finite on document {broken[0]!r}, before anything is "
+                    "done to it; check the checkpoint, or use --dtype float32"
                 )
-            known = self.known[key].get(_cell(window.task, window.document, window.index))
-            row = known or Loss(key, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
-            rows.append(row)
-            if known is None:
+            if broken and key not in self.left_out:
+                self._leave_out(
+                    (key,),
+                    f"{key} gives a loss that is not finite on {broken[0]!r} and is left out; --dtype float32 may help",
+                )
+            if key not in self.left_out:
+                self._keep(key, batch, losses)
+
+    def _keep(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> None:
+        fresh = []
+        for window, loss in zip(batch.windows, losses, strict=True):
+            row = self.known[key].get((window.task, window.document, window.index))
+            if row is None:
+                row = Loss(key, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
                 fresh.append(row)
+            self.computed[key].append(row)
         if fresh:
             self.cache.sink(fresh)
-        return rows
 
-    def _clean(self, batch: AnyBatch) -> CleanBatch:
-        captured = self._capture(batch)
-        half = torch.tensor([window in self.first for window in batch.windows], device=captured.state.device)
-        return CleanBatch(captured.state, captured, counted_tokens(captured.inputs, captured.state), half)
+    def _leave_out(self, keys: Sequence[str], reason: str) -> None:
+        """Leave the interventions of these keys out, and say once why."""
+        self.left_out.update(keys)
+        if reason not in self.reasons:
+            self.reasons.add(reason)
+            self.cache.log(reason)
 
-    def _capture(self, batch: AnyBatch) -> Capture:
-        return self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
+    def _note_done(self, keys: Sequence[str]) -> None:
+        done = [each for each in self.due if each.key in keys and each.key not in self.left_out]
+        if done:
+            self.left -= sum(map(self._cost, done))
+            self.cache.progress(1 - self.left / self.total)
 
-    def _apply(self, layer: int, state: Tensor, captured: Capture) -> Tensor:
-        self.cache.tally.layer_tokens += state.shape[:2].numel()
-        return self.stack.apply(layer, state, captured)
-
-    def _losses(self, state: Tensor, batch: AnyBatch) -> tuple[WindowLoss, ...]:
-        self.cache.tally.head_tokens += batch.size
-        return window_losses(self.stack, state, batch)
+    def _cost(self, each: Intervention | JointIntervention) -> int:
+        return self.stack.depth - each.parts[0].layer
 
     def _lacks(self, key: str) -> bool:
         return self.known[key].keys() < self.windows
-
-    def _check(self, state: Tensor, counted: Tensor, layer: int, batch: AnyBatch) -> None:
-        finite = state.flatten(2).isfinite().all(dim=2) | ~counted
-        if not finite.all():
-            document = batch.windows[int((~finite).any(dim=1).nonzero()[0])].document
-            raise MeasureError(
-                f"the model's own state after layer {layer} is not finite on document {document!r}; "
-                "check the checkpoint, or use --dtype float32"
-            )
 
 
 def _first_half(data: EvalData) -> frozenset[Window]:
     """The windows of one half of the text; of a single piece, which cannot be split, all of them."""
     order = shuffled(pieces(data), 0)
     return frozenset(portion(data, order[::2]).windows)
-
-
-def _cell(task: str, document: str, window: int) -> tuple[str, str, int]:
-    return (task, document, window)

@@ -26,14 +26,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from layerwise.measure.interventions.batch_walk import Apply
 from layerwise.measure.interventions.intervention import (
-    Apply,
     Intervention,
     InterventionContext,
+    JointIntervention,
     ResultCache,
     intervention_losses,
 )
-from layerwise.measure.interventions.joint_replacement import joint_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.stats.float64 import exact
@@ -59,23 +59,25 @@ def predicted_weight_loss(
     `seed` draws the random errors. `cache` makes it resumable: its keys are `12=predicted`, `set:4=predicted` and so
     on. Raises what `predict_layer` and `intervention_losses` raise.
     """
-    cache = cache or ResultCache()
     chosen = joint_sets(stack.depth) | neighbour_sets(stack.depth)
-    # Both replacements need the prediction; the largest set is held in memory anyway.
-    predicted = lru_cache(maxsize=max(map(len, chosen.values())))(partial(predict_layer, stack))
+    # Both replacements need the prediction, and so do all sets with the layer.
+    predicted = lru_cache(maxsize=None)(partial(predict_layer, stack))
     methods: dict[str, Replacement] = {
         _PREDICTED: predicted,
         SAME_NORM_RANDOM: partial(_misled, stack, seed, predicted),
     }
     inner = range(1, stack.depth - 1)
-    singles = [
-        Intervention(layer, name, partial(_prepare, method)) for layer in inner for name, method in methods.items()
+    singles = {
+        name: {layer: Intervention(layer, name, partial(_prepare, method)) for layer in inner}
+        for name, method in methods.items()
+    }
+    together = [
+        JointIntervention(f"{subject}={name}", tuple(singles[name][layer] for layer in layers))
+        for subject, layers in chosen.items()
+        for name in methods
     ]
-    losses = intervention_losses(stack, singles, data, cache)
-    for subject, layers in chosen.items():
-        for name, method in methods.items():
-            replaced = partial(_replaced, method, layers)
-            losses += joint_losses(stack, data, f"{subject}={name}", replaced, cache)
+    alone = [singles[name][layer] for layer in inner for name in methods]
+    losses = intervention_losses(stack, [*alone, *together], data, cache)
     replaced_layers = {str(layer): {"layer": layer} for layer in inner} | {
         name: set_columns(name, layers) for name, layers in chosen.items()
     }
@@ -143,8 +145,3 @@ def _misled(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weig
 def _prepare(method: Replacement, context: InterventionContext) -> Apply:
     """An intervention that gives its layer other weights."""
     return context.with_weights(method(context.layer))
-
-
-def _replaced(method: Replacement, layers: Sequence[int]) -> dict[int, Weights]:
-    """What stands in for the weights of all of `layers`."""
-    return {layer: method(layer) for layer in layers}

@@ -146,14 +146,12 @@ def _losses(stack: Stack, data: EvalData, chosen: Sequence[Member], cache: Resul
     done: dict[tuple[str, str, int], set[str]] = {}
     for row in rows:
         done.setdefault((row.task, row.document, row.window), set()).add(row.plan)
-    meters: list[CostMeter] = []
 
     def sink(fresh: Sequence[Loss]) -> None:
         rows.extend(fresh)
         cache.sink(fresh)
 
     def progress(meter: CostMeter, due: CostEstimate) -> None:
-        meters[:] = [meter]
         cache.progress(_share(meter, due))
 
     def finished(task: str, document: str, window: int) -> frozenset[str]:
@@ -165,9 +163,6 @@ def _losses(stack: Stack, data: EvalData, chosen: Sequence[Member], cache: Resul
         if sum(row.plan == str(Plan.identity(stack.depth)) for row in rows) < len(windows):
             raise
         cache.log(str(error))
-    for meter in meters:
-        cache.tally.layer_tokens += meter.layer_tokens
-        cache.tally.head_tokens += meter.head_tokens
     return rows
 
 

@@ -28,7 +28,6 @@ from layerwise.measure.interventions.sweep_pieces import (
     plain_part,
     read_final_state,
     state_bytes,
-    streamed_final_states,
 )
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.language.loss import WindowLoss
@@ -236,7 +235,10 @@ class _Work:
 
     def divided(self, stack: Stack, workers: int) -> tuple[list[SweepPart], Partition]:
         """The work in parts for so many workers, and what they cost."""
-        due = {number: tuple(piece.graph.ends) for number, piece in enumerate(self.pieces)}
+        due = {
+            number: [plan for plan in piece.graph.ends if isinstance(plan, Plan)]
+            for number, piece in enumerate(self.pieces)
+        }
         return divided(due, [piece.batch.size for piece in self.pieces], workers, head_in_layers(stack))
 
     @property
@@ -261,18 +263,20 @@ class _Work:
 
     @classmethod
     def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished) -> _Work:
-        graphs: dict[tuple[Plan, ...], Graph] = {tuple(plans): build(plans)}
+        texts = {str(plan): plan for plan in plans}  # a plan is long to write, and there are many windows
+        names, whole = frozenset(texts), build(plans)
+        graphs: dict[frozenset[str], Graph] = {frozenset(): whole}
         pieces = []
         for batch in data.batches:
             done = tuple(finished(window.task, window.document, window.index) for window in batch.windows)
-            everywhere = frozenset.intersection(*done)
-            missing = tuple(plan for plan in plans if str(plan) not in everywhere) if everywhere else tuple(plans)
-            if missing not in graphs:
-                graphs[missing] = build(missing)
-            pieces.append(_Piece(batch, graphs[missing], done))
-        whole = graphs[tuple(plans)]
-        layer_tokens = sum(piece.graph.evaluations * piece.batch.size for piece in pieces)
-        head_tokens = sum(piece.graph.heads * piece.batch.size for piece in pieces)
+            everywhere = names.intersection(*done)
+            if everywhere not in graphs:
+                graphs[everywhere] = build(plan for text, plan in texts.items() if text not in everywhere)
+            pieces.append(_Piece(batch, graphs[everywhere], done))
+        spent = {id(graph): (graph.evaluations, graph.heads) for graph in graphs.values()}
+        layer_tokens, head_tokens = (
+            sum(spent[id(piece.graph)][of] * piece.batch.size for piece in pieces) for of in (0, 1)
+        )
         return cls(
             data, tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens)
         )
@@ -314,12 +318,8 @@ class _Sweep:
         with evaluating(self.stack.model), torch.inference_mode():
             for pieces in self.work.rounds(self.stack):
                 work = [(piece.batch, piece.graph) for piece in pieces]
-                if self.stack.resident is not None:
-                    for number, each in streamed_final_states(self.stack, work, first):
-                        self._take(pieces[number], each)
-                else:
-                    for each in final_states(self.stack, *work[0], first):
-                        self._take(pieces[0], each)
+                for number, each in final_states(self.stack, work, first):
+                    self._take(pieces[number], each)
                 first = None
 
     def _spread(self) -> None:

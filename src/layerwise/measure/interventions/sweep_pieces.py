@@ -4,6 +4,9 @@ Batches share nothing, so they are handed out whole; only those of the last, inc
 idle, are cut into parts of their plans (`layerwise.stack.executors.partition`), and those of the round before it, where
 batches are so unequal that this is faster. Each batch is the same tensors as in one process, so the numbers have the
 same bits on the same kind of processor with as many threads.
+
+Interventions fall into runs of layers that cost about the same: one at a layer runs the layers behind it, so those at
+the first layers cost most. Each worker walks the clean states itself.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import torch
@@ -19,11 +22,14 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
+from layerwise.measure.interventions.batch_walk import captured_batch
+from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.workers import Emit, PieceFunction, Plain
 from layerwise.plan import Plan
-from layerwise.stack import Capture, Stack
+from layerwise.results.rows import Loss
+from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.executors.partition import Partition, cost, depth_first, runs
@@ -47,66 +53,57 @@ class FinalState:
     most_live: int
 
 
-def final_states(stack: Stack, batch: AnyBatch, graph: Graph, first: Plan | None) -> Iterator[FinalState]:
-    """Every final state of the graph on one batch, that of the plan `first` before the others.
-
-    The caller keeps the model evaluating, without gradients.
-    """
-    if stack.resident is not None:
-        yield from (each for _, each in streamed_final_states(stack, [(batch, graph)], first) if each.plans)
-        return
-    plans_at = _plans_at(graph)
-    captured = _captured(stack, batch)
-    walk = GraphExecutor(
-        graph,
-        lambda layer, state, part, source: stack.apply(layer, state, captured, part, source),
-        captured.state,
-        first,
-    )
-    walked = 0
-    clock = time.perf_counter()
-    for node, state in walk.states():
-        there = time.perf_counter()
-        losses = tuple(window_losses(stack, state, batch))
-        done = time.perf_counter()
-        yield FinalState(
-            tuple(plans_at[node]), losses, walk.evaluated - walked, there - clock, done - there, walk.most_live
-        )
-        walked, clock = walk.evaluated, time.perf_counter()
-
-
-def streamed_final_states(
+def final_states(
     stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
 ) -> Iterator[tuple[int, FinalState]]:
-    """The final states of several batches whose layers are read together, each with the number of its batch.
+    """The final states of some batches that are computed together, each with the number of its batch; several only
+    where layers are read from the disk.
 
-    That of the plan `first` on the first batch comes before the others. Between them come final states of no plan, as
-    often as a layer was read, which say what was computed meanwhile.
+    That of the plan `first` on the first batch comes before the others. Where layers are read, final states of no plan
+    come between them, as often as one was read, which say what was computed meanwhile. The caller keeps the model
+    evaluating, without gradients.
     """
-    plans_at = [_plans_at(graph) for _, graph in work]
-    walk = StreamedExecutor(stack, [(_captured(stack, batch), graph) for batch, graph in work])
+    names = [graph.names() for _, graph in work]
+    captured = [(captured_batch(stack, batch), graph) for batch, graph in work]
+    walk: GraphExecutor | StreamedExecutor
+    ends: Iterable[tuple[int, int | None, Tensor | None]]
+    if stack.resident is None:
+        ((inputs, graph),) = captured
+        walk = GraphExecutor(
+            graph,
+            lambda layer, state, part, source: stack.apply(layer, state, inputs, part, source),
+            inputs.state,
+            first,
+        )
+        walks, ends = [walk], ((0, node, state) for node, state in walk.states())
+    else:
+        walk = StreamedExecutor(stack, captured)
+        awaited = None if first is None else work[0][1].ends.get(first)
+        walks, ends = walk.walks, _first_before(walk.states(), awaited, len(work))
     walked = [0] * len(work)
-    awaited = None if first is None else work[0][1].ends.get(first)
-    passed: list[tuple[int, int, Tensor]] = []
     clock = time.perf_counter()
-
-    def final(number: int, node: int | None, state: Tensor | None) -> tuple[int, FinalState]:
-        nonlocal clock
+    for number, node, state in ends:
         there = time.perf_counter()
-        plans = () if node is None else tuple(plans_at[number][node])
+        plans = () if node is None else names[number][node]
         losses = () if state is None else tuple(window_losses(stack, state, work[number][0]))
         done = time.perf_counter()
-        evaluations = walk.walks[number].evaluated - walked[number]
-        made = FinalState(plans, losses, evaluations, there - clock, done - there, walk.most_live)
-        walked[number], clock = walk.walks[number].evaluated, time.perf_counter()
-        return number, made
+        evaluations = walks[number].evaluated - walked[number]
+        yield number, FinalState(plans, losses, evaluations, there - clock, done - there, walk.most_live)
+        walked[number], clock = walks[number].evaluated, time.perf_counter()
 
-    for each in walk.states():
+
+def _first_before(
+    ends: Iterable[tuple[int, int, Tensor] | Reading], awaited: int | None, batches: int
+) -> Iterator[tuple[int, int | None, Tensor | None]]:
+    """The ends in their order, but the node `awaited` of the first batch before all others; a reading is an end of no
+    node in every batch.
+    """
+    passed: list[tuple[int, int, Tensor]] = []
+    for each in ends:
         if isinstance(each, Reading):
-            yield from (final(number, None, None) for number in range(len(work)))
+            yield from ((number, None, None) for number in range(batches))
         elif awaited is None or each[:2] == (0, awaited):
-            yield final(*each)
-            yield from (final(*before) for before in passed)
+            yield from (each, *passed)
             passed, awaited = [], None
         else:
             passed.append(each)
@@ -116,20 +113,8 @@ def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
     """The bytes of one hidden state of each batch, told from the first."""
     if not batches:
         return []
-    first = _captured(stack, batches[0]).state
+    first = captured_batch(stack, batches[0]).state
     return [first.numel() * first.element_size() * batch.size // batches[0].size for batch in batches]
-
-
-def _plans_at(graph: Graph) -> dict[int, list[str]]:
-    """The plans that end at each node."""
-    plans: dict[int, list[str]] = {}
-    for plan, node in graph.ends.items():
-        plans.setdefault(node, []).append(str(plan))
-    return plans
-
-
-def _captured(stack: Stack, batch: AnyBatch) -> Capture:
-    return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,8 +205,9 @@ def piece_function(stack: Stack, texts: Mapping[str, EvalData]) -> PieceFunction
         first = None if piece["first"] is None else Plan.parse(piece["first"])
         graph = build(Plan.parse(text) for text in piece["plans"])
         with evaluating(stack.model), torch.inference_mode():
-            for each in final_states(stack, batch, graph, first):
-                emit(astuple(each))
+            for _, each in final_states(stack, [(batch, graph)], first):
+                if each.plans:
+                    emit(astuple(each))
 
     return carry_out
 
@@ -230,3 +216,46 @@ def read_final_state(partial: Plain) -> FinalState:
     """The final state that a worker emitted."""
     plans, losses, *rest = partial
     return FinalState(tuple(plans), tuple(WindowLoss(*loss) for loss in losses), *rest)
+
+
+def runs_of_layers(interventions: Sequence[Intervention], depth: int, count: int) -> list[list[Intervention]]:
+    """At most `count` parts of the interventions, in the order of their layers, of about equal cost; none is empty.
+
+    >>> skips = [Intervention(layer, "skip", lambda context: lambda one: one.state) for layer in range(6)]
+    >>> [[each.layer for each in part] for part in runs_of_layers(skips, 6, 2)]
+    [[0, 1], [2, 3, 4, 5]]
+    """
+    ordered = sorted(interventions, key=lambda each: each.layer)
+    total = sum(depth - each.layer for each in ordered)
+    parts: list[list[Intervention]] = [[] for _ in range(count)]
+    before = 0
+    for each in ordered:
+        cost = depth - each.layer
+        parts[int((before + cost / 2) * count / total)].append(each)
+        before += cost
+    return [part for part in parts if part]
+
+
+def lacking(interventions: Sequence[Intervention], data: EvalData, known: Collection[Loss]) -> list[Intervention]:
+    """The interventions that do not have a loss on every window of `data` among the `known`."""
+    cells = data.cells
+    counted: dict[str, int] = {}
+    for row in known:
+        if (row.task, row.document, row.window) in cells:
+            counted[row.plan] = counted.get(row.plan, 0) + 1
+    return [each for each in interventions if counted.get(each.key, 0) < len(cells)]
+
+
+def emit_losses(
+    stack: Stack, interventions: Sequence[Intervention], data: EvalData, keys: Collection[str], emit: Emit
+) -> None:
+    """In a worker: carry out the interventions that have these keys, and say their rows as they are computed."""
+    untouched = str(Plan.identity(stack.depth))
+
+    def sink(rows: Sequence[Loss]) -> None:
+        own = [astuple(row) for row in rows if row.plan != untouched]
+        if own:
+            emit(own)
+
+    chosen = [each for each in interventions if each.key in keys]
+    intervention_losses(stack, chosen, data, ResultCache(sink=sink))

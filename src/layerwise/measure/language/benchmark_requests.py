@@ -28,21 +28,20 @@ from numpy.typing import NDArray
 from layerwise.data.batches import IGNORED, Batch, of_like_length
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmark_scale import chance_of
-from layerwise.measure.language.benchmarks import Benchmarks
+from layerwise.measure.language.benchmarks import Benchmarks, chance_of
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.language.global_seeds import seeded
 from layerwise.measure.language.harness import (
     BOOTSTRAPS,
     evaluate,
     harness_model,
+    harness_results,
     named,
     quietly,
     refusing_broken_logits,
     result_rows,
+    seeded,
     with_seed,
 )
-from layerwise.measure.language.harness_results import harness_results
 from layerwise.plan import Plan
 from layerwise.results.rows import BENCHMARK_TASK, Loss, Score, main_metric
 from layerwise.stack import Stack
@@ -159,7 +158,10 @@ def judged(
 ) -> JudgedPlan:
     """lm-eval's metrics of one plan, from its `answers` and from what it writes in place.
 
-    The scores are those of `tasks` of `layerwise.measure.language.benchmarks`.
+    The scores are raw, one row a benchmark and metric: lm-eval's name, followed by `/filter` where it has several.
+    `low` and `high` are value - 1.96 and + 1.96 standard errors as lm-eval estimates them over questions, not clipped.
+    Raises `MeasureError` when the plan gives logits that are not finite where it writes: lm-eval would count them as
+    wrong answers.
     """
     loaded = requests.benchmarks.loaded
     with evaluating(stack.model), quietly(), _as_built(loaded["tasks"].values()):

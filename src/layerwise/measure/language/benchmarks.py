@@ -1,14 +1,14 @@
-"""Benchmarks: EleutherAI's lm-eval run on a re-planned model, in place.
+"""Benchmarks of EleutherAI's lm-eval, found and loaded; `layerwise.measure.language.benchmark_requests` asks them of
+many plans at once. Needs the extra `layerwise[eval]`.
 
-The harness asks its questions of the very model object that the plan runs in, by log-likelihood or by `generate`, so
-its numbers are those of a model whose layers really stand in that order (tested). Needs the extra `layerwise[eval]`.
-
-`tasks` runs one plan after the other, with every request, and is what other ways of asking are held against; of many
-plans together the log-likelihoods are had for less (`layerwise.measure.language.benchmark_requests`).
+On the Painters' scale 0 is what guessing scores and 1 what the model as trained scores (Sun et al. 2024, arXiv
+2407.09298, section 2; `normalised`). Guessing is known for the five benchmarks of the paper; of any other that offers
+choices it is the mean of one over their number, and of one whose answer is written 0.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -17,19 +17,9 @@ from types import MappingProxyType
 from typing import Any
 
 from layerwise.errors import MeasureError, near_matches
-from layerwise.measure.language.benchmark_scale import CHANCE
-from layerwise.measure.language.global_seeds import seeded
-from layerwise.measure.language.harness import (
-    evaluate,
-    harness_model,
-    quietly,
-    refusing_broken_logits,
-    result_rows,
-)
-from layerwise.plan import Plan
+from layerwise.measure.language.harness import quietly, seeded
+from layerwise.measure.language.task_summary import ChanceScale
 from layerwise.results.rows import Score
-from layerwise.stack import Stack
-from layerwise.stack.inputs import evaluating
 
 FOLDERS: Mapping[str, str] = MappingProxyType({"arc_challenge": "arc", "lambada_openai": "lambada"})
 """Where lm-eval keeps a known benchmark's files, if not in a folder of its name."""
@@ -83,38 +73,6 @@ def find_benchmarks(
     return Benchmarks(wanted, loaded)
 
 
-def tasks(
-    stack: Stack,
-    plans: Iterable[Plan | str],
-    names: Sequence[str] | Benchmarks,
-    limit: int | None = None,
-    batch_size: int | str = 8,
-    include_path: str | Path | None = None,
-    seed: int = 0,
-) -> list[Score]:
-    """What lm-eval measures under each plan: raw scores, one row a plan, benchmark and metric.
-
-    `subject` is the plan, `task` the benchmark, `metric` lm-eval's, followed by `/filter` where it has several. `low`
-    and `high` are value - 1.96 and + 1.96 standard errors as lm-eval estimates them over questions, not clipped;
-    `documents` is the number of questions, at most `limit` of each benchmark. `seed` draws few-shot examples (the same
-    for every plan) and what a task samples, from python's, numpy's or torch's generator. Give loaded `Benchmarks` to
-    evaluate again without loading again.
-
-    Raises `MeasureError` as `find_benchmarks` does, for a stack without tokenizer, and when a plan gives logits that
-    are not finite (lm-eval would count them as wrong answers).
-    """
-    if stack.tokenizer is None:
-        raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
-    benchmarks = names if isinstance(names, Benchmarks) else find_benchmarks(names, include_path, seed=seed)
-    scores: list[Score] = []
-    with evaluating(stack.model), quietly():
-        harness = harness_model(stack, batch_size)
-        for plan in map(Plan.parse, plans):
-            with stack.under(plan), refusing_broken_logits(stack.model, plan):
-                scores += result_rows(str(plan), evaluate(harness, benchmarks.loaded, limit, seed))
-    return scores
-
-
 def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
     """An index of task files that knows `names`, or every file there is.
 
@@ -148,3 +106,54 @@ def _load(manager: Any, names: Sequence[str]) -> Any:
             "benchmarks come from the Hugging Face Hub, so without a network write a task file with local data_files, "
             "and name its folder with --task-folder"
         ) from error
+
+
+CHANCE: Mapping[str, float] = MappingProxyType(
+    {
+        # Four options for nearly every question (Clark et al. 2018).
+        "arc_challenge": 0.25,
+        # Four endings (Zellers et al. 2019).
+        "hellaswag": 0.25,
+        # Two options (Sakaguchi et al. 2020).
+        "winogrande": 0.5,
+        # The last word of a passage (Paperno et al. 2016) and a number written out (Cobbe et al. 2021) are not guessed.
+        "lambada_openai": 0.0,
+        "gsm8k": 0.0,
+    }
+)
+"""The Painters' benchmarks, and the accuracy of guessing on each."""
+
+PROPORTIONS = ("acc", "acc_norm", "exact_match")
+"""Metrics that are a share of right answers, and so have a chance level."""
+
+
+def chance_of(name: str, task: Any) -> float:
+    """What guessing scores on lm-eval's `task` called `name`, whose requests are built."""
+    if name in CHANCE:
+        return CHANCE[name]
+    if task.OUTPUT_TYPE != "multiple_choice":
+        return 0.0
+    # With mutual information each choice is asked about twice, with its question and without.
+    twice = "acc_mutual_info" in task.aggregation()
+    choices = Counter(instance.doc_id for instance in task.instances).values()
+    return sum((2 if twice else 1) / count for count in choices) / len(choices)
+
+
+def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
+    """The rows of `scores` on the Painters' scale, 0 for chance and 1 for the full model: condition `normalised`.
+
+        (score - chance) / (score of the full model - chance)
+
+    `full` is the plan of the full model, `chance` the accuracy of guessing by benchmark. Only shares of right answers
+    of benchmarks in `chance` have such a row, and only where the full model's interval lies above chance: a model that
+    guesses has nothing to lose. Intervals are scaled with the score; the full model's own error is not in them.
+    """
+    rows = [score for score in scores if score.task in chance and score.metric.split("/")[0] in PROPORTIONS]
+    best = {(score.task, score.metric): score for score in rows if score.plan == full}
+    scaled = []
+    for score in rows:
+        top, floor = best.get((score.task, score.metric)), chance[score.task]
+        if top is None or (top.value if top.low is None else top.low) <= floor:
+            continue
+        scaled.append(ChanceScale(floor, top.value).of(score))
+    return scaled

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from layerwise.data.batches import AnyBatch, batches, regrouped
+from layerwise.data.batches import AnyBatch, batches, of_like_length, regrouped
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
@@ -253,3 +253,12 @@ def _refuse_foreign_tokens(stack: Stack, made: Sequence[AnyBatch]) -> None:
             f"the tokenizer gives token id {largest}, but the model's vocabulary has {vocabulary}: "
             "this tokenizer belongs to another model; give the right one with --tokenizer"
         )
+
+
+def minibatches(data: EvalData, tokens: int) -> tuple[AnyBatch, ...]:
+    """The windows of `data` in batches of at most `tokens` tokens, padding counted, the longest first.
+
+    Targets and masks are those of the reading.
+    """
+    windows = [window for batch in data.batches for window in batch.windows]
+    return tuple(batch for group in of_like_length(windows, tokens) for batch in regrouped(data.batches, group))

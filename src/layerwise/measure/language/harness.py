@@ -2,6 +2,10 @@
 
 Everything that knows how lm-eval is called stands here. It keeps the tasks, the tokens that are asked about, and the
 metrics; what the model answers is computed by whoever calls.
+
+`harness_results` is what lm-eval's own command would write to a file, less what no result depends on. Its
+`simple_evaluate` and `EvaluationTracker` ask the network for the model and the system for its libraries, once a plan;
+what they say is said here by what layerwise knows, and `layerwise.experiments.sweep.benchmarks` adds when and where.
 """
 
 from __future__ import annotations
@@ -12,13 +16,16 @@ import io
 import logging
 import math
 import os
+import random
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from layerwise.errors import MeasureError
-from layerwise.measure.language.global_seeds import seeded
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BENCHMARK
@@ -127,3 +134,76 @@ def quietly() -> Iterator[None]:
             del os.environ["DISABLE_MULTIPROC"]
         else:
             os.environ["DISABLE_MULTIPROC"] = single
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Within the context every global generator starts from `seed`; afterwards each is where the caller left it.
+
+    They are python's, numpy's, and torch's: that of the CPU, and those of the kind of accelerator that `device` is.
+    """
+    python, numpy_, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    accelerator: Any = None if device is None or device.type == "cpu" else torch.get_device_module(device)
+    several = hasattr(accelerator, "get_rng_state_all")
+    if accelerator is not None:
+        there = accelerator.get_rng_state_all() if several else accelerator.get_rng_state()
+    try:
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # numpy takes 32 bits
+        torch.manual_seed(seed)
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy_)
+        torch.set_rng_state(cpu)
+        if accelerator is not None:
+            (accelerator.set_rng_state_all if several else accelerator.set_rng_state)(there)
+
+
+SOURCE = "hf"
+"""What lm-eval calls models of transformers."""
+
+
+def harness_results(
+    results: Mapping[str, Any],
+    harness: Any,
+    stack: Stack,
+    plan: Plan,
+    *,
+    limit: int | None,
+    bootstraps: int,
+    seed: int,
+    batch_size: int | str,
+) -> dict[str, Any]:
+    """`results` of `lm_eval.evaluate` as lm-eval stores them: without samples, with `config` and `task_hashes`.
+
+    `config` names the model and the plan in `model_args`, as `pretrained` and `plan`.
+    """
+    from lm_eval.loggers.utils import add_tokenizer_info
+    from lm_eval.utils import hash_string
+
+    content = {name: value for name, value in results.items() if name != "samples"}
+    arguments = {"pretrained": stack.source.name, "plan": str(plan)}
+    seeds = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
+    content["config"] = {
+        "model": SOURCE,
+        "model_args": arguments,
+        "model_num_parameters": sum(parameter.numel() for parameter in stack.model.parameters()),
+        "model_dtype": str(stack.dtype),
+        "model_revision": stack.source.revision or "main",
+        "model_sha": stack.source.revision or "",
+        "batch_size": batch_size,
+        "batch_sizes": [],
+        "device": str(stack.device),
+        "use_cache": None,
+        "limit": limit,
+        "bootstrap_iters": bootstraps,
+        "gen_kwargs": None,
+        **dict.fromkeys(seeds, seed),
+    }
+    add_tokenizer_info(content, harness)
+    content["task_hashes"] = {
+        name: hash_string("".join(each["doc_hash"] + each["prompt_hash"] + each["target_hash"] for each in samples))
+        for name, samples in results.get("samples", {}).items()
+    }
+    return content

@@ -3,7 +3,7 @@
 A vocabulary of 50,257 takes 201 kB a token for logits in float32, and several times that until they are a loss. The
 body, the part of the model that holds its blocks, is run once, in place under whatever plan there is, and its last
 states are kept; the model is then run on pieces of them, its body answering with the piece. That this gives the model's
-own logits is proved on random tokens, or there is no such head (`find_head`).
+own logits is proved on random tokens, once for each Stack, or there is no such head (`find_head`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from layerwise.data.batches import IGNORED
+from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.stack import Stack
 from layerwise.stack.executors.in_place import outside_passes
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
+
+ScoredTokens = tuple[Tensor, Tensor, Tensor]
+"""Some tokens: the row of each, its loss in nats, and whether it was the first choice."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +50,18 @@ class LanguageModelHead:
             handle.remove()
         return main_tensor(outputs[0]), outputs[0]
 
+    def losses(self, states: Tensor, output: Any, ids: Tensor, targets: Tensor) -> Iterator[ScoredTokens]:
+        """What comes of the tokens of `targets` (batch, seq) that are not `IGNORED`, so many together that no more than
+        `CHUNK` logits are there at once; `states` and `output` are of the body, `ids` (batch, seq) its tokens.
+        """
+        rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
+        config: Any = getattr(self.model, "config", None)
+        tokens = max(1, CHUNK // (1 if config is None else int(config.get_text_config().vocab_size)))
+        for start in range(0, len(rows), tokens):
+            row, column = rows[start : start + tokens], columns[start : start + tokens]
+            logits = self.logits(states[row, column], output, ids[row, column])
+            yield row, *token_losses(logits, targets[row, column])
+
     def logits(self, states: Tensor, output: Any, ids: Tensor) -> Tensor:
         """The logits (rows, vocabulary) of `states` (rows, width) that are among those of `output`; `ids` (rows,)."""
         with _answering(self.body, _with_states(output, states[None])):
@@ -51,11 +69,20 @@ class LanguageModelHead:
         return predicted[0]
 
 
+_HEADS: WeakKeyDictionary[Stack, LanguageModelHead | None] = WeakKeyDictionary()
+
+
 def find_head(stack: Stack) -> LanguageModelHead | None:
     """The head of the model of `stack`, which runs no plan now; `None` where none is seen to act on every token alone.
 
-    Tried as its body is everything that holds the list of blocks, the outermost first.
+    Tried as its body is everything that holds the list of blocks, the outermost first. A Stack is tried once.
     """
+    if stack not in _HEADS:
+        _HEADS[stack] = _tried(stack)
+    return _HEADS[stack]
+
+
+def _tried(stack: Stack) -> LanguageModelHead | None:
     model = stack.model
     inputs = example_inputs(model)
     if inputs is None or "input_ids" not in inputs:

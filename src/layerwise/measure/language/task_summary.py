@@ -1,5 +1,5 @@
-"""Several tasks as one number: their mean, and the scale of "Transformer Layers as Painters" (section 2) from chance to
-the model as trained, with its mean and its median over tasks.
+"""What answers to a task are worth in its metric, and several tasks as one number: their mean, and the scale of
+"Transformer Layers as Painters" (section 2) from chance to the model as trained, with its mean and its median.
 
     normalised = (score - chance) / (score of the model as trained - chance)
 
@@ -19,6 +19,15 @@ from statistics import fmean
 
 import numpy as np
 
+from layerwise.data.suites.classification import Task
+from layerwise.measure.stats.task_metrics import (
+    confusion_matrix,
+    correlation_interval,
+    correlation_of,
+    guessed,
+    interval,
+    metric_of,
+)
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, NORMALISED
 
@@ -103,3 +112,30 @@ def _over(rows: Sequence[Score], metric: str, value: float, low: float | None, h
         rows[0], task=ALL, metric=metric, value=value, low=low, high=high, p=None, p_adjusted=None, mde=None,
         documents=documents, tokens=None,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TaskScore:
+    """A metric with its interval over test examples, and `chance`: what always giving one answer would score."""
+
+    value: float
+    low: float
+    high: float
+    chance: float
+
+
+def task_value(task: Task, metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
+    """The metric of `answers` to examples of these labels, or scores."""
+    if task.is_regression:
+        return correlation_of(metric)(labels, answers)
+    return float(metric_of(metric)(confusion_matrix(labels, answers, len(task.labels))))
+
+
+def task_score(task: Task, metric: str, labels: Sequence[float], answers: Sequence[float]) -> TaskScore:
+    """The metric with its interval. The one answer of `chance` is the commonest label of the training examples; in a
+    regression any, since a constant has no correlation."""
+    value = task_value(task, metric, labels, answers)
+    if task.is_regression:
+        return TaskScore(value, *correlation_interval(metric, value, len(labels)), 0.0)
+    counts = confusion_matrix(labels, answers, len(task.labels))
+    return TaskScore(value, *interval(metric, counts), guessed(metric, counts, task.commonest))

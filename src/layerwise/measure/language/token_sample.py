@@ -43,20 +43,6 @@ def token_sample(data: EvalData, share: float, seed: int = 0) -> EvalData:
     return replace(data, name=f"{data.name}, the head on {share:.4g} of the tokens", digest=digest, batches=batches)
 
 
-def sampled_tokens(data: EvalData) -> int:
-    """How many tokens the head reads: all that have a target.
-
-    >>> import torch
-    >>> from layerwise.data.text.tokens import Window
-    >>> ids, targets = torch.tensor([[5, 6, 7, 8, 9]]), torch.tensor([[6, 7, 8, 9, -100]])
-    >>> batch = Batch(ids, torch.ones_like(ids), targets, (Window("d", "text", 0, (5, 6, 7, 8, 9), 1, 5),))
-    >>> text = EvalData("text", "digest", 5, "next_token", (batch,))
-    >>> sampled_tokens(text), sampled_tokens(token_sample(text, 0.5))
-    (4, 2)
-    """
-    return sum(int(each.scored.sum()) if isinstance(each, Batch) else each.size for each in data.batches)
-
-
 def drawn_positions(count: int, share: float, draw: Random) -> tuple[int, ...]:
     """Which of `count` scored tokens are kept, in order: ceil(share * count) of them, spread evenly.
 

@@ -22,9 +22,8 @@ from torch.nn import functional
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.language.evaluation_data import EvalData, sample, split
+from layerwise.measure.language.evaluation_data import EvalData, minibatches, sample, split
 from layerwise.measure.language.loss import window_losses
-from layerwise.measure.language.minibatches import minibatches
 from layerwise.measure.recovery.damage import generator
 from layerwise.measure.recovery.loss_curve import LossCurve
 from layerwise.stack import Capture, Stack

@@ -3,7 +3,9 @@
 Every state that a plan passes through is a node: the captured state, one layer applied to a node, or a group merged
 from its branches. Nodes are hash-consed: the same layer applied to the same node is the same node, whichever plans ask
 for it. The number of `Apply` nodes is therefore the least number of layer evaluations that these plans can cost, and is
-known before anything runs.
+known before anything runs. What an intervention makes of a layer is a node like any other, by the key of what is done:
+an intervention is a plan with a changed node (`Changed`), and shares with plans and other interventions what they do
+alike.
 
 Execution walks the graph depth first and frees a state when its last reader has read it. At a fork the reader with the
 most work below it goes last, so that the forked state is let go before the long way down; live states then grow with
@@ -15,14 +17,44 @@ live, at most as many for each as there are layers, and one for each prefix that
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from layerwise.plan import Plan, Reduction, Sublayer
+from layerwise.plan import Plan, Reduction, Step, Sublayer
 from layerwise.stack.executors.state import Merger
+
+
+class LayerVariant(NamedTuple):
+    """What runs as a layer: that half of it, that of the model `source`, or what an intervention makes of it, by the
+    key `change`; with none of them the layer itself.
+    """
+
+    sublayer: Sublayer | None = None
+    source: str | None = None
+    change: str | None = None
+
+
+AS_IS = LayerVariant()
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A plan with changed nodes, whose losses are called `key`: by the number of a step, the key of what is done."""
+
+    key: str
+    plan: Plan
+    changes: Mapping[int, str] = field(hash=False)
+
+    def __str__(self) -> str:
+        return self.key
+
+    def steps(self) -> tuple[Step, ...]:
+        """Those of the plan."""
+        return self.plan.steps()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +64,11 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """One layer, or the half that `sublayer` names, of the model `source`, applied to the state of node `state`."""
+    """One layer, or a `variant` of it, applied to the state of node `state`."""
 
     layer: int
     state: int
-    sublayer: Sublayer | None = None
-    source: str | None = None
+    variant: LayerVariant = AS_IS
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +91,40 @@ class Graph:
     """
 
     nodes: tuple[Node, ...]
-    ends: dict[Plan, int]
+    ends: dict[Plan | Changed, int]
     naive: int
 
     @property
     def evaluations(self) -> int:
-        """The number of distinct (layer or half of some model, state) pairs: no executor can do with fewer."""
-        return sum(isinstance(node, Apply) for node in self.nodes)
+        """The number of distinct (layer or half of some model, state) pairs: no executor can do with fewer.
+
+        What interventions make of layers is not counted.
+        """
+        return sum(isinstance(node, Apply) and node.variant.change is None for node in self.nodes)
 
     @property
     def heads(self) -> int:
         """The number of distinct final states: each is sent through the model's head once."""
         return len(set(self.ends.values()))
 
+    def names(self) -> dict[int, tuple[str, ...]]:
+        """What the losses of the state of each node are called at which some plan ends."""
+        names: dict[int, tuple[str, ...]] = {}
+        for plan, node in self.ends.items():
+            names[node] = (*names.get(node, ()), str(plan))
+        return names
 
-def build(plans: Iterable[Plan]) -> Graph:
+    def untouched(self) -> frozenset[int]:
+        """The nodes that no intervention led to."""
+        clean: set[int] = set()
+        for index, node in enumerate(self.nodes):
+            changed = isinstance(node, Apply) and node.variant.change is not None
+            if not changed and clean.issuperset(inputs(node)):
+                clean.add(index)
+        return frozenset(clean)
+
+
+def build(plans: Iterable[Plan | Changed]) -> Graph:
     """The hash-consed graph of `plans`; equal plans count once."""
     lowering = Lowering()
     for plan in plans:
@@ -87,7 +137,7 @@ class Lowering:
     """A graph that grows plan by plan, and what it costs so far: `evaluations` layer evaluations, `heads` heads."""
 
     nodes: dict[Node, int] = field(default_factory=lambda: {Root(): 0})
-    ends: dict[Plan, int] = field(default_factory=dict)
+    ends: dict[Plan | Changed, int] = field(default_factory=dict)
     naive: int = 0
     evaluations: int = 0
     _final: set[int] = field(default_factory=set)
@@ -97,20 +147,22 @@ class Lowering:
         """The number of distinct final states."""
         return len(self._final)
 
-    def add(self, plan: Plan) -> None:
+    def add(self, plan: Plan | Changed) -> None:
         """Add the nodes that a plan needs and that are not there yet; an equal plan adds nothing."""
         if plan not in self.ends:
             self.ends[plan] = self._lower(plan)
             self._final.add(self.ends[plan])
             self.naive += len(plan.steps())
 
-    def _lower(self, plan: Plan) -> int:
+    def _lower(self, plan: Plan | Changed) -> int:
         nodes, current = self.nodes, 0
+        changes = plan.changes if isinstance(plan, Changed) else {}
         groups: list[tuple[int, list[int]]] = []
-        for step in plan.steps():
+        for number, step in enumerate(plan.steps()):
             groups.extend((current, []) for _ in range(step.opens))
             before = len(nodes)
-            current = nodes.setdefault(Apply(step.layer, current, step.sublayer, step.source), before)
+            variant = LayerVariant(step.sublayer, step.source, changes.get(number))
+            current = nodes.setdefault(Apply(step.layer, current, variant), before)
             self.evaluations += len(nodes) - before
             for close in step.closes:
                 base, branches = groups[-1]
@@ -176,22 +228,39 @@ def _way(graph: Graph, end: int | None) -> frozenset[int]:
     return frozenset(visited)
 
 
+def common_steps(graph: Graph) -> list[tuple[int, ...]]:
+    """The nodes behind the first, depth first, in runs that several batches compute one after another: each ends where
+    a plan ends, or before a changed node, whose input is there for all batches before one goes on.
+    """
+    ends = frozenset(graph.ends.values())
+    runs: list[list[int]] = [[]]
+    for index in schedule(graph)[1:]:
+        node = graph.nodes[index]
+        if runs[-1] and ((isinstance(node, Apply) and node.variant.change is not None) or runs[-1][-1] in ends):
+            runs.append([])
+        runs[-1].append(index)
+    return [tuple(run) for run in runs]
+
+
 @dataclass
 class GraphExecutor:
     """One execution of a graph on one batch.
 
-    `apply(layer, state, part, source)` runs a layer, or one half of it, of one model. `states()` yields the states at
-    which plans end, each as soon as it is there, but that of the plan `first` before all others. `evaluated` counts
-    layer evaluations, `most_live` the most states that were held at once.
+    `apply(layer, state, part, source)` runs a layer, or one half of it, of one model; `change(node, state)` what an
+    intervention makes of one. `states()` yields the states at which plans end, each as soon as it is there, but that of
+    the plan `first` before all others. `watch` sees every state. `evaluated` counts layer evaluations, `most_live` the
+    most states that were held at once, `live_states` are those that are held now.
     """
 
     graph: Graph
     apply: Callable[[int, Tensor, Sublayer | None, str | None], Tensor]
     root: Tensor
     first: Plan | None = None
+    change: Callable[[Apply, Tensor], Tensor] | None = None
+    watch: Callable[[int, Tensor], None] | None = None
     evaluated: int = 0
     most_live: int = 0
-    _live: dict[int, Tensor] = field(default_factory=dict)
+    live_states: dict[int, Tensor] = field(default_factory=dict)
     _reads_left: Counter[int] = field(default_factory=Counter)
     _joins: dict[int, _PartialMerge] = field(default_factory=dict)
     _folds_of: dict[int, list[_PartialMerge]] = field(default_factory=lambda: defaultdict(list))
@@ -221,24 +290,37 @@ class GraphExecutor:
         ends = frozenset(self.graph.ends.values())
         for index in order:
             state = self._compute(index)
+            if self.watch is not None:
+                self.watch(index, state)
             if index in ends:
                 yield index, state
             if self._reads_left[index]:
-                self._live[index] = state
+                self.live_states[index] = state
                 for fold in self._folds_of[index]:
                     self._advance(fold)
             self.most_live = max(self.most_live, self.live)
 
+    def leave_out(self, order: Iterable[int]) -> None:
+        """Let go of what these nodes would read: they are not computed, nor is any that reads them."""
+        for index in order:
+            self._joins.pop(index, None)
+            for read in inputs(self.graph.nodes[index]):
+                if read in self.live_states:
+                    self._read(read)
+
     @property
     def live(self) -> int:
         """The states that are held now; a group that is being merged holds two."""
-        return len(self._live) + 2 * len(self._joins)
+        return len(self.live_states) + 2 * len(self._joins)
 
     def _compute(self, index: int) -> Tensor:
         match self.graph.nodes[index]:
-            case Apply(layer, state, sublayer, source):
+            case Apply(layer, state, variant) as node:
+                if variant.change is not None:
+                    assert self.change is not None, "a graph with changed nodes is walked with what changes them"
+                    return self.change(node, self._read(state))
                 self.evaluated += 1
-                return self.apply(layer, self._read(state), sublayer, source)
+                return self.apply(layer, self._read(state), variant.sublayer, variant.source)
             case MergeNode(merge=merge):
                 merger = self._joins.pop(index).merger
                 assert merger is not None
@@ -249,7 +331,7 @@ class GraphExecutor:
     def _advance(self, fold: _PartialMerge) -> None:
         """Fold in every branch that is there, in the order of the plan's text and no other."""
         branches = fold.node.branches
-        while fold.done < len(branches) and branches[fold.done] in self._live:
+        while fold.done < len(branches) and branches[fold.done] in self.live_states:
             if fold.merger is None:
                 fold.merger = Merger(self._read(fold.node.base))
                 self._joins[fold.index] = fold
@@ -257,10 +339,10 @@ class GraphExecutor:
             fold.done += 1
 
     def _read(self, index: int) -> Tensor:
-        state = self._live[index]
+        state = self.live_states[index]
         self._reads_left[index] -= 1
         if not self._reads_left[index]:
-            del self._live[index]
+            del self.live_states[index]
         return state
 
 
@@ -276,7 +358,9 @@ class _PartialMerge:
 
 def most_live(graph: Graph) -> int:
     """The most states that an execution of the graph holds at once, by one on empty states."""
-    walk = GraphExecutor(graph, lambda layer, state, part, source: state, torch.empty(0))
+    walk = GraphExecutor(
+        graph, lambda layer, state, part, source: state, torch.empty(0), change=lambda node, state: state
+    )
     for _ in walk.states():
         pass
     return walk.most_live

@@ -44,15 +44,11 @@ class StreamedExecutor:
         graphs = distinct_graphs([graph for _, graph in self.work])
         schedule = self.schedule or reading_schedule(graphs, resident.most)
         position = {id(graph): number for number, graph in enumerate(graphs)}
-        if any(isinstance(node, Apply) and node.sublayer is not None for graph in graphs for node in graph.nodes):
+        if any(
+            isinstance(node, Apply) and node.variant.sublayer is not None for graph in graphs for node in graph.nodes
+        ):
             self.stack.branches(self.work[0][0])  # found on a pass of its own, which reads every layer
-        resident.release_all()
-        for number, reading in enumerate(schedule.readings):
-            if reading.released is not None:
-                resident.release(reading.released)
-            resident.read(reading.layer)
-            if number + 1 < len(schedule.readings):
-                resident.read_ahead(schedule.readings[number + 1].layer)
+        for reading in in_turn(resident, schedule):
             for batch, (walk, (_, graph)) in enumerate(zip(self.walks, self.work, strict=True)):
                 for node, state in walk.walk(reading.nodes[position[id(graph)]]):
                     yield batch, node, state
@@ -61,6 +57,18 @@ class StreamedExecutor:
 
     def _apply(self, captured: Capture, layer: int, state: Tensor, part: Sublayer | None, source: str | None) -> Tensor:
         return self.stack.apply(layer, state, captured, part, source)
+
+
+def in_turn(resident: ResidentLayers, schedule: ReadingSchedule) -> Iterator[Reading]:
+    """Every reading of a schedule, once its layer is in memory and the next one is on its way."""
+    resident.release_all()
+    for number, reading in enumerate(schedule.readings):
+        if reading.released is not None:
+            resident.release(reading.released)
+        resident.read(reading.layer)
+        if number + 1 < len(schedule.readings):
+            resident.read_ahead(schedule.readings[number + 1].layer)
+        yield reading
 
 
 def distinct_graphs(graphs: Sequence[Graph]) -> list[Graph]:

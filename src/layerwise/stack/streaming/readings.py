@@ -197,7 +197,12 @@ def _fewest(order: Sequence[int], most: int) -> int:
 
 def _most_live(graph: Graph, order: Sequence[int]) -> int:
     """The most states that are held at once when the nodes are computed in this order: tried on single numbers."""
-    walk = GraphExecutor(graph, lambda layer, state, part, source: state.clone(), torch.zeros(()))
+    walk = GraphExecutor(
+        graph,
+        lambda layer, state, part, source: state.clone(),
+        torch.zeros(()),
+        change=lambda node, state: state.clone(),
+    )
     for _ in walk.walk(order):
         pass
     return walk.most_live

@@ -1,14 +1,16 @@
-"""Merged models drawn at random: every layer has a position, no model lends more than its share, the seed decides."""
+"""Merged models drawn at random, and the mean of logits: shares, seeds, and what is refused."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.errors import PlanError
+from layerwise.errors import ModelError, PlanError
+from layerwise.measure.interventions.accuracy import mean_logits
 from layerwise.measure.interventions.layer_assignment import assignments
 
 
@@ -24,13 +26,6 @@ def test_every_layer_once_and_the_models_in_equal_shares(models: int, depth: int
         assert max(lent.values()) <= -(-depth // models)
         assert min(lent.get(name, 0) for name in names) >= depth // models
         plan.check(depth, names)
-
-
-def test_with_a_model_for_each_layer_no_two_layers_are_from_the_same_one() -> None:
-    names = [f"m{number}" for number in range(12)]
-    for own_depth in (True, False):
-        for plan in assignments(names, 12, 50, 0, own_depth=own_depth):
-            assert len(plan.sources()) == 12
 
 
 def test_the_seed_alone_decides_and_a_draw_does_not_depend_on_how_many() -> None:
@@ -64,3 +59,24 @@ def test_every_position_is_as_likely_for_every_layer_and_every_model() -> None:
 def test_what_cannot_be_merged_is_refused(models: list[str], depth: int, draws: int, reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         assignments(models, depth, draws, 0, own_depth=True)
+
+
+def test_the_mean_is_taken_in_float32() -> None:
+    logits = [torch.randn(4, 7, dtype=torch.bfloat16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    found = mean_logits(iter(logits))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, (logits[0].float() + logits[1].float()) / 2)
+
+
+def test_one_member_is_itself_and_the_mean_can_overrule_every_member() -> None:
+    one = torch.tensor([[3.0, 2.0, 0.0]])
+    assert torch.equal(mean_logits([one]), one)
+    both = mean_logits([one, torch.tensor([[0.0, 2.0, 3.0]])])
+    assert both.argmax() == 1
+
+
+def test_no_members_and_other_classes_are_refused() -> None:
+    with pytest.raises(ModelError, match="one member or more"):
+        mean_logits([])
+    with pytest.raises(ModelError, match=r"found \(2, 4\) after \(2, 3\)"):
+        mean_logits([torch.zeros(2, 3), torch.zeros(2, 4)])

@@ -1,0 +1,342 @@
+"""Racing: stop spending text on layers whose verdict is settled.
+
+"Which layers can go?" needs few documents for a layer that is worth a nat, and many for one that is worth nothing. The
+race looks at the documents in stages, each of which adds a quarter of what was read, and after every look drops the
+layers whose interval settles the question (`VerdictCriterion.settles`). The chance of any wrong decision at any look
+stays below `alpha`, whenever the race stops. It is divided three times:
+
+    over decisions   `ERROR_SHARES`; each is wrong to one side only, so that its tests are one-sided
+    over looks       three tenths of what earlier looks left go to each look, all that is left to the last of all text
+    over layers      step-down (Holm 1979): after m layers were told a decision, an interval that may lead to the same
+                     one counts among L - m. Before a first error these m were right, so that no fewer than the layers
+                     for which the decision would be wrong are left, and the rate divided by their number bounds it
+
+(Bonferroni over looks, as in Maron and Moore 1994. Time-uniform bounds, those of Howard et al. 2021 and of Waudby-Smith
+and Ramdas 2024, hold at every document; at looks as close as these they cost as much text.)
+
+Five things keep the decisions honest and the race cheap:
+
+    many documents        documents are the units: a look reads some of each, and never fewer than 32 of them
+    two-phase sampling    an effect keeps the mix of the whole text (`layerwise.measure.stats.strata`). The first look
+                          reads as many documents of each stratum, the others those that take most from the variance of
+                          the layers still in (`layerwise.measure.stats.strata`)
+    rare documents        a layer may be worth nothing on most documents and much on a few. `no_effect` and `harmful`,
+                          by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
+                          missed with probability below `alpha / 2L`, or until all documents are read
+    fresh text            harm is confirmed on documents that came after those that suggested it
+    futility              a layer that all of the text would settle with a probability below `FUTILE`, given what was
+                          read (predictive power, Spiegelhalter, Freedman and Blackburn 1986), leaves as `unresolved`;
+                          that can make no decision wrong
+
+The verdicts and their words are those of `layerwise.measure.stats.verdicts`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
+from layerwise.measure.stats.strata import (
+    Strata,
+    StratifiedSample,
+    StratumPart,
+    combined,
+    shuffled,
+    stratum_parts,
+)
+from layerwise.measure.stats.verdicts import SELECTION, Decision, VerdictCriterion, detectable, refuse_too_little
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import RACING
+
+FIRST_LOOK = 32
+"""Documents of the first look: Student's intervals at the small levels of a race are not to be trusted on fewer."""
+
+FEWEST_OF_STRATUM = 6
+"""Documents of each stratum at the first look; of too many strata for that the smallest are taken together."""
+
+GROWTH = 0.25
+"""What a further look adds, as a share of the tokens read before it."""
+
+SPENDING = 0.3
+"""The share of the error rate left that a look spends. It is spent early, because most layers need few looks."""
+
+ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "harmful": 0.1}
+"""How `alpha` is divided over what a look may settle a layer with: most layers of most models matter."""
+
+RARE = 0.04
+"""The share of the documents that must not be missed before a layer is said to be worth nothing."""
+
+FUTILE = 0.3
+"""The chance that all of the text settles a layer below which the race reads no more for it."""
+
+Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
+"""The losses of the untouched model and of skipping each of these layers, on these pieces of text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Where one layer left the race: the decision, the effect it rests on, and the text that was spent on it.
+
+    `limit` is what stands behind the decision, as the `mde` of a verdict.
+    """
+
+    decision: Decision
+    effect: Estimate[float]
+    limit: float
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RaceResult:
+    """How every layer finished, after how many looks, and what that took.
+
+    `spent` and `full` count layer evaluations times tokens: of the race, confirmation included, and of skipping every
+    layer on all of the text.
+    """
+
+    finishes: Mapping[int, Finish]
+    looks: int
+    spent: int
+    full: int
+
+
+def race(
+    measure: Measure,
+    keys: Mapping[int, str],
+    lengths: Mapping[Piece, int],
+    *,
+    whole: Mapping[Piece, int] | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+    rule: VerdictCriterion | None = None,
+) -> RaceResult:
+    """Race layers over pieces of text, each with its length in scored tokens; `measure` does the work.
+
+    `keys` are what the losses of skipping each layer are called.
+    `whole` has the lengths of the pieces where `lengths` are those of their beginnings: the mix of the text, and what
+    measuring all of it takes. Each look asks only for the text it adds, and only for the layers that are still in.
+    """
+    whole = whole or lengths
+    strata = Strata.of(whole).at_most(FIRST_LOOK // FEWEST_OF_STRATUM)
+    sample = StratifiedSample.of(shuffled(lengths, seed), lengths, strata)
+    running = _Race(measure, keys, lengths, whole, strata, rule or VerdictCriterion(), sample)
+    added = sample.first(FIRST_LOOK)
+    while added:
+        running.look(added)
+        tokens = math.ceil(GROWTH * sample.tokens)
+        if budget is not None:
+            tokens = min(tokens, budget - sample.tokens)
+        added = sample.more(tokens, running.variances) if running.left else []
+    running.stop()
+    full = sum(whole.values()) * _evaluations(keys, len(keys))
+    return RaceResult(running.finishes, running.looks, running.spent, full)
+
+
+def rows(result: RaceResult) -> list[Score]:
+    """A race as rows; `racing` says which."""
+    scores = [
+        Score(
+            RACING, finish.decision, finish.effect.value, finish.effect.low, finish.effect.high, layer=layer,
+            mde=finish.limit, documents=finish.documents, tokens=finish.tokens,
+        )
+        for layer, finish in sorted(result.finishes.items())
+    ]  # fmt: skip
+    figures = {
+        "evaluations": result.spent,
+        "evaluations_full": result.full,
+        "share": result.spent / result.full,
+        "looks": result.looks,
+    }
+    return [*scores, *(Score(RACING, name, float(value)) for name, value in figures.items())]
+
+
+def rare_documents(layers: int, rule: VerdictCriterion) -> int:
+    """Documents among which a kind that makes up 4 % of the text is missing with probability `alpha / 2 layers`.
+
+    >>> rare_documents(12, VerdictCriterion()), rare_documents(30, VerdictCriterion())
+    (152, 174)
+    """
+    return math.ceil(math.log(rule.alpha / (2 * layers)) / math.log(1 - RARE))
+
+
+@dataclass
+class _Race:
+    """A race under way: the losses so far, which layers are candidates for harm since when, and how the others ended.
+
+    `losses` has one list a look; the candidates of a look are confirmed on the lists after it. `unspent` is the share
+    of the error rate that is left, `rate` what this look spends. `variances` are what the next look is chosen by.
+    """
+
+    measure: Measure
+    keys: Mapping[int, str]
+    lengths: Mapping[Piece, int]
+    whole: Mapping[Piece, int]
+    strata: Strata
+    rule: VerdictCriterion
+    sample: StratifiedSample
+    losses: list[list[Loss]] = field(default_factory=list)
+    candidates: dict[int, int] = field(default_factory=dict)
+    finishes: dict[int, Finish] = field(default_factory=dict)
+    variances: dict[str, float] = field(default_factory=dict)
+    spent: int = 0
+    unspent: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.depth = len(self.keys)
+        self.baseline = str(Plan.identity(self.depth))
+
+    @property
+    def looks(self) -> int:
+        """How many looks were made."""
+        return len(self.losses)
+
+    @property
+    def left(self) -> list[int]:
+        """The layers still in the race."""
+        return [layer for layer in self.keys if layer not in self.finishes]
+
+    def comparisons(self, decision: Decision) -> float:
+        """Among how many one-sided tests at `alpha` together one of this look counts that may lead to `decision`.
+
+        A layer that was told the same before is no longer among them (Holm 1979): were that decision wrong for any of
+        those that are left, the first error among all looks is at most this likely.
+        """
+        decided = sum(finish.decision == decision for finish in self.finishes.values())
+        return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
+
+    def look(self, added: Sequence[Piece]) -> None:
+        """Read more text for the layers still in, and let go those that it settles, or that no text here would."""
+        running = self.left
+        self.losses.append(self.measure(running, added))
+        self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
+        self.rate = self.unspent if self.sample.exhausted else SPENDING * self.unspent
+        self.unspent -= self.rate
+        grid = self._grid(running, 0)
+        refuse_too_little(grid)
+        self._settle(grid, self._confirmed(running))
+        left = self.left
+        parts = self._parts(grid, left)
+        absent, present = (self._effects(parts, decision) for decision in ("no_effect", "matters"))
+        for layer, narrow, effect, share in zip(left, absent, present, self._shares_read(parts), strict=True):
+            if effect.p_below() < SELECTION:
+                self.candidates.setdefault(layer, self.looks)
+            if self._power(narrow, effect, share) < FUTILE:
+                self._conclude(layer, effect, grid)
+        if left := self.left:
+            self.variances = self._variances(self._parts(grid, left))
+
+    def stop(self) -> None:
+        """Let go of the layers still in when there is no more text."""
+        if left := self.left:
+            grid = self._grid(left, 0)
+            for layer, effect in zip(left, self._effects(self._parts(grid, left), "matters"), strict=True):
+                self._conclude(layer, effect, grid)
+
+    def _conclude(self, layer: int, effect: Estimate[float], grid: Grid) -> None:
+        """Let go of a layer that no more is read for: an effect above zero counts, however it stands to the margin."""
+        self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
+
+    def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
+        """Let go what this look settles, again and again, since every decision leaves fewer for the next."""
+        before = -1
+        while before != len(self.finishes):
+            before = len(self.finishes)
+            for decision in ERROR_SHARES:
+                left = self.left
+                for layer, effect in zip(left, self._effects(self._parts(grid, left), decision), strict=True):
+                    if self._settles(decision, effect, layer in harmful):
+                        self._finish(layer, decision, effect, grid)
+
+    def _settles(self, decision: Decision, effect: Estimate[float], harmful: bool) -> bool:
+        """Whether this look settles a layer with that decision."""
+        if decision == "matters":
+            return self.rule.settles(effect) == "matters"
+        if self.sample.documents < min(len(self.lengths), rare_documents(self.depth, self.rule)):
+            return False
+        return harmful if decision == "harmful" else self.rule.holds(effect)
+
+    def _power(self, absent: Estimate[float], present: Estimate[float], share: float) -> float:
+        """The predictive power: how likely all of the text is to settle a layer, given what was read of it.
+
+        With a share f read the value at the end is near N(value, error^2 (1 - f)), and the intervals by which a layer
+        is told to be worth nothing, or something, then reach a and b = reach * sqrt(f) to both sides:
+
+            power = P(|value| < margin - a) + P(|value| > max(margin, b))
+        """
+        margin, spread = self.rule.margin, present.error * math.sqrt(1 - share)
+        reach, other = ((each.high - each.low) / 2 * math.sqrt(share) for each in (absent, present))
+        inside, value = max(0.0, margin - reach), present.value
+        if spread == 0:
+            return float(abs(value) < inside or abs(value) > max(margin, other))
+        none = ndtr((inside - value) / spread) - ndtr((-inside - value) / spread)
+        some = ndtr((abs(value) - max(margin, other)) / spread)
+        return float(none + some)
+
+    def _shares_read(self, parts: Sequence[StratumPart]) -> NDArray[np.float64]:
+        """The f of `_power` for every layer: its variance at the end by its variance now."""
+        now = np.sum([part.variance for part in parts], axis=0)
+        end = np.sum([part.variance * self.sample.share(part.name) for part in parts], axis=0)
+        return np.divide(end, now, out=np.ones_like(now), where=now > 0)
+
+    def _variances(self, parts: Sequence[StratumPart]) -> dict[str, float]:
+        """What one document of each stratum leaves of variance, as a share of that of a layer, mean over layers."""
+        now = np.sum([part.variance for part in parts], axis=0)
+        return {
+            part.name: float(np.mean(np.divide(part.variance * part.units, now, out=np.ones_like(now), where=now > 0)))
+            for part in parts
+        }
+
+    def _confirmed(self, running: Sequence[int]) -> set[int]:
+        """The candidates whose effect is below 0 on what came after they were chosen, once that has every stratum."""
+        layers = set()
+        for layer in running:
+            if layer in self.candidates:
+                grid = self._grid([layer], self.candidates[layer])
+                owners = [self.strata.of_task[task] for task, _, _ in grid.cells]
+                enough = len(owners) >= FEWEST_UNITS and all(
+                    owners.count(name) >= FEWEST_OF_STRATUM for name in self.strata.weight
+                )
+                level = self.rule.alpha / self.comparisons("harmful")
+                if enough and self._effects(self._parts(grid, [layer]), "harmful")[0].p_below() < level:
+                    layers.add(layer)
+        return layers
+
+    def _parts(self, grid: Grid, layers: Sequence[int]) -> list[StratumPart]:
+        return stratum_parts(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata)
+
+    def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[Estimate[float]]:
+        """The effects with the intervals by which they may be told `decision`: an error to one side at its rate."""
+        return combined(parts, max(0.0, 1 - 2 * self.rule.alpha / self.comparisons(decision)))
+
+    def _grid(self, layers: Collection[int], since: int) -> Grid:
+        """The losses of these layers from the look `since` on; a beginning stands for the whole piece of text."""
+        wanted = {self.baseline, *(self.keys[layer] for layer in layers)}
+        grid = arrange(row for look in self.losses[since:] for row in look if row.plan in wanted)
+        scale = np.array([self._scale(*cell) for cell in grid.cells])
+        return replace(grid, nll=grid.nll * scale, tokens=grid.tokens * scale)
+
+    def _scale(self, task: str, document: str, window: int) -> float:
+        piece = (task, document, WHOLE)
+        piece = piece if piece in self.lengths else (task, document, window)
+        return self.whole[piece] / self.lengths[piece]
+
+    def _finish(self, layer: int, decision: Decision, effect: Estimate[float], grid: Grid) -> None:
+        limit = max(abs(effect.low), abs(effect.high))
+        if decision != "no_effect":
+            limit = detectable(effect, self.comparisons("matters") / 2, self.rule)
+        self.finishes[layer] = Finish(decision, effect, limit, grid.documents(), self.sample.tokens)
+
+
+def _evaluations(layers: Collection[int], depth: int) -> int:
+    """Layer evaluations of the clean model and of skipping each of `layers`, with the shared beginnings shared."""
+    return depth + sum(depth - layer - 1 for layer in layers)
