@@ -26,7 +26,7 @@ from layerwise.data.stored_files import Tensors
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.blocks import block_list, find_blocks
-from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
+from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
 from layerwise.stack.load import model_class
 
 _DTYPES = {

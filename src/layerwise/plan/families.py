@@ -7,13 +7,14 @@ whoever runs a family compares it with `Plan.identity(depth)`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from math import comb
 
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
-from layerwise.plan.checks import check_depth
+from layerwise.plan.checks import check_depth, shown
 from layerwise.plan.kendall import draw_order, most_inversions
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
@@ -23,7 +24,7 @@ from layerwise.plan.painters import (
     published_windows,
     window,
 )
-from layerwise.plan.plan import Plan, Reduction
+from layerwise.plan.plan import Plan, Reduction, Visit
 from layerwise.plan.samplers import layer_subset
 from layerwise.plan.sublayer import SUBLAYERS
 
@@ -32,6 +33,7 @@ __all__ = [
     "PAINTERS_LOOPS",
     "PAINTERS_SEEDS",
     "Member",
+    "assignments",
     "every_window",
     "family",
     "gain_sweep",
@@ -294,3 +296,40 @@ def family(
 
 def _disordered(depth: int, distance: int, seed: int) -> Plan:
     return Plan.of([0, *(1 + layer for layer in draw_order(depth - 1, distance, seed))])
+
+
+def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own_depth: bool) -> tuple[Plan, ...]:
+    """`draws` merged models of `depth` layers, each layer from one of `models`; the seed alone decides.
+
+    A merged model has one layer at every position. With as many `models` as layers or more no two layers are from the
+    same one; with fewer, every model gives nearly equally many, L / K rounded down or up (Freiberger et al. 2024,
+    section 4.4, "Merging models with arbitrary execution order").
+
+    With `own_depth` every layer stays at the depth it was trained at: position p runs layer p of a drawn model.
+    Without, each layer number is used once and stands anywhere: position p runs layer s(p) of a drawn model, s a
+    uniform permutation. Draws are independent, so that their spread estimates that of all merged models; where few
+    are possible, some are drawn twice. Draw n does not depend on how many are asked for.
+
+    >>> for plan in assignments(["a", "b"], depth=4, draws=2, seed=0, own_depth=True):
+    ...     print(plan)
+    a:0 b:1 a:2 b:3
+    a:0 b:1 b:2 a:3
+
+    Raises `PlanError` for fewer than two models, a name given twice, one layer, or no draws.
+    """
+    check_depth(depth, least=2)
+    if len(models) < 2 or len(set(models)) < len(models):
+        raise PlanError(f"a merged model takes layers from two models or more, each named once, not {list(models)}")
+    if type(draws) is not int or draws < 1:
+        raise PlanError(f"the number of draws is a whole number from 1 up, not {shown(draws)}")
+    return tuple(_assignment(models, depth, random.Random(f"{seed}/{own_depth}/{n}"), own_depth) for n in range(draws))
+
+
+def _assignment(models: Sequence[str], depth: int, chance: random.Random, own_depth: bool) -> Plan:
+    rounds, rest = divmod(depth, len(models))
+    sources = [*models] * rounds + chance.sample(list(models), rest)
+    chance.shuffle(sources)
+    layers = list(range(depth))
+    if not own_depth:
+        chance.shuffle(layers)
+    return Plan(tuple(Visit(layer, source=name) for layer, name in zip(layers, sources, strict=True)))

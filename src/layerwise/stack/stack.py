@@ -22,9 +22,8 @@ from layerwise.plan import Plan, Sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.checks import forward_trace, requirements
-from layerwise.stack.checks.compatibility import check_compatible
+from layerwise.stack.checks.compatibility import check_compatible, refuse_loss_of_a_kind
 from layerwise.stack.checks.forward_trace import BlockTrace
-from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks

@@ -12,8 +12,8 @@ from conftest import tiny_llama
 from layerwise.data.splits import Example, Examples, Splits
 from layerwise.errors import ModelError
 from layerwise.experiments.merging.comparison import compare, evaluate_members
-from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.plan import Plan
+from layerwise.plan.families import assignments
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load

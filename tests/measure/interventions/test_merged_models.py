@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from layerwise.errors import ModelError, PlanError
 from layerwise.measure.interventions.accuracy import mean_logits
-from layerwise.measure.interventions.layer_assignment import assignments
+from layerwise.plan.families import assignments
 
 
 @given(st.integers(2, 9), st.integers(2, 12), st.integers(0, 99), st.booleans())

@@ -11,7 +11,7 @@ from torch import nn
 
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
-from layerwise.stack.checks.layer_types import refuse_loss_of_a_kind
+from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
 
 
 def hybrid(*types: str) -> nn.Module:

@@ -40,10 +40,10 @@ from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.measure.contrasts.shuffled import merged as decisive
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, mean_logits, scored
-from layerwise.measure.interventions.layer_assignment import assignments
 from layerwise.measure.interventions.robustness import metrics, paired
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan, Visit
+from layerwise.plan.families import assignments
 from layerwise.plan.samplers import node_layout
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab

@@ -34,12 +34,27 @@ from layerwise.bounded import check_archive
 from layerwise.errors import MeasureError, RunError
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate
 from layerwise.measure.interventions.worth_by_position import PositionTables
-from layerwise.measure.settings import check_counts, check_seed
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.plan.samplers import LAYOUTS, RULES, layer_subset, node_layout, shuffled_subset
 from layerwise.results.vocabulary import RANDOM_ORDER, SEQUENTIAL
 from layerwise.stack import Stack
+
+SEEDS = 2**32
+"""Seeds lie below this: what numpy draws by takes no larger one."""
+
+
+def check_seed(seed: int) -> None:
+    """Raise `MeasureError` for a seed that no generator takes."""
+    if not 0 <= seed < SEEDS:
+        raise MeasureError(f"a seed is a whole number from 0 to {SEEDS - 1}, and {seed} was asked for")
+
+
+def check_counts(**counts: int | None) -> None:
+    """Raise `MeasureError` for a count below 1."""
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise MeasureError(f"{name} is {count}; write a number of 1 or more")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ from layerwise.data.batches import AnyBatch, batches, of_like_length, regrouped
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
-from layerwise.measure.settings import BATCH_TOKENS
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Cell, Piece, resampling_unit
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
+
+BATCH_TOKENS = 4096
+"""Tokens that run together by default: enough to keep a CPU busy, little enough for a laptop's memory."""
 
 # The longest window by default: long enough for context to matter, short enough for a laptop.
 WINDOW = 512
