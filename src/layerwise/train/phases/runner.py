@@ -263,7 +263,7 @@ def growth_runner(
 ) -> GrowthRunner:
     """What carries `growth` out on `stack`; refuses what the model, the data or the disk does not allow.
 
-    `training` is the configuration of the training (see `layerwise.train.checkpoint_dir.acquire`), `states` where
+    `training` is the configuration of the training (see `layerwise.train.checkpoint_dir.run_training`), `states` where
     cached phases keep states. Raises `PlanError` for a schedule of another depth, `TrainError` for tied weights that a
     phase trains as one and freezes as the other, for layers that cannot take each other's weights, and where states
     cannot be kept; also what `layerwise.stack.weights.random_twin` raises, where a phase draws new weights.
