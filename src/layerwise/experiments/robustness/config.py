@@ -24,7 +24,6 @@ from layerwise.experiments.options.training import TrainingOptions, changed
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.results.run import is_run
 from layerwise.results.training_record import RETRAINED
-from layerwise.swarm.settings import Quorum
 from layerwise.train.methods import METHODS, READ_BY, Options, recipes
 from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
@@ -306,6 +305,8 @@ class Rehearsal(ModelOptions, DataOptions, Experiment):
 
     def check(self) -> None:
         """Raise `OptionError` for numbers of nodes, and `SwarmError` for a quorum, that cannot be."""
+        from layerwise.swarm.settings import Quorum
+
         levels(self.kill, self.nodes)
         Quorum.parse(self.quorum)
         if self.replicas > self.nodes:

@@ -162,24 +162,25 @@ class Resampled:
     ) -> Score:
         """The `statistic` as a row about `claim`, its mde at `power`; `columns` say which layers or change it is of."""
         about = {"claim": claim, "documents": self.documents, "tokens": self.tokens, **columns}
-        found = self.estimate(statistic, level)
-        if found is None:
+        own = self.estimate(statistic, level)
+        if own is None:
             return Score(CONTRAST, metric, float(statistic(self.value)), **about)
-        return Score(CONTRAST, metric, found.value, found.low, found.high, mde=detectable(found, power), **about)
+        return Score(CONTRAST, metric, own.value, own.low, own.high, mde=detectable(own, power), **about)
 
     def rows(self, claim: str, statistics: Mapping[str, Statistic], **settings: Any) -> list[Score]:
         """The `row` of every one of `statistics`, by metric."""
         return [self.row(claim, metric, statistic, **settings) for metric, statistic in statistics.items()]
 
 
-def detectable(found: Estimate[float], power: float = POWER) -> float:
+def detectable(estimate: Estimate[float], power: float = POWER) -> float:
     """The contrast that an interval like this one distinguishes from zero with `power`.
 
     The longer arm of the interval, plus t[power] standard errors. With skewed effects an arm is longer than
     t[(1 + level) / 2] standard errors. A rule that needs n such findings at once has 80 % power where each has
     1 - 0.2 / n.
     """
-    return max(found.value - found.low, found.high - found.value) + student(power, found.freedom) * found.error
+    longer = max(estimate.value - estimate.low, estimate.high - estimate.value)
+    return longer + student(power, estimate.freedom) * estimate.error
 
 
 def first(effects: Numbers) -> Numbers:

@@ -49,7 +49,7 @@ SELECTION = 0.05
 class VerdictCriterion:
     """What counts as an effect: `margin` in nats per token, and the family-wise error rate `alpha`.
 
-    >>>     >>> effect = Estimate[float](value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
+    >>> effect = Estimate(value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
     >>> VerdictCriterion().settles(effect), VerdictCriterion(margin=1).settles(effect)
     ('matters', 'no_effect')
     """
