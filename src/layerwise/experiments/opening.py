@@ -89,12 +89,6 @@ def tokenized(
         )  # fmt: skip
 
 
-def first_windows(data: EvalData, count: int, length: int) -> list[torch.Tensor]:
-    """The beginnings of `count` documents, (1, length) each, or as long as the document's first window is."""
-    windows = [window for window in data.windows if window.index == 0] or list(data.windows)
-    return [torch.tensor([window.ids[:length]]) for window in windows[:count]]
-
-
 def divided_sentence(text: EvalData, parts: Mapping[str, EvalData]) -> str:
     """How a text was divided, and how much each part scores."""
     what = "document" if by_document(text) else "window"
