@@ -30,7 +30,7 @@ from layerwise.plan import Plan
 LENGTHS = ("steps", "epochs")
 """The options that say how long a training is, for those who look for `--tokens`."""
 
-PLANS = ("--plan", "--draft")
+PLANS = ("--plan",)
 """The options whose value is a plan."""
 
 _NAMED = 4  # verbs in a refusal

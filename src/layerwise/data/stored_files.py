@@ -8,6 +8,7 @@ its header, the header as JSON (each tensor's dtype, shape and range), and the d
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,14 @@ INDEX = f"{WEIGHTS}.index.json"
 
 LONGEST_HEADER = 100_000_000
 """Bytes of the longest header, as in safetensors."""
+
+_BITS = {
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
+    **dict.fromkeys(("F4",), 4), **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 16), **dict.fromkeys(("U32", "I32", "F32"), 32),
+    **dict.fromkeys(("U64", "I64", "F64", "C64"), 64),
+}  # fmt: skip
+"""Of a number of each dtype, as safetensors spells it."""
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -163,7 +172,9 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
         ranges = sorted((each.begin, each.end) for each in tensors.values())
         if [begin for begin, _ in ranges] + [size] != [8 + length, *(end for _, end in ranges)]:
             raise ValueError("its tensors do not lie one behind the other up to its end")
-    except (Unreadable, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except Unreadable as fault:
+        raise CheckpointError(f"{named(file)} {fault}; fetch or save it again") from fault
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"{named(file)} is not a whole safetensors file ({shortened(str(error))}); fetch or save it again"
         ) from error
@@ -172,4 +183,7 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
 
 def _stored(entry: Any, file: Path, offset: int) -> StoredTensor:
     begin, end = map(int, entry["data_offsets"])
-    return StoredTensor(str(entry["dtype"]), tuple(map(int, entry["shape"])), file, begin + offset, end + offset)
+    dtype, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
+    if min(shape, default=0) < 0 or 8 * (end - begin) != math.prod(shape) * _BITS[dtype]:
+        raise ValueError(f"{shown(shape)} of {shown(dtype)} are not the {end - begin} bytes that it gives a tensor")
+    return StoredTensor(dtype, shape, file, begin + offset, end + offset)

@@ -67,6 +67,7 @@ RENAMED: Mapping[str, str] = {
     "swarm status": "serve status",
     "swarm rehearse": "robustness rehearse",
     "speculate": "save MODEL --plan PLAN --output DRAFT, and give DRAFT to generate(assistant_model=...)",
+    "time speculation": "save MODEL --plan PLAN --output DRAFT, and give DRAFT to generate(assistant_model=...)",
     "claims": "report RUN --format claims",
     "export": "report RUN --format parquet",
 }

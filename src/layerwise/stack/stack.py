@@ -29,7 +29,7 @@ from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.preparation import Fusion, fused_projections, prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
-from layerwise.stack.history.depth_history import KEYWORD, HistoryTracker
+from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import device_of, dtype_of
 from layerwise.stack.streaming.resident import ResidentLayers

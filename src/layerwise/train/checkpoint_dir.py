@@ -58,6 +58,7 @@ def run_training(
         return finished
     trainer = make_trainer()
     write_config(folder, config)
+    existing_run(folder, config)  # another process may have claimed the folder meanwhile
     trainer.train(resume_from_checkpoint=last_checkpoint(folder))
     model, state = folder / MODEL, trainer.state
     trainer.write(model)

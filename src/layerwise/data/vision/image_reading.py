@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import PIL
 import torch
+import transformers
 from PIL import Image
 from torch import Tensor
 
@@ -131,7 +132,7 @@ class _Reading:
                 draft.unlink(missing_ok=True)
 
     def _file(self, preprocessing: Preprocessing) -> Path:
-        how = json.dumps([PIL.__version__, repr(preprocessing), len(self.digests)])
+        how = json.dumps([PIL.__version__, transformers.__version__, repr(preprocessing), len(self.digests)])
         name = sha256(how.encode() + b"".join(digest or b"" for digest in self.digests)).hexdigest()
         return self.folder / f"{name}.npy"
 
@@ -206,4 +207,7 @@ def _reserved(draft: Path, shape: tuple[int, ...]) -> Tensor:
                 os.posix_fallocate(file.fileno(), 0, max(1, draft.stat().st_size))
         return torch.from_numpy(pixels)
     except OSError:
+        # What was begun holds no pixels, and is never to be taken for a file that does.
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
         return torch.zeros(shape, dtype=torch.uint8)

@@ -12,7 +12,6 @@ SHARED: Mapping[str, str] = {
     "budget": 'What a plan may cost: "layers=24", "ms=0.75x" or "bytes=0.8x".',
     "context": "Tokens of each text, or of each prompt, when timed.",
     "data": "Folder of the files of published suites.",
-    "draft_tokens": "Tokens of a draft, at most.",
     "draws": "Random draws: of orders, of merged models, or of nodes that die.",
     "dtype": "Data type; stored is the checkpoint's, and auto too, but float32 where a CPU computes.",
     "epochs": "Times that the examples are read; in fine-tuning 10 at most.",

@@ -152,16 +152,11 @@ def round_times(
 
 
 def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Sequence[RoundTimes]) -> list[Score]:
-    """The rows `ms` and `ratio`, the first name's own being 1, of what was timed in each of the settings.
-
-    What a setting has no times of, such as drafts of a prefill, has no rows of it.
-    """
+    """The rows `ms` and `ratio`, the first name's own being 1, of what was timed in each of the settings."""
     rows = []
     for setting in settings:
         first = [each[names[0], setting] for each in rounds]
         for name in names:
-            if (name, setting) not in rounds[0]:
-                continue
             own = [each[name, setting] for each in rounds]
             ratios = [mine / other for mine, other in zip(own, first, strict=True)]
             for metric, values in ((MILLISECONDS, own), (RATIO, ratios)):
@@ -222,6 +217,7 @@ class PassClock:
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
+        self.waits = device.type not in ("cpu", "cuda", "meta")
 
     def seconds(self, work: Callable[[], object]) -> float:
         """How long `work` takes."""
@@ -232,6 +228,8 @@ class PassClock:
     def mark(self) -> Any:
         """The time now."""
         if not self.cuda:
+            if self.waits:  # other accelerators have no events that tell the time
+                torch.accelerator.synchronize()
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()

@@ -188,11 +188,12 @@ class _Measurement:
         if not due:
             return
         resident = self.stack.resident
-        count = len(due)
+        count, first = len(due), 0
         if resident is not None:
             count = max(1, resident.most * max(resident.sizes) // max(1, self._state_bytes()))
-            count += isinstance(due[0], Plan)
-        yield from (due[start : start + count] for start in range(0, len(due), count))
+            first = int(isinstance(due[0], Plan))  # the untouched model changes no state
+        starts = [0, *range(count + first, len(due), count)]
+        yield from (due[start:end] for start, end in zip(starts, [*starts[1:], len(due)], strict=True))
 
     def _state_bytes(self) -> int:
         """The bytes of one hidden state of every batch, by that of the first."""

@@ -69,7 +69,8 @@ class LanguageModelHead:
         return predicted[0]
 
 
-_HEADS: WeakKeyDictionary[Stack, LanguageModelHead | None] = WeakKeyDictionary()
+# The name of the body, and no module: what a Stack is kept alive by would never be let go of.
+_BODIES: WeakKeyDictionary[Stack, str | None] = WeakKeyDictionary()
 
 
 def find_head(stack: Stack) -> LanguageModelHead | None:
@@ -77,12 +78,13 @@ def find_head(stack: Stack) -> LanguageModelHead | None:
 
     Tried as its body is everything that holds the list of blocks, the outermost first. A Stack is tried once.
     """
-    if stack not in _HEADS:
-        _HEADS[stack] = _tried(stack)
-    return _HEADS[stack]
+    if stack not in _BODIES:
+        _BODIES[stack] = _body_of(stack)
+    body = _BODIES[stack]
+    return None if body is None else LanguageModelHead(stack.model, stack.model.get_submodule(body))
 
 
-def _tried(stack: Stack) -> LanguageModelHead | None:
+def _body_of(stack: Stack) -> str | None:
     model = stack.model
     inputs = example_inputs(model)
     if inputs is None or "input_ids" not in inputs:
@@ -91,9 +93,9 @@ def _tried(stack: Stack) -> LanguageModelHead | None:
     with evaluating(model), torch.inference_mode():
         own = main_tensor(model(**accepted(model, inputs)))
         for count in range(1, len(names) + 1):
-            head = LanguageModelHead(model, model.get_submodule(".".join(names[:count])))
-            if own.ndim == 3 and _proved(head, inputs, own):
-                return head
+            body = ".".join(names[:count])
+            if own.ndim == 3 and _proved(LanguageModelHead(model, model.get_submodule(body)), inputs, own):
+                return body
     return None
 
 

@@ -179,7 +179,7 @@ def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage
     for line in lines:
         groups[len(line.ids)].append(line)
     for length, group in sorted(groups.items()):
-        most = max(1, COPIES // length**2)
+        most = max(2, COPIES // length**2 // 2 * 2)
         yield from (tuple(group[start : start + most]) for start in range(0, len(group), most))
 
 

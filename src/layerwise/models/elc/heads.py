@@ -20,9 +20,11 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
-from layerwise.data.batches import IGNORED
 from layerwise.models.elc.configuration import ElcConfig
 from layerwise.models.elc.encoder import ElcModel, ElcPreTrainedModel
+
+IGNORED = -100
+"""The label of a position that is not to be predicted, as everywhere in transformers."""
 
 LabelledOutput: TypeAlias = SequenceClassifierOutput | TokenClassifierOutput | MultipleChoiceModelOutput
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.executors.state import read_state, returned_state
-from layerwise.stack.history.depth_history import reads_history
+from layerwise.stack.history.tracker import reads_history
 from layerwise.stack.rounding import same
 
 

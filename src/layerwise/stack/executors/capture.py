@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from layerwise.stack.checks.forward_trace import BlockTrace
 from layerwise.stack.executors.entries import entries, own_blocks
 from layerwise.stack.executors.state import read_state
-from layerwise.stack.history.depth_history import HistoryStep
+from layerwise.stack.history.tracker import HistoryStep
 
 Answer = Callable[[tuple[Any, ...], dict[str, Any]], Tensor]
 

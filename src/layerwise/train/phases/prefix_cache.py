@@ -40,7 +40,7 @@ from layerwise.results.checked import read
 from layerwise.results.run import write_whole
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import read_state, with_state
-from layerwise.stack.history.depth_history import reads_history
+from layerwise.stack.history.tracker import reads_history
 
 NUMBER = "example"
 """The key of the numbers of the examples in a batch."""

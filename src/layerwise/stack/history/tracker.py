@@ -1,0 +1,93 @@
+"""Which record led to which state, for models whose layers read more than the state before them.
+
+Executors hand states about as plain tensors: a sweep keeps hundreds, forks some and lets others go. The layers of a
+mixing model need the `DepthHistory` behind a state as well, and it is found here by the identity of the tensor. Nothing
+is kept longer than the state itself: an entry goes with its tensor, and holds what came before it, never the tensor.
+
+It stands apart from `depth_history`, which is written into checkpoints that bring their code and imports no plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from layerwise.errors import UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack.history.depth_history import DepthHistory
+
+# The keyword under which a block takes its record.
+KEYWORD = "record"
+
+
+def reads_history(kwargs: Mapping[str, Any]) -> bool:
+    """Whether a block that is called with these keywords reads states from before the last one."""
+    return isinstance(kwargs.get(KEYWORD), DepthHistory)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStep:
+    """How a state came about: `layer` returned it, given `before`; the embedding came from no layer."""
+
+    before: DepthHistory | None
+    layer: int
+
+    def to(self, state: Tensor) -> DepthHistory:
+        """The record that ends with `state`."""
+        return DepthHistory.of(state) if self.before is None else self.before.then(self.layer, state)
+
+
+class HistoryTracker:
+    """The ways to all states of one model that are still held by someone."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._ways: Any = WeakTensorKeyDictionary()
+
+    def begin(self, embedding: Tensor) -> None:
+        """Note the state before the first layer."""
+        self._ways[embedding] = HistoryStep(None, layer=-1)
+
+    def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
+        """Note that `layer` made `after` out of `before`; returns `after`, as another tensor if it is the same one."""
+        if after is before:
+            after = after.view_as(after)
+        self._ways[after] = HistoryStep(self.of(before), layer)
+        return after
+
+    def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """`change(state)`, with everything in its record changed alike: some of the rows, say."""
+        way = self.way(state)
+        after = change(state)
+        if after is not state:
+            before = way.before and DepthHistory(way.before.sources, tuple(map(change, way.before.states)))
+            self._ways[after] = HistoryStep(before, way.layer)
+        return after
+
+    def way(self, state: Tensor) -> HistoryStep:
+        """How `state` came about; raises `UnsupportedModel` for one that no layer of this model returned."""
+        way: HistoryStep | None = self._ways.get(state)
+        if way is None:
+            raise UnsupportedModel(
+                f"the layers of {self._model} read what all earlier ones left behind, and nothing is known of what led "
+                "to this hidden state: it was not returned by stack.capture or stack.apply. Where it takes the place "
+                "of what a layer returned, say so: stack.note(layer, state_before_it, state)"
+            )
+        return way
+
+    def of(self, state: Tensor) -> DepthHistory:
+        """The record that led to `state`, and ends with it."""
+        return self.way(state).to(state)
+
+    def refuse_groups(self, plan: Plan) -> None:
+        """Raise `UnsupportedModel` for a plan with parallel branches: their merge would be no layer's output."""
+        if any(step.opens for step in plan.steps()):
+            raise UnsupportedModel(
+                f"the layers of {self._model} read what earlier layers left behind, each under a weight for that "
+                f"layer; the merge of parallel branches is the output of none, so there is no weight for it: {plan} "
+                "cannot be run. Write its layers one after another"
+            )
