@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +18,7 @@ from conftest import tiny_llama
 from contracts.specimen import build, inputs
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import compact, remote_code, save
-from layerwise.checkpoint.remote_code import automatic_classes
+from layerwise.checkpoint.remote_code import automatic_classes, joined_modules
 from layerwise.data.model_location import location_of
 from layerwise.errors import CheckpointError, ModelError, OptionError, UnsupportedModel
 from layerwise.models import ElcConfig, ElcForMaskedLM
@@ -158,6 +159,17 @@ def test_the_code_runs_the_plan_of_other_kinds(kind: str, tmp_path: Path) -> Non
         inputs=inputs(one, model),
     )
     assert (origin.proof, origin.note) == ("logits", "")
+
+
+CARRIED = ("layerwise.models.elc.", "layerwise.stack.history.")
+
+
+def test_the_code_of_a_checkpoint_is_that_of_its_model_and_little_else() -> None:
+    text = joined_modules("layerwise.models.elc.heads")
+    modules = re.findall(r"^# -- (layerwise\.\S+)$", text, re.MULTILINE)
+    assert {each for each in modules if not each.startswith(CARRIED)} == {"layerwise.errors"}
+    libraries = re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE)
+    assert {*libraries} <= {*sys.stdlib_module_names, "huggingface_hub", "torch", "transformers"}
 
 
 def test_automatic_classes_of_a_head_and_its_base() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,22 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     looked.clear()
     without = read_images(folder, preprocessing=SMALL)
     assert (len(looked), greys(without)) == (20, greys(with_cache))
+
+
+def test_a_disk_that_fills_leaves_no_file_without_pixels(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    without = read_images(folder, preprocessing=SMALL)
+    assert any(map(sum, greys(without)))
+    assert not list(cache.glob("*.npy"))
+    assert not list(cache.glob("*.draft"))
+    monkeypatch.undo()
+    monkeypatch.setenv("LAYERWISE_CACHE", str(cache.parent))
+    assert greys(read_images(folder, preprocessing=SMALL)) == greys(without)
 
 
 def test_the_pixels_are_mapped_and_not_in_memory(folder: Path, cache: Path) -> None:
