@@ -65,6 +65,7 @@ def test_by_hand() -> None:
 WRONG: list[tuple[Any, str]] = [
     (written(phase(share=0.5), phase("b", share=0.4)), r"sum to 0.9 and must sum to 1: a 0.5, b 0.4"),
     (written(phase(trians="0-3")), r"phase a has the unknown key 'trians' .* did you mean trains\?"),
+    (written({**phase(), "from": 0.5}), r"phase a has the unknown key 'from' .*; write share, its part of the budget"),
     (written({"name": "a", "share": 1}), r"phase a has no trains; it needs name, share, trains"),
     (written({"share": 1, "trains": "all"}), r"phase 1 has no name"),
     (written(3), r"phase 1 is written as keys and values, not as 3"),

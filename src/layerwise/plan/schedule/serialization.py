@@ -70,7 +70,8 @@ def _mapping(content: object, what: str, known: Sequence[str], required: Sequenc
         raise PlanError(f"{what} is written as keys and values, not as {shown(content)}")
     for key in content:
         if key not in known:
-            raise PlanError(f"{what} has the unknown key {shown(key)}; {near_matches(str(key), known)}")
+            instead = "write share, its part of the budget" if key in ("from", "to") else near_matches(str(key), known)
+            raise PlanError(f"{what} has the unknown key {shown(key)}; {instead}")
     _require(content, what, required)
     return dict(content)
 
