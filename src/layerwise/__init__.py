@@ -66,6 +66,8 @@ _RENAMED = {
     "layer_weights": "diagnose.layer_weights",
     "merge": "robustness.merge",
     "route": "search.route",
+    "speculate": "save(stack, plan, folder), and give the folder to generate(assistant_model=...)",
+    "speculative": "save(stack, plan, folder), and give the folder to generate(assistant_model=...)",
     "study": "train.elc_study or layerwise.train.growth_study",
 }
 """Names of earlier versions, and what is written in their place."""

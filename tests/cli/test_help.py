@@ -154,7 +154,7 @@ assert not heavy, heavy
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_a_verb_of_an_earlier_version_is_answered_with_what_to_write(old: str, new: str) -> None:
-    assert f"{old} has another name now: write layerwise {new}" in refused(*old.split(), "demo")
+    assert f"{old} is no verb any more: write layerwise {new}" in refused(*old.split(), "demo")
 
 
 def test_a_misspelt_family_is_answered_before_the_model_is_looked_for() -> None:

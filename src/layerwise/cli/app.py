@@ -133,7 +133,7 @@ def unread(error: CycloptsError, words: Sequence[str]) -> str:
         return f'a plan with spaces is one word for the shell only in quotes; write {flag} "{plan}"'
     for old in (" ".join(words[:2]), *words[:1]):
         if instead := renamed(old):
-            return f"{old} has another name now: {instead}"
+            return f"{old} is no verb any more: {instead}"
     if isinstance(error, UnknownOptionError):
         return _unknown(error)
     if isinstance(error, UnusedCliTokensError):

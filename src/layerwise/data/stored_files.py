@@ -95,7 +95,7 @@ def _wrong(folder: Path, key: str, value: object, wanted: str) -> CheckpointErro
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """The tensors of a checkpoint by name: those of `model.safetensors`, or those that its index names.
+    """The tensors of a checkpoint by name: those of `model.safetensors`, or of the files that its index names.
 
     Raises `CheckpointError` for a folder without safetensors, and for files that are malformed, or cut short.
     """
