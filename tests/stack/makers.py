@@ -76,8 +76,9 @@ MAKERS: Mapping[str, tuple[Callable[[int], PreTrainedModel], dict[str, Tensor]]]
 
 @cache
 def sources(kind: str) -> dict[str, Stack]:
-    """Three models of a kind, by name."""
-    return {name: load(MAKERS[kind][0](seed).eval()) for seed, name in enumerate(NAMES)}
+    """Three models of a kind, by name; their weights are no inference tensors, whoever asks for them first."""
+    with torch.inference_mode(False):
+        return {name: load(MAKERS[kind][0](seed).eval()) for seed, name in enumerate(NAMES)}
 
 
 def stack_of(kind: str) -> Stack:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from conftest import tiny_llama
 from contracts.fused import UNITS
-from layerwise.errors import ModelError
+from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, load
 from layerwise.stack.executors.fused.layout import joint, laid_out, side_by_side
 from layerwise.stack.executors.fused.projections import TOKENS, FusedProjections, projecting, sibling_projections
@@ -171,6 +171,16 @@ def test_a_plan_fuses_the_layers_outside_its_groups_too() -> None:
     with stack.under("0 (1|2) 4", fused=True):
         fused = [layer for layer in range(stack.depth) if "forward" in vars(stack.block(layer).mlp.up_proj)]
     assert fused == [0, 1, 2, 4]
+
+
+def test_a_model_of_inference_tensors_is_left_as_it_is_and_its_groups_are_refused_in_words() -> None:
+    with torch.inference_mode():
+        stack = load(tiny_llama().eval())
+        expected = stack.model(input_ids=IDS).logits
+        with stack.fused_projections():
+            assert torch.equal(stack.model(input_ids=IDS).logits, expected)
+        with pytest.raises(UnsupportedModel, match=r"load the model outside of torch\.inference_mode"):
+            stack.under("0 (1|2) 3-5", fused=True).__enter__()
 
 
 def test_a_copy_inside_is_refused_in_words() -> None:

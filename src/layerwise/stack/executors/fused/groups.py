@@ -121,6 +121,8 @@ def unusual(block: nn.Module) -> str | None:
         seen.add(id(parameter))
         if type(parameter) is not nn.Parameter or not parameter.is_floating_point():
             return f"holds {name} as {type(parameter).__name__} of {parameter.dtype}, no plain floating-point parameter"
+        if parameter.is_inference():
+            return f"holds {name} as an inference tensor: load the model outside of torch.inference_mode()"
     for path, module in block.named_modules():
         if "forward" in vars(module):
             where = f" in {path}" if path else ""
