@@ -1,4 +1,4 @@
-"""Draw the mutants and freeze them: `python -m tools.mutation.draw`, once, before what is to be compared begins.
+"""Draw mutants and add them to the frozen list: `python -m tools.mutation.draw`, before what is to be compared begins.
 
 A site is a position in a file that a family of operators may change. Sites are drawn, each with the same chance, and of
 each site one of its changes; changes of annotations, and those that leave the program as it is, are not drawn.
@@ -13,26 +13,21 @@ import subprocess
 from collections import defaultdict
 from pathlib import Path
 
-from tools.mutation.mutants import LIST, Change, Mutant, changes, changes_in, write
+from tools.mutation.mutants import LIST, Change, Mutant, changes, changes_in, origins, read, write
 from tools.mutation.statements import Position, at, definitions
 
-FOLDERS = ("plan", "stack")
-STATISTICS = (
-    "association", "confusion", "differences", "effects", "pooling", "racing", "rule", "seeds", "statistics", "strata",
-    "verdicts", "window_sums",
-)  # fmt: skip
+ROOMS = ("checkpoint", "data", "measure", "models", "plan", "search", "stack", "swarm", "train")
 NUMBER = 200
-SEED = 14
+SEED = 31
 
 
 def files(package: Path) -> list[Path]:
     """What the mutants are drawn from."""
-    rooms = [file for folder in FOLDERS for file in sorted((package / folder).rglob("*.py"))]
-    return rooms + [package / "measure" / f"{name}.py" for name in STATISTICS]
+    return [file for room in ROOMS for file in sorted((package / room).rglob("*.py"))]
 
 
-def draw(tree: Path, number: int, seed: int) -> tuple[list[Mutant], int]:
-    """`number` mutants of different sites, in the order of the source, and the number of sites."""
+def draw(tree: Path, number: int, seed: int, first: int = 0) -> tuple[list[Mutant], int]:
+    """`number` mutants of different sites, numbered from `first` in the order drawn, and the number of sites."""
     sites: defaultdict[tuple[str, Position, Position, str], list[Change]] = defaultdict(list)
     sources = {str(file.relative_to(tree)): file.read_text("utf-8") for file in files(tree / "src" / "layerwise")}
     for file, source in sources.items():
@@ -49,7 +44,7 @@ def draw(tree: Path, number: int, seed: int) -> tuple[list[Mutant], int]:
         generator.shuffle(candidates)
         chosen = next((change for change in candidates if change.applied(sources[site[0]]) is not None), None)
         if chosen is not None:
-            mutants.append(mutant_of(len(mutants), site[0], sources[site[0]], chosen))
+            mutants.append(mutant_of(first + len(mutants), site[0], sources[site[0]], chosen))
         if len(mutants) == number:
             break
     return mutants, len(sites)
@@ -80,17 +75,19 @@ def _annotations(source: str) -> list[tuple[Position, Position]]:
 
 
 def main() -> None:
-    """Draw from the tree that this file lies in."""
-    parser = argparse.ArgumentParser(description="Draw mutants and freeze them.")
+    """Draw from a tree: the one that this file lies in, unless another is named."""
+    parser = argparse.ArgumentParser(description="Draw mutants and add them to the frozen list.")
+    parser.add_argument("--tree", type=Path, default=Path(__file__).parents[2], help="the project to draw from")
     parser.add_argument("--number", type=int, default=NUMBER)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--list", type=Path, default=LIST, help="where they are written")
-    asked = parser.parse_args()
-    tree = Path(__file__).parents[2]
-    mutants, sites = draw(tree, asked.number, asked.seed)
+    arguments = parser.parse_args()
+    tree, frozen = arguments.tree, arguments.list
+    before = read(frozen) if frozen.exists() else []
+    drawn, sites = draw(tree, arguments.number, arguments.seed, len(before))
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree, check=True, capture_output=True, text=True)
-    about = {"commit": commit.stdout.strip(), "seed": asked.seed, "sites": sites, "statistics": STATISTICS}
-    write(mutants, about, asked.list)
+    origin = {"commit": commit.stdout.strip(), "seed": arguments.seed, "sites": sites, "first": len(before)}
+    write([*before, *drawn], [*(origins(frozen) if before else []), origin], frozen)
 
 
 if __name__ == "__main__":

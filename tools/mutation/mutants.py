@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -101,7 +101,16 @@ def read(path: Path = LIST) -> list[Mutant]:
     return [Mutant(**{**each, "statements": tuple(each["statements"]), "forms": tuple(each["forms"])}) for each in kept]
 
 
-def write(mutants: Iterable[Mutant], about: dict[str, object], path: Path = LIST) -> None:
-    """Keep a list that was drawn, with what it was drawn from."""
-    kept = {"about": about, "mutants": [asdict(mutant) for mutant in mutants]}
-    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
+def origins(path: Path = LIST) -> list[dict[str, object]]:
+    """Of each drawing of the frozen list: the commit, the seed, the number of sites, and its first mutant."""
+    kept: list[dict[str, object]] = json.loads(path.read_text("utf-8"))["about"]
+    return kept
+
+
+def write(mutants: Iterable[Mutant], about: Sequence[Mapping[str, object]], path: Path = LIST) -> None:
+    """Keep the mutants that were drawn, one a line, with what they were drawn from."""
+    drawings, drawn = (
+        ",\n".join(json.dumps(each, ensure_ascii=False) for each in part)
+        for part in (about, (asdict(mutant) for mutant in mutants))
+    )
+    path.write_text(f'{{"about": [\n{drawings}\n], "mutants": [\n{drawn}\n]}}\n', "utf-8")
