@@ -15,7 +15,7 @@ from torch import Tensor
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer, Decoding
-from layerwise.swarm.deadlines import DeadlineRule
+from layerwise.swarm.deadlines import FACTOR, FIRST_PER_WORK
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
 
@@ -45,10 +45,9 @@ class Load:
 
     def deadline(self, settings: SwarmSettings) -> float:
         """The most seconds that a hop, or a replay, is waited for before its node is late."""
-        rule = DeadlineRule(floor=settings.hop_floor, first=settings.first_deadline)
         work = self.most_held * (self.prompt + self.new) * self.streams
-        known = rule.factor * (self.undisturbed + self.replay)
-        return max(rule.floor, rule.first + rule.first_per_work * work, known)
+        known = FACTOR * (self.undisturbed + self.replay)
+        return max(settings.hop_floor, settings.first_deadline + FIRST_PER_WORK * work, known)
 
 
 def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:

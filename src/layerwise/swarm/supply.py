@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.swarm.deadlines import DeadlineRule
 from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Done, RemoteLayer, Transport, UnloadLayers
 from layerwise.swarm.node_records import NodeRecords
@@ -55,11 +54,11 @@ class Supply:
         """The layers that a node is to hold, those of other models among them."""
         return self._with_others(self.placement.layers[node])
 
-    async def fill(self, transport: Transport, members: NodeRecords, rule: DeadlineRule) -> None:
+    async def fill(self, transport: Transport, members: NodeRecords) -> None:
         """Send every node its layers. Raises `SwarmError` where one cannot take them."""
         await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement.layers))
         for node in self.placement.layers:
-            members.join(node, self.held(node), rule, self.capacities[node])
+            members.join(self.capacities[node], self.held(node))
 
     async def balance(self, transport: Transport, members: NodeRecords) -> bool:
         """Let the nodes that are there hold what others no longer do; whether anything moved.
