@@ -28,7 +28,7 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
     ),
     (Prices, {"energy": -1}, "the price of energy is a number from 0, not -1"),
     (Capacity, {"name": "n", "bytes": 1, "speed": 0.0}, "a speed above 0"),
-    (Capacity, {"name": "n", "bytes": 1, "watts": -1.0}, "takes energy from 0"),
+    (Capacity, {"name": "n", "bytes": 1, "watts": -1.0}, "and watts from 0"),
     (Quorum, {}, "one of the two"),
     (Quorum, {"layers": 1, "nats": 1.0}, "one of the two"),
     (Quorum, {"nats": math.inf}, "a number of nats from 0, not inf"),

@@ -73,8 +73,8 @@ class NodeRecord:
 
     def offer(self) -> Offer:
         """What the node asks for a hop."""
-        takes = self.capacity.watts, self.capacity.joules_per_hop
-        return Offer(self.name, self.layers, self.hop_seconds, self.layer_seconds, *takes, self.waiting)
+        watts = self.capacity.watts
+        return Offer(self.name, self.layers, self.hop_seconds, self.layer_seconds, watts, self.waiting)
 
     def view(self) -> NodeView:
         """The node as users see it."""

@@ -18,20 +18,17 @@ APART = 1.5
 class Capacity:
     """What a node offers: bytes for weights, and its speed in layers per second or any other unit.
 
-    `watts` and `joules_per_hop` are what it takes, as in `layerwise.swarm.route.Offer`.
+    `watts` are what it draws while it computes.
     """
 
     name: str
     bytes: int
     speed: float = 1.0
     watts: float = 0.0
-    joules_per_hop: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.watts, self.joules_per_hop) < 0:
-            raise SwarmError(f"node {self.name} takes energy from 0, not {self}")
-        if not (self.bytes >= 0 and 0 < self.speed < float("inf")):
-            raise SwarmError(f"node {self.name} offers bytes from 0 and a speed above 0, not {self}")
+        if not (self.bytes >= 0 and 0 < self.speed < float("inf") and self.watts >= 0):
+            raise SwarmError(f"node {self.name} offers bytes from 0, a speed above 0 and watts from 0, not {self}")
 
 
 def read_capacities(path: Path) -> tuple[Capacity, ...]:
