@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
-from contracts.zoo import SUPPORTED
+from contracts.zoo import named
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.gradients import backward as module
@@ -157,14 +157,12 @@ def test_the_check_notices_an_output_that_was_written_on(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "edited", keeping)
     with pytest.raises(AssertionError, match=r"gate 0\.mlp is .* by differences"):
-        check_gates(*subject(next(one for one in SUPPORTED if one.model_type == "falcon")))
+        check_gates(*subject(named("falcon")))
 
 
 def test_the_check_notices_a_multiplier_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another wrong answer: a branch is read without the residual multiplier that follows it (Granite's)."""
-    granite = replace(
-        next(one for one in SUPPORTED if one.model_type == "granite"), config={"residual_multiplier": 0.1}
-    )
+    granite = replace(named("granite"), config={"residual_multiplier": 0.1})
     honest = module._note_gate
 
     def without_multiplier(gates: Any, gate: module.Gate, output: Any, added: Any, windows: int) -> None:

@@ -7,9 +7,9 @@ import torch
 import transformers
 
 from contracts import specimen
-from contracts.decoders import DECODERS
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
+from contracts.zoo import DECODERS, named
 from layerwise.swarm.nodes import node
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.settings import SwarmSettings
@@ -69,7 +69,7 @@ def test_a_lost_layer_leaves_the_plan_without_it(one: Specimen) -> None:
 
 def test_a_node_that_forgets_its_slot_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes whose caches are new at every pass write another text."""
-    model = specimen.build(next(one for one in DECODERS if one.model_type == "llama"))
+    model = specimen.build(named("llama"))
     ids, mask = prompts(8)
     stack = inspected(model, ids[:2])
     monkeypatch.setattr(node._Request, "cache", lambda self, visit, new_cache, kind: new_cache(kind))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from contracts import specimen
-from contracts.decoders import DECODERS
+from contracts.zoo import named
 from layerwise.stack import Stack, load
 from layerwise.swarm.messages import (
     Array,
@@ -35,7 +35,7 @@ VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
-    stack = load(specimen.build(next(one for one in DECODERS if one.model_type == "llama")))
+    stack = load(specimen.build(named("llama")))
     stack.inspect(input_ids=prompts(1)[0])
     return stack
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts import specimen
-from contracts.decoders import DECODERS
+from contracts.zoo import named
 from layerwise.stack import Stack, load
 from layerwise.swarm import Fault, Quorum, Schedule, Swarm, SwarmSettings, gather
 from layerwise.swarm.comparison import ReplicaComparison
@@ -45,7 +45,7 @@ WITHIN = 4
 
 @cache
 def _stack() -> Stack:
-    stack = load(specimen.build(next(one for one in DECODERS if one.model_type == "llama")))
+    stack = load(specimen.build(named("llama")))
     stack.inspect(input_ids=prompts(1)[0])
     return stack
 
