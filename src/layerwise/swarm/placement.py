@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import floor
 
-from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
 from layerwise.swarm.replication import Capacity, Demand, Draft
 
@@ -41,37 +40,24 @@ class Moves:
     after: Placement
 
 
-def assign(
-    layers: Sequence[RemoteLayer],
-    layer_bytes: Mapping[RemoteLayer, int],
-    capacities: Sequence[Capacity],
-    replicas: int = 2,
-    importance: Mapping[int, float] | None = None,
-) -> Placement:
-    """Where the layers lie: `replicas` copies of each as far as memory goes, the most important first.
+def assign(demand: Demand, capacities: Sequence[Capacity]) -> Placement:
+    """Where the layers lie: as many copies of each as are wanted, as far as memory goes, the most important first.
 
     Raises `SwarmError` with what memory is lacking if not even one copy of each fits.
     """
-    draft = Draft(_demand(layers, layer_bytes, replicas, importance), capacities)
+    draft = Draft(demand, capacities)
     _cut(draft)
     draft.complete()
     return _placement(draft)
 
 
-def rebalance(
-    placement: Placement,
-    layers: Sequence[RemoteLayer],
-    layer_bytes: Mapping[RemoteLayer, int],
-    capacities: Sequence[Capacity],
-    replicas: int = 2,
-    importance: Mapping[int, float] | None = None,
-) -> Moves:
+def rebalance(placement: Placement, demand: Demand, capacities: Sequence[Capacity]) -> Moves:
     """What moves when nodes have left or joined: `capacities` are those of the nodes that there are now.
 
     Nodes keep what they hold. Copies that are missing are added, and a node that was not there before takes layers
     from those with more than their share for their speed. A swarm that has not changed moves nothing.
     """
-    draft = Draft(_demand(layers, layer_bytes, replicas, importance), capacities, placement.layers)
+    draft = Draft(demand, capacities, placement.layers)
     joined = [name for name in draft.capacities if name not in placement.layers]
     draft.complete()
     for name in joined:
@@ -85,17 +71,6 @@ def rebalance(
     return Moves(
         {name: each for name, each in hold.items() if each}, {name: each for name, each in drop.items() if each}, after
     )
-
-
-def _demand(
-    layers: Sequence[RemoteLayer],
-    layer_bytes: Mapping[RemoteLayer, int],
-    replicas: int,
-    importance: Mapping[int, float] | None,
-) -> Demand:
-    if replicas < 1:
-        raise SwarmError(f"every layer has at least 1 replica, not {replicas}")
-    return Demand(tuple(layers), layer_bytes, replicas, importance or {})
 
 
 def _cut(draft: Draft) -> None:

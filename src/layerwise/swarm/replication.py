@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from layerwise.bounded import Unreadable, read_json
@@ -57,8 +57,12 @@ class Demand:
 
     layers: Sequence[RemoteLayer]
     layer_bytes: Mapping[RemoteLayer, int]
-    replicas: int
-    importance: Mapping[int, float]
+    replicas: int = 2
+    importance: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise SwarmError(f"every layer has at least 1 replica, not {self.replicas}")
 
     def by_importance(self) -> list[RemoteLayer]:
         """The layers, the most important first; of equal ones the earlier in the model."""

@@ -14,7 +14,7 @@ from layerwise.swarm.messages import Done, RemoteLayer, Transport, UnloadLayers
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.placement import assign, rebalance
-from layerwise.swarm.replication import Capacity
+from layerwise.swarm.replication import Capacity, Demand
 
 UNLIMITED = 2**62
 """The memory of a node of which nothing else is known, in bytes."""
@@ -39,16 +39,16 @@ class Supply:
         replicas: int = 2,
         importance: Mapping[int, float] | None = None,
     ) -> None:
-        self.stack, self.plan, self.replicas, self.importance = stack, plan, replicas, importance
+        self.stack, self.plan = stack, plan
         self.capacities = {capacity.name: capacity for capacity in capacities}
         visited = layers_of(plan)
         self._others = tuple(source for source in stack.sources if not any(layer.source for layer in visited))
-        self._layers = visited
-        self._bytes = {
+        sizes = {
             layer: byte_count(stack.block(layer.number, layer.source or None)) * (1 + len(self._others))
             for layer in visited
         }
-        self.placement = assign(visited, self._bytes, capacities, replicas, importance)
+        self._demand = Demand(visited, sizes, replicas, importance or {})
+        self.placement = assign(self._demand, capacities)
 
     def held(self, node: str) -> tuple[RemoteLayer, ...]:
         """The layers that a node is to hold, those of other models among them."""
@@ -67,7 +67,7 @@ class Supply:
         """
         there = [each for name, each in self.capacities.items() if members[name].state in ("live", "suspected")]
         try:
-            moves = rebalance(self.placement, self._layers, self._bytes, there, self.replicas, self.importance)
+            moves = rebalance(self.placement, self._demand, there)
         except SwarmError as error:
             members.note("degraded", f"no room for every layer on the nodes that are left: {error}")
             return False

@@ -41,14 +41,6 @@ def held(server: Served) -> Iterator[FakeSwarm]:
     server.service.allowed = math.inf
 
 
-def test_a_completion(client: openai.OpenAI) -> None:
-    answer = client.completions.create(model="fake/model", prompt="Well: ", max_tokens=9, temperature=0)
-    assert answer.choices[0].text == "The swarm"
-    assert answer.usage is not None
-    assert answer.usage.total_tokens == 15
-    assert answer.model_extra["layerwise"]["missing"] == [4, 5]
-
-
 def test_a_completion_as_a_stream(client: openai.OpenAI) -> None:
     stream = client.completions.create(
         model="fake/model", prompt="a", max_tokens=40, stream=True, stop="\n", stream_options={"include_usage": True}
