@@ -31,8 +31,12 @@ def wanted(depth: int, **options: Any) -> Demand:
     return Demand(layers_of(depth), dict.fromkeys(layers_of(depth), EACH), **options)
 
 
+def holders(placement: Placement, layer: RemoteLayer) -> list[str]:
+    return [node for node, held in placement.items() if layer in held]
+
+
 def numbers(placement: Placement) -> dict[str, list[int]]:
-    return {node: [layer.number for layer in held] for node, held in placement.layers.items()}
+    return {node: [layer.number for layer in held] for node, held in placement.items()}
 
 
 @st.composite
@@ -47,12 +51,12 @@ def swarms(draw: st.DrawFn, *, equal_bytes: bool = True) -> tuple[Demand, list[C
 
 
 def check(placement: Placement, demand: Demand, capacities: list[Capacity]) -> None:
-    assert set(placement.layers) == {each.name for each in capacities}
+    assert set(placement) == {each.name for each in capacities}
     for node in capacities:
-        held = placement.layers[node.name]
+        held = placement[node.name]
         assert list(held) == [layer for layer in demand.layers if layer in held], "in order, none twice"
         assert sum(demand.layer_bytes[layer] for layer in held) <= node.bytes
-    assert all(placement.holders(layer) for layer in demand.layers)
+    assert all(holders(placement, layer) for layer in demand.layers)
 
 
 @given(swarms())
@@ -66,7 +70,7 @@ def test_layers_of_one_size_are_copied_as_often_as_memory_allows(swarm: tuple) -
         return
     placement = assign(*swarm)
     check(placement, demand, capacities)
-    copies = {layer: len(placement.holders(layer)) for layer in layers}
+    copies = {layer: len(holders(placement, layer)) for layer in layers}
     most = min(demand.replicas, len(capacities))
     assert max(copies.values()) <= most
     if room >= most * len(layers):
@@ -104,8 +108,8 @@ def test_moves_lead_to_a_placement_that_keeps_the_laws(swarm: tuple, data: st.Da
     except SwarmError:
         return
     check(moves.after, demand, now)
-    for node, held in moves.after.layers.items():
-        had = set(before.layers.get(node, ()))
+    for node, held in moves.after.items():
+        had = set(before.get(node, ()))
         assert set(held) == (had | set(moves.hold.get(node, ()))) - set(moves.drop.get(node, ()))
     assert not gone & set(moves.hold)
     assert rebalance(moves.after, demand, now).drop == {}
@@ -114,8 +118,8 @@ def test_moves_lead_to_a_placement_that_keeps_the_laws(swarm: tuple, data: st.Da
 @given(st.integers(2, 8), st.integers(2, 24), st.data())
 def test_with_two_replicas_any_one_node_may_die(count: int, depth: int, data: st.DataObject) -> None:
     placement = assign(wanted(depth), equal(count, depth))
-    dead = data.draw(st.sampled_from(sorted(placement.layers)))
-    assert all(set(placement.holders(layer)) - {dead} for layer in layers_of(depth))
+    dead = data.draw(st.sampled_from(sorted(placement)))
+    assert all(set(holders(placement, layer)) - {dead} for layer in layers_of(depth))
 
 
 def test_equal_nodes_hold_equal_runs() -> None:
@@ -135,7 +139,7 @@ def test_runs_are_as_long_as_the_nodes_are_fast() -> None:
 
 def test_the_most_important_layers_have_the_second_copies() -> None:
     placement = assign(wanted(6, importance={1: 2.0, 4: 1.0}), equal(4, 2))
-    assert [len(placement.holders(layer)) for layer in layers_of(6)] == [1, 2, 1, 1, 2, 1]
+    assert [len(holders(placement, layer)) for layer in layers_of(6)] == [1, 2, 1, 1, 2, 1]
 
 
 def test_what_is_lacking_is_said() -> None:
@@ -151,7 +155,7 @@ def test_a_first_copy_may_move_a_layer_that_fits_elsewhere() -> None:
     layers = layers_of(3)
     sizes = {layers[0]: 4, layers[1]: 4, layers[2]: 8}
     placement = assign(Demand(layers, sizes, replicas=1), [Capacity("a", 8), Capacity("b", 8)])
-    assert sorted(map(len, placement.layers.values())) == [1, 2]
+    assert sorted(map(len, placement.values())) == [1, 2]
 
 
 def test_the_layers_of_a_dead_node_are_held_elsewhere_and_nothing_else_moves() -> None:
@@ -159,7 +163,7 @@ def test_the_layers_of_a_dead_node_are_held_elsewhere_and_nothing_else_moves() -
     moves = rebalance(before, wanted(12), equal(8, 12)[1:])
     assert moves.drop == {}
     assert sorted(layer.number for held in moves.hold.values() for layer in held) == [0, 1, 2]
-    assert all(len(moves.after.holders(layer)) == 2 for layer in layers_of(12))
+    assert all(len(holders(moves.after, layer)) == 2 for layer in layers_of(12))
 
 
 def test_a_node_that_joins_takes_its_share_and_no_more() -> None:
@@ -167,7 +171,7 @@ def test_a_node_that_joins_takes_its_share_and_no_more() -> None:
     moves = rebalance(before, wanted(12), equal(6, 12))
     assert set(moves.hold) == {"n5"}
     assert len(moves.hold["n5"]) == 4
-    assert sorted(len(held) for held in moves.after.layers.values()) == [4] * 6
+    assert sorted(len(held) for held in moves.after.values()) == [4] * 6
     taken = sorted(layer.number for layer in moves.hold["n5"])
     assert [b - a for a, b in pairwise(taken)] == [1, 1, 1], "one run"
 
@@ -177,7 +181,7 @@ def test_a_node_with_less_memory_than_before_drops_what_others_hold() -> None:
     moves = rebalance(before, wanted(4), [Capacity("n0", 4 * EACH), Capacity("n1", EACH)])
     assert moves.hold == {}
     assert len(moves.drop["n1"]) == 3
-    assert len(moves.after.layers["n0"]) == 4
+    assert len(moves.after["n0"]) == 4
 
 
 @pytest.mark.parametrize("content", ["[" * 99_999, "7", "[7]", '[{"name": "a", "bytes": ' + "9" * 5_000 + "}]", "[]"])

@@ -92,7 +92,7 @@ def _in_process(
     schedule: Schedule | None = None,
 ) -> Swarm:
     halves = supply.plan.has_sublayers()
-    members = {name: local_node(name, stack, supply.held(name), halves=halves) for name in supply.placement.layers}
+    members = {name: local_node(name, stack, supply.held(name), halves=halves) for name in supply.placement}
     transport = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
     loop = None if schedule is None else VirtualLoop
     swarm = Swarm(stack, transport, supply, settings, estimate=estimate, loop_factory=loop)
@@ -122,7 +122,7 @@ def _cluster(supply: Supply, address: str) -> Transport:
         from layerwise.swarm.cluster.nodes import RayTransport
     except ImportError as error:
         raise SwarmError(NOT_INSTALLED) from error
-    return RayTransport(tuple(supply.placement.layers), address)
+    return RayTransport(tuple(supply.placement), address)
 
 
 def order_of(folder: str | Path) -> Order:

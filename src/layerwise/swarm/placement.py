@@ -12,20 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import floor
+from typing import TypeAlias
 
 from layerwise.swarm.messages import RemoteLayer
 from layerwise.swarm.replication import Capacity, Demand, Draft
 
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The layers of every node, in the order of the model."""
-
-    layers: Mapping[str, tuple[RemoteLayer, ...]]
-
-    def holders(self, layer: RemoteLayer) -> tuple[str, ...]:
-        """The nodes that hold a layer."""
-        return tuple(node for node, held in self.layers.items() if layer in held)
+Placement: TypeAlias = Mapping[str, tuple[RemoteLayer, ...]]
+"""The layers of every node, in the order of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +50,15 @@ def rebalance(placement: Placement, demand: Demand, capacities: Sequence[Capacit
     Nodes keep what they hold. Copies that are missing are added, and a node that was not there before takes layers
     from those with more than their share for their speed. A swarm that has not changed moves nothing.
     """
-    draft = Draft(demand, capacities, placement.layers)
-    joined = [name for name in draft.capacities if name not in placement.layers]
+    draft = Draft(demand, capacities, placement)
+    joined = [name for name in draft.capacities if name not in placement]
     draft.complete()
     for name in joined:
         _relieve(draft, name)
     after = _placement(draft)
     hold, drop = {}, {}
-    for name, held in after.layers.items():
-        before = placement.layers.get(name, ())
+    for name, held in after.items():
+        before = placement.get(name, ())
         hold[name] = tuple(layer for layer in held if layer not in before)
         drop[name] = tuple(layer for layer in before if layer not in held)
     return Moves(
@@ -152,6 +145,4 @@ def _runs(layers: Sequence[RemoteLayer]) -> int:
 
 
 def _placement(draft: Draft) -> Placement:
-    return Placement(
-        {name: tuple(each for each in draft.demand.layers if each in held) for name, held in draft.held.items()}
-    )
+    return {name: tuple(each for each in draft.demand.layers if each in held) for name, held in draft.held.items()}

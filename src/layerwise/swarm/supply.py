@@ -52,12 +52,12 @@ class Supply:
 
     def held(self, node: str) -> tuple[RemoteLayer, ...]:
         """The layers that a node is to hold, those of other models among them."""
-        return self._with_others(self.placement.layers[node])
+        return self._with_others(self.placement[node])
 
     async def fill(self, transport: Transport, members: NodeRecords) -> None:
         """Send every node its layers. Raises `SwarmError` where one cannot take them."""
-        await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement.layers))
-        for node in self.placement.layers:
+        await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement))
+        for node in self.placement:
             members.join(self.capacities[node], self.held(node))
 
     async def balance(self, transport: Transport, members: NodeRecords) -> bool:
@@ -77,7 +77,7 @@ class Supply:
         )
         done = {node for node, result in zip(moves.hold, held, strict=True) if result is None}
         for node in sorted(done | (moves.drop.keys() - moves.hold.keys())):
-            layers = self._with_others(moves.after.layers[node])
+            layers = self._with_others(moves.after[node])
             members[node].layers = frozenset(layers)
             if node in done:
                 members.note("joined", f"{node} holds {len(moves.hold[node])} more layers", node=node)
