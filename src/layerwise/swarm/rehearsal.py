@@ -102,11 +102,11 @@ async def _ended(items: AsyncIterator[Any]) -> Ended:
 
 
 def _in_streams(
-    swarm: Swarm, asked: Sequence[Any], streams: int, begin: Callable[[Any, str], AsyncIterator[Any]]
+    swarm: Swarm, requests: Sequence[Any], streams: int, begin: Callable[[Any, str], AsyncIterator[Any]]
 ) -> tuple[Ended, ...]:
     """How each request ended that `begin` begins, under a name of its own, `streams` at a time."""
     ended: dict[int, Ended] = {}
-    left = iter(enumerate(asked))
+    left = iter(enumerate(requests))
 
     async def stream() -> None:
         for number, each in left:
@@ -114,8 +114,8 @@ def _in_streams(
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(streams, len(asked))):
+            for _ in range(min(streams, len(requests))):
                 group.create_task(stream())
 
     swarm.run(main())
-    return tuple(ended[number] for number in range(len(asked)))
+    return tuple(ended[number] for number in range(len(requests)))
