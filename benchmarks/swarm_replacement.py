@@ -84,7 +84,7 @@ def accuracy(both: Stack, batches: list, replacements: tuple[str, ...], order: s
     inputs = [{"pixel_values": batch["pixel_values"]} for batch in batches]
     with Swarm(both, transport, supply, settings, loop_factory=VirtualLoop) as swarm:
         for name, layers in held.items():
-            swarm.members.join(name, layers, swarm.rule)
+            swarm.members.join(supply.capacities[name], layers)
         ended = run_all(swarm, inputs, streams=1)
     right = total = 0.0
     for batch, each in zip(batches, ended, strict=True):

@@ -64,6 +64,7 @@ QUICK_TESTS = (
     "golden",
     "stack/executors",
     "stack/test_stack.py",
+    "stack/test_weights_elsewhere.py",
     "stack/streaming/test_resident.py",
     "checkpoint/test_write.py",
 )

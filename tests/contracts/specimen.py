@@ -86,33 +86,20 @@ class Refusal:
         return self.specimen.model_type
 
 
-OMIT = object()
+OMIT = "omit"
 
 
-def specimen(
-    kind: Kind,
-    model_type: str,
-    model_class: str,
-    layers: str,
-    *,
-    tags: str = "",
-    shape: tuple[int, ...] | None = None,
-    **config: Any,
-) -> Specimen:
-    """A `Specimen` as a line of a table."""
-    return Specimen(model_type, model_class, kind, layers, tuple(tags.split()), shape or _SHAPES[kind], config)
-
-
-def refused(kind: Kind, model_type: str, model_class: str, reason: str, **config: Any) -> Refusal:
-    """A `Refusal` as a line of a table."""
-    return Refusal(specimen(kind, model_type, model_class, "", **config), reason)
+def specimen(kind: Kind, type: str, *, layers: str = "", **row: Any) -> Specimen:
+    """A `Specimen` of a line of `zoo.yaml`."""
+    shape = tuple(row.get("shape", _SHAPES[kind]))
+    return Specimen(type, row["class"], kind, layers, tuple(row.get("tags", ())), shape, row.get("config", {}))
 
 
 def build(one: Specimen) -> nn.Module:
     """The tiny model: evaluation mode, float32, the same weights on every call."""
     settings = {**_BASES[one.kind], **one.config}
     config = transformers.CONFIG_MAPPING[one.model_type](
-        **{name: value for name, value in settings.items() if value is not OMIT}
+        **{name: value for name, value in settings.items() if value != OMIT}
     )
     with warnings.catch_warnings(), torch.random.fork_rng():
         warnings.simplefilter("ignore")  # about optional kernels, which a CPU does not have

@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
-import transformers
 from torch import nn
 
 from contracts import checks, specimen, support
 from contracts.specimen import Refusal, Specimen
 from contracts.tiers import EVERY_TAG, every_type
-from contracts.zoo import REFUSED, SUPPORTED
+from contracts.zoo import REFUSED, SUPPORTED, named
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, load, stack
 from layerwise.stack.executors import clone, in_place
@@ -27,8 +26,6 @@ FAST = frozenset(("llama", "bert", "audio-spectrogram-transformer"))
 @every_type(fast=FAST, slow=EVERY_TAG - FAST)
 def test_every_promise_is_kept(one: Specimen) -> None:
     """The model is built and loaded once; a failure's traceback names the promise."""
-    if one.model_type not in transformers.CONFIG_MAPPING:
-        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
     subject = checks.subject(one)
     checks.check_identity(subject)
     checks.check_plans(subject)
@@ -88,7 +85,7 @@ def test_the_table_names_the_zoo_and_nothing_else() -> None:
 
 def test_the_checks_notice_exchanged_layers() -> None:
     """A stack that quietly exchanges two layers breaks both promises about outputs."""
-    honest = checks.subject(_named("bert"))
+    honest = checks.subject(named("bert"))
     other = specimen.build(honest.specimen)
     layers = other.get_submodule(honest.stack.path)
     layers[1], layers[2] = layers[2], layers[1]
@@ -101,7 +98,7 @@ def test_the_checks_notice_exchanged_layers() -> None:
 
 def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visits that keep the slot of their layer, as a careless engine would leave them, decode another text."""
-    subject = checks.subject(_named("llama"))
+    subject = checks.subject(named("llama"))
     monkeypatch.setattr(clone, "INDEX_NAMES", ())
     with pytest.raises((AssertionError, IndexError, RuntimeError)):
         checks.check_decoding(subject)
@@ -109,7 +106,7 @@ def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.Monke
 
 def test_the_decoding_check_notices_a_stale_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan that leaves the configuration in the order of the layers mistakes full for sliding attention."""
-    subject = checks.subject(_named("gemma2"))
+    subject = checks.subject(named("gemma2"))
     monkeypatch.setattr(in_place, "visit_order", lambda *_: nullcontext())
     with pytest.raises((AssertionError, IndexError, ModelError)):
         checks.check_decoding(subject)
@@ -121,7 +118,7 @@ FORGETTING = {"step by step": (stack, "only", lambda *_: nullcontext()), "in pla
 @pytest.mark.parametrize("way", FORGETTING)
 def test_the_check_of_halves_notices_a_whole_layer_instead_of_them(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An executor that forgets to silence the other branch, step by step or in place."""
-    subject = checks.subject(_named("llama"))
+    subject = checks.subject(named("llama"))
     monkeypatch.setattr(*FORGETTING[way])
     with pytest.raises(AssertionError):
         checks.check_halves(subject)
@@ -129,7 +126,7 @@ def test_the_check_of_halves_notices_a_whole_layer_instead_of_them(way: str, mon
 
 def test_the_recording_check_notices_visits_without_the_hooks_of_their_layer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visits with hooks of their own record no hidden states: the model installs its hooks on its layers."""
-    subject = checks.subject(_named("llama"))
+    subject = checks.subject(named("llama"))
     shared = in_place.clone
 
     def unhooked(*args: Any) -> nn.Module:
@@ -140,7 +137,3 @@ def test_the_recording_check_notices_visits_without_the_hooks_of_their_layer(mon
     monkeypatch.setattr(in_place, "clone", unhooked)
     with pytest.raises(AssertionError):
         checks.check_recording(subject)
-
-
-def _named(model_type: str) -> Specimen:
-    return next(one for one in SUPPORTED if one.model_type == model_type)

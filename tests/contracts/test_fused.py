@@ -8,7 +8,7 @@ import torch
 from contracts import checks, fused
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
-from contracts.zoo import SUPPORTED
+from contracts.zoo import SUPPORTED, named
 from layerwise.stack.executors.fused import batched_parameter, cache, proof
 
 
@@ -28,7 +28,7 @@ def test_the_page_names_the_zoo() -> None:
 
 
 def _llama() -> checks.Subject:
-    return checks.subject(next(one for one in SUPPORTED if one.model_type == "llama"))
+    return checks.subject(named("llama"))
 
 
 def test_the_proof_notices_a_wrong_product(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,14 +15,13 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
-from contracts.zoo import SUPPORTED
+from contracts.zoo import named
 from layerwise.data.batches import LabelledBatch, item
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.gradients import backward as module
@@ -136,8 +135,6 @@ def check_gates(stack: Stack, batch: LabelledBatch, branches: Branches | None) -
 
 @every_type(fast=FAST, slow=(*EVERY_TAG, "falcon"), marks={"yoso": OTHERWISE})
 def test_every_gate_is_the_derivative(one: Specimen) -> None:
-    if one.model_type not in transformers.CONFIG_MAPPING:
-        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
     check_gates(*subject(one))
 
 
@@ -157,14 +154,12 @@ def test_the_check_notices_an_output_that_was_written_on(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "edited", keeping)
     with pytest.raises(AssertionError, match=r"gate 0\.mlp is .* by differences"):
-        check_gates(*subject(next(one for one in SUPPORTED if one.model_type == "falcon")))
+        check_gates(*subject(named("falcon")))
 
 
 def test_the_check_notices_a_multiplier_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another wrong answer: a branch is read without the residual multiplier that follows it (Granite's)."""
-    granite = replace(
-        next(one for one in SUPPORTED if one.model_type == "granite"), config={"residual_multiplier": 0.1}
-    )
+    granite = replace(named("granite"), config={"residual_multiplier": 0.1})
     honest = module._note_gate
 
     def without_multiplier(gates: Any, gate: module.Gate, output: Any, added: Any, windows: int) -> None:

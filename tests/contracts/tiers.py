@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
+from transformers import CONFIG_MAPPING, __version__
 
 from contracts.specimen import Specimen
 from contracts.zoo import SUPPORTED
@@ -36,6 +37,7 @@ def every_type(
     for one in of:
         name = one.model_type
         tier = () if name in fast else (pytest.mark.slow,) if name in slow else (NIGHTLY,)
-        more = (marks[name],) if marks and name in marks else ()
+        more = (pytest.mark.skipif(name not in CONFIG_MAPPING, reason=f"transformers {__version__} has no {name}"),)
+        more += (marks[name],) if marks and name in marks else ()
         marked.append(pytest.param(one, marks=(*tier, *more), id=name))
     return pytest.mark.parametrize("one", marked)

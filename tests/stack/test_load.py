@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,41 +99,46 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPa
     assert not constants.HF_HUB_OFFLINE
 
 
+def _configured(folder: Path, **changes: object) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+
+def _cut(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+
+
+def _pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04")
+
+
+BROKEN: dict[str, Callable[[Path], object]] = {
+    r"has no config\.json \(it holds model\.safetensors\)": lambda folder: [
+        each.unlink() for each in folder.glob("*.json")
+    ],
+    r"config\.json is not JSON": lambda folder: (folder / "config.json").write_text("{"),
+    r"only pickled weights \(pytorch_model\.bin\).*safetensors": _pickled,
+    r"has no model\.safetensors and no model\.safetensors\.index\.json": lambda folder: (
+        folder / "model.safetensors"
+    ).unlink(),
+    r"model\.safetensors is not a whole safetensors file": _cut,
+    r"lacks 18 tensors .* model\.layers\.6-7\.{.* would be random": partial(_configured, num_hidden_layers=8),
+    r"could not be loaded: .*(?i:gptq)": partial(_configured, quantization_config={"quant_method": "gptq", "bits": 4}),
+}
+
+
+@pytest.mark.parametrize("words", BROKEN)
+def test_a_broken_folder_is_refused_with_what_is_wrong(folder: Path, words: str) -> None:
+    BROKEN[words](folder)
+    with pytest.raises(CheckpointError, match=words):
+        load(folder)
+
+
 def test_a_file_instead_of_a_folder(folder: Path) -> None:
     with pytest.raises(CheckpointError, match="is a file; give the folder"):
         load(folder / "config.json")
-
-
-def test_a_folder_without_a_configuration(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(CheckpointError, match=r"has no config\.json \(it holds notes\.txt\)"):
-        load(tmp_path)
-
-
-def test_a_configuration_that_is_not_json(folder: Path) -> None:
-    (folder / "config.json").write_text("{")
-    with pytest.raises(CheckpointError, match=r"config\.json is not JSON"):
-        load(folder)
-
-
-def test_pickled_weights_are_refused(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    (folder / "pytorch_model.bin").write_bytes(b"\x80\x04")
-    with pytest.raises(CheckpointError, match=r"only pickled weights \(pytorch_model\.bin\).*safetensors"):
-        load(folder)
-
-
-def test_no_weights_at_all(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"has no model\.safetensors and no model\.safetensors\.index\.json"):
-        load(folder)
-
-
-def test_a_truncated_checkpoint_is_named(folder: Path) -> None:
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:200])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is not a whole safetensors file"):
-        load(folder)
 
 
 @pytest.mark.parametrize("read", [load, stored_tensors])
@@ -152,22 +159,6 @@ def test_tensors_of_long_names_are_not_printed_whole(folder: Path) -> None:
     with pytest.raises(CheckpointError, match="for which LlamaForCausalLM has no place") as refused:
         load(folder)
     assert len(str(refused.value)) < 800
-
-
-def test_layers_that_the_checkpoint_lacks_would_be_random(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["num_hidden_layers"] = 8
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"lacks 18 tensors .* model\.layers\.6-7\.{.* would be random"):
-        load(folder)
-
-
-def test_a_quantised_checkpoint_needs_the_library_that_quantised_it(folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
-    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match=r"could not be loaded: .*(?i:gptq)"):
-        load(folder)
 
 
 def test_shared_parameter_stacks_are_refused_by_name() -> None:

@@ -68,13 +68,7 @@ def test_a_sweep_and_a_checkpoint_too(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("bad", ["0-", "", "0-6"])
-def test_a_text_that_is_no_plan_is_refused_as_plans_are(bad: str) -> None:
-    with pytest.raises(PlanError), STACK.under(bad):
-        pass
-
-
-@pytest.mark.parametrize("bad", [None, 3, [0, 1]])
-def test_something_else_is_refused_with_what_to_write(bad: Any) -> None:
-    with pytest.raises(PlanError, match="text"), STACK.under(bad):
+@pytest.mark.parametrize("bad", ["0-", "", "0-6", None, 3, [0, 1]])
+def test_what_is_no_plan_is_refused_as_plans_are(bad: Any) -> None:
+    with pytest.raises(PlanError, match=None if isinstance(bad, str) else "text"), STACK.under(bad):
         pass

@@ -16,7 +16,8 @@ from functools import cache
 
 import torch
 
-from contracts.specimen import DEPTH, EOS, VOCABULARY, build, specimen
+from contracts.specimen import DEPTH, EOS, VOCABULARY, build
+from contracts.zoo import named
 from layerwise import load
 from layerwise.errors import BelowQuorum
 from layerwise.stack import Stack
@@ -40,7 +41,7 @@ Tokens = tuple[int, ...]
 @cache
 def decoder() -> Stack:
     """Five layers of a random decoder, each of which matters."""
-    return load(build(specimen("decoder", "llama", "LlamaForCausalLM", "model.layers")))
+    return load(build(named("llama")))
 
 
 @cache

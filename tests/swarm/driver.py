@@ -72,7 +72,7 @@ def from_bytes(stack: Stack, nodes: int, replicas: int = 1, schedule: Schedule |
     """A swarm on the double whose nodes built their blocks from messages, as on other machines."""
     capacities = [Capacity(f"node-{number}", UNLIMITED) for number in range(nodes)]
     supply = Supply(stack, Plan.identity(stack.depth), capacities, replicas)
-    transport = LocalTransport({name: Node(name) for name in supply.placement.layers}, schedule or Schedule())
+    transport = LocalTransport({name: Node(name) for name in supply.placement}, schedule or Schedule())
     swarm = Swarm(stack, transport, supply, SwarmSettings(spot_share=0.0, **settings), loop_factory=VirtualLoop)
     swarm.run(swarm.fill())
     return swarm

@@ -11,7 +11,7 @@ from layerwise.swarm.messages import Hop, Message, Reply, Response
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.nodes.node import Node
 from swarm import chaos
-from swarm.chaos import SETTINGS, Trial, undisturbed, violations
+from swarm.chaos import Trial, violations
 from tier import by_tier
 
 RUNS = 40
@@ -66,14 +66,3 @@ def test_a_swarm_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Node, "handle", forgetful)
     assert violations(ONE_DEATH)
-
-
-@pytest.mark.parametrize("wrongness", ["noise", "zeros", "flip"])
-def test_wrong_answers_change_no_token_where_every_hop_is_compared(wrongness: str) -> None:
-    settings = replace(SETTINGS, spot_share=1.0)
-    for seed in range(by_tier(fast=2, full=6, nightly=30)):
-        at = 0.002 * seed
-        schedule = Schedule((Fault(f"node-{seed % 6}", "wrong", at, wrongness=wrongness),), seed=seed)  # type: ignore[arg-type]
-        trial = Trial(seed, schedule, "keep", 1, 5, 3.0)
-        _, endings = chaos.run(trial, settings, nodes=6, replicas=3)
-        assert [ending.tokens for ending in endings] == [undisturbed(chaos.prompt(0), 5)]  # type: ignore[union-attr]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-import transformers
 
 from contracts import specimen
-from contracts.decoders import DECODERS
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
+from contracts.zoo import DECODERS, named
 from layerwise.swarm.nodes import node
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.settings import SwarmSettings
@@ -27,8 +26,6 @@ EVERY_DECODER = every_type(fast=FAST, slow=SLOW, of=DECODERS)
 @EVERY_DECODER
 def test_tokens_are_those_of_one_process(one: Specimen) -> None:
     """Prompts of unlike lengths, whose nodes built their blocks from bytes; then one, half of whose nodes die."""
-    if one.model_type not in transformers.CONFIG_MAPPING:
-        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
     model = specimen.build(one)
     ids, mask = prompts(PROMPTS)
     stack = inspected(model, ids[:2])
@@ -48,8 +45,6 @@ def test_tokens_are_those_of_one_process(one: Specimen) -> None:
 @EVERY_DECODER
 def test_a_lost_layer_leaves_the_plan_without_it(one: Specimen) -> None:
     """`recompute` writes what the plan without the layer writes from there on."""
-    if one.model_type not in transformers.CONFIG_MAPPING:
-        pytest.skip(f"transformers {transformers.__version__} has no {one.model_type}")
     model = specimen.build(one)
     ids, _ = prompts(1)
     stack = inspected(model, ids)
@@ -69,7 +64,7 @@ def test_a_lost_layer_leaves_the_plan_without_it(one: Specimen) -> None:
 
 def test_a_node_that_forgets_its_slot_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes whose caches are new at every pass write another text."""
-    model = specimen.build(next(one for one in DECODERS if one.model_type == "llama"))
+    model = specimen.build(named("llama"))
     ids, mask = prompts(8)
     stack = inspected(model, ids[:2])
     monkeypatch.setattr(node._Request, "cache", lambda self, visit, new_cache, kind: new_cache(kind))

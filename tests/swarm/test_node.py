@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from contracts import specimen
-from contracts.decoders import DECODERS
+from contracts.zoo import named
 from layerwise.stack import Stack, load
 from layerwise.swarm.messages import (
     Array,
@@ -23,7 +23,7 @@ from layerwise.swarm.messages import (
     Reply,
     UnloadLayers,
 )
-from layerwise.swarm.nodes.blocks import load_message
+from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.wire import encode, to_array, to_tensor
 from swarm.driver import prompts
@@ -35,7 +35,7 @@ VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
-    stack = load(specimen.build(next(one for one in DECODERS if one.model_type == "llama")))
+    stack = load(specimen.build(named("llama")))
     stack.inspect(input_ids=prompts(1)[0])
     return stack
 
@@ -139,11 +139,10 @@ def test_blocks_from_bytes_are_the_blocks(stack: Stack) -> None:
     message = load_message(stack, [2])
     assert isinstance(message, LoadLayers)
     node = Node("node")
-    done = node.handle(message)
-    assert isinstance(done, Done)
+    assert node.handle(message) == Done("node")
     held = node._held[RemoteLayer(2)].block
     for (name, own), (other, sent) in zip(stack.block(2).state_dict().items(), held.state_dict().items(), strict=True):
         assert name == other
         assert torch.equal(own, sent)
-    assert done.bytes == sum(tensor.numel() * 4 for tensor in held.state_dict().values())
+    assert byte_count(held) == sum(tensor.numel() * 4 for tensor in held.state_dict().values())
     assert to_tensor(message.weights[0][0][1]).dtype == torch.float32

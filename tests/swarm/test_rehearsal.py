@@ -12,7 +12,7 @@ from layerwise.swarm.answer import Decoding
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, Kind, Schedule
 from layerwise.swarm.rehearsal import Ended, Load, answer_all, slowest_token
-from layerwise.swarm.settings import Quorum, SwarmSettings
+from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
 from swarm.chaos import decoder, prompt, undisturbed
 from tier import by_tier
@@ -48,18 +48,6 @@ def test_half_of_the_nodes_may_die_or_stand_still(kind: Kind) -> None:
     ]
     assert {event.kind for event in swarm.members.events} >= {"replayed", "late" if kind == "pause" else "lost"}
     assert max(max(each.seconds) for each in ended) < slowest_token(LOAD, settings, losses=4)
-
-
-def whole_part(part: int, at: float = 0.2) -> tuple[Fault, ...]:
-    """Both nodes with the layers of one part die."""
-    return tuple(Fault(f"node-{node}", "die", at) for node in (part, part + 4))
-
-
-def test_below_the_quorum_every_request_is_refused_within_a_deadline() -> None:
-    settings = SwarmSettings(first_deadline=1.0, spot_share=0.0, quorum=Quorum(layers=4))
-    _, ended = rehearsed(whole_part(1, at=0.0), settings)
-    assert all(each.answer is None and "the quorum is 4 layers" in each.refusal for each in ended)
-    assert max(max(each.seconds) for each in ended) < settings.first_deadline
 
 
 def test_the_bound_grows_with_the_losses_and_with_the_history() -> None:

@@ -33,7 +33,7 @@ def cost_of(
             continue
         if offer is not before:
             queue = offer.waiting * len(offer.layers) * offer.layer_seconds
-            total += prices.latency * (offer.hop_seconds + queue) + prices.energy * offer.joules_per_hop
+            total += prices.latency * (offer.hop_seconds + queue)
         busy = offer.layer_seconds + extra.get((offer.node, visit), 0.0)
         total += busy * (prices.latency + prices.energy * offer.watts)
         before = offer
@@ -68,7 +68,7 @@ def drawn_offers(chance: random.Random, layers: Sequence[RemoteLayer], nodes: in
     return tuple(
         Offer(
             f"n{number}", frozenset(each), chance.uniform(0.1, 3), chance.uniform(0.1, 1), chance.uniform(1, 50),
-            chance.uniform(0, 5), chance.choice([0, 0, 1, 3]),
+            chance.choice([0, 0, 1, 3]),
         )
         for number, each in enumerate(held)
     )  # fmt: skip

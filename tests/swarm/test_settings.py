@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected
-from layerwise.swarm.deadlines import DeadlineRule, HedgeBudget
 from layerwise.swarm.replication import Capacity
 from layerwise.swarm.route import Prices
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.settings import Quorum, SwarmSettings
-from layerwise.swarm.trust import SpotCheck
-
-RULE = "a deadline is a factor from 1"
 
 REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
     *(
@@ -30,17 +26,16 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
             ("stop", tuple("abcdefghijklmnopq")), ("stop", ("a" * 2_000,)), ("seed", 2**63),
         )
     ),
-    *((DeadlineRule, {name: value}, RULE) for name, value in (("factor", 0.5), ("floor", 0.0), ("first", -1.0))),
-    (DeadlineRule, {"first_per_work": -1.0}, RULE),
-    (HedgeBudget, {"share": 1.5}, r"a share of the calls from 0 to 1, not 1\.5"),
-    (SpotCheck, {"share": 0.0}, "a share from 0 to 1 of the hops"),
     (Prices, {"energy": -1}, "the price of energy is a number from 0, not -1"),
     (Capacity, {"name": "n", "bytes": 1, "speed": 0.0}, "a speed above 0"),
-    (Capacity, {"name": "n", "bytes": 1, "watts": -1.0}, "takes energy from 0"),
+    (Capacity, {"name": "n", "bytes": 1, "watts": -1.0}, "and watts from 0"),
     (Quorum, {}, "one of the two"),
     (Quorum, {"layers": 1, "nats": 1.0}, "one of the two"),
     (Quorum, {"nats": math.inf}, "a number of nats from 0, not inf"),
-    (SwarmSettings, {"hop_floor": 0.0}, "hop_floor is 0.0; give a number of seconds above 0"),
+    *(
+        (SwarmSettings, {name: value}, f"{name} is {value}; give a number of seconds above 0")
+        for name, value in (("hop_floor", 0.0), ("first_deadline", -1.0), ("first_deadline", math.inf))
+    ),
     (SwarmSettings, {"spot_share": 2.0}, "spot_share is 2.0; give a share from 0 to 1"),
     (SwarmSettings, {"history_bytes": 0}, "history_bytes is 0; give a number from 1"),
     *(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -12,22 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts import specimen
-from contracts.decoders import DECODERS
+from contracts.zoo import named
 from layerwise.stack import Stack, load
 from layerwise.swarm import Fault, Quorum, Schedule, Swarm, SwarmSettings, gather
+from layerwise.swarm.comparison import ReplicaComparison
+from layerwise.swarm.messages import Arguments, Hop, Pass, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.local import LocalTransport
+from layerwise.swarm.replication import Capacity
 from layerwise.swarm.trust import (
     ENOUGH,
+    FIRST,
     ROUTER,
     STRIKES,
     Judgement,
     NormBounds,
-    Norms,
-    SpotCheck,
-    Trust,
+    is_compared,
     judge,
+    norm_change,
     tolerance,
 )
+from layerwise.swarm.wire import to_array
 from swarm.driver import generated, prompts
 from tier import by_tier
 
@@ -39,7 +45,7 @@ WITHIN = 4
 
 @cache
 def _stack() -> Stack:
-    stack = load(specimen.build(next(one for one in DECODERS if one.model_type == "llama")))
+    stack = load(specimen.build(named("llama")))
     stack.inspect(input_ids=prompts(1)[0])
     return stack
 
@@ -129,13 +135,11 @@ def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> No
 @settings(max_examples=by_tier(fast=3, full=8, nightly=200))
 @given(st.sampled_from([0.01, 0.03, 0.2, 0.34, 0.6, 0.99, 1.0]), st.integers(0, 99), st.text(max_size=3))
 def test_spot_checks_are_at_least_their_share_and_always_the_same(share: float, seed: int, node: str) -> None:
-    check = SpotCheck(share, seed)
-    chosen = [hop for hop in range(400) if check.compares(node, hop)]
+    chosen = [hop for hop in range(400) if is_compared(node, hop, None, share, seed)]
     assert chosen[:3] == [0, 1, 2]
     assert 400 * share - 1 <= len(chosen) <= 400 * share + 4  # the first three are added, and a run may be cut off
-    assert chosen == [hop for hop in range(400) if SpotCheck(share, seed).compares(node, hop)]
     assert max(np.diff(chosen)) < 2 / share + 1
-    assert all(check.compares(node, 300 + number, number) for number in range(7, 100, 8))
+    assert all(is_compared(node, 300 + number, number, share, seed) for number in range(7, 100, 8))
 
 
 def gaps(values: Sequence[float]) -> list[list[float]]:
@@ -168,23 +172,21 @@ def test_the_routers_own_layers_decide() -> None:
     assert judge(["a", "b", ROUTER], gaps([1, 1, 2]), 0.1) == Judgement(frozenset(), frozenset("ab"))
 
 
+IN = torch.tensor([3.0, 4.0])
+HONEST, WRONG = 1.2 * IN, 0.0 * IN
+
+
 def test_bounds_are_unknown_at_first_and_never_hold_for_what_is_no_number() -> None:
-    bounds, honest = NormBounds(), Norms(1.0, 1.2, 0.5)
+    bounds, honest = NormBounds(), norm_change(IN, HONEST)
     for _ in range(ENOUGH):
-        assert bounds.holds("kind", honest) is None
-        bounds.learn("kind", honest)
-    assert bounds.holds("kind", honest)
-    assert bounds.holds("another", honest) is None
-    for wrong in (Norms(1.0, 0.0, 1.0), Norms(1.0, 3.0, 0.5), Norms(1.0, 1.0, 0.0)):
-        assert bounds.holds("kind", wrong) is False
-    assert bounds.holds("another", Norms(1.0, float("nan"), 1.0)) is False
-
-
-def test_who_was_proved_wrong_is_named_once() -> None:
-    trust = Trust()
-    assert trust.decide(Judgement(frozenset("b"), frozenset("a")), "layers 3-5") == ("a",)
-    assert trust.quarantined == {"a": "its answer to layers 3-5 contradicts that of b"}
-    assert trust.decide(Judgement(frozenset("b"), frozenset("a"))) == ()
+        assert bounds.holds(honest) is None
+        bounds.learn(honest)
+    assert bounds.holds(honest)
+    for wrong in (WRONG, 3.0 * IN, IN, torch.full((2,), torch.nan)):
+        assert bounds.holds(norm_change(IN, wrong)) is False
+    for wrong in (WRONG, torch.full((2,), torch.nan)):
+        assert NormBounds().holds(norm_change(IN, wrong)) is False
+    assert norm_change(IN, HONEST) == pytest.approx((np.log(0.2), np.log(1.2)), rel=1e-5)
 
 
 def test_rounding_is_tolerated_and_little_else() -> None:
@@ -192,14 +194,64 @@ def test_rounding_is_tolerated_and_little_else() -> None:
     assert tolerance(4096, 3, 2.0**-7) == 0.05
 
 
+class Recorded:
+    """The calls of a swarm whose nodes give these answers when they are asked again, and of which nobody is called."""
+
+    def __init__(self, again: Mapping[str, torch.Tensor], *alone: str) -> None:
+        self.members = NodeRecords(lambda: 0.0)
+        self.again = again
+        for number, name in enumerate((*again, *alone)):
+            self.members.join(Capacity(name, 1), [RemoteLayer(number if name in alone else 0)])
+
+    async def once(self, node: str, hop: Hop) -> Reply:
+        return answered(node, self.again[node])
+
+
+def answered(node: str, state: torch.Tensor) -> Reply:
+    return Reply(node, "request", 0, 0, (to_array(state),), 0.0)
+
+
+def hop(layer: int = 0) -> Hop:
+    visits = (RemoteVisit(0, RemoteLayer(layer)),)
+    return Hop("request", 0, visits, (Pass(0, to_array(IN), Arguments((), (), (), ())),))
+
+
 def test_a_node_without_replicas_is_quarantined_after_strikes_in_a_row() -> None:
-    honest, wrong = Norms(1.0, 1.2, 0.5), Norms(1.0, 0.0, 1.0)
-    trust = Trust(SpotCheck(first=0))
-    for _ in range(ENOUGH):
-        assert trust.observe("a", "kind", honest, alone=True) in (None, "a spot check")
-    for answer in (*[wrong] * (STRIKES - 1), honest, *[wrong] * (STRIKES - 1)):
-        trust.observe("a", "kind", answer, alone=True)
-        trust.observe("b", "kind", wrong)  # has a replica: it is compared instead
-    assert trust.quarantined == {}
-    assert trust.observe("a", "kind", wrong, alone=True) == "its norms are outside their bounds"
-    assert trust.quarantined == {"a": f"{STRIKES} answers in a row changed the norm of the state as none before"}
+    calls = Recorded({}, "a", "b")
+    calls.members.join(Capacity("c", 1), [RemoteLayer(1)])
+    comparison = ReplicaComparison(calls, 0.01, 0, None)  # type: ignore[arg-type]
+
+    def reason(node: str, layer: int, answer: torch.Tensor) -> str | None:
+        return comparison.reason(node, hop(layer), answered(node, answer), begins=False)
+
+    seen = [reason("a", 0, HONEST) for _ in range(ENOUGH)]
+    assert seen[:FIRST] == ["a spot check"] * FIRST
+    assert set(seen) == {"a spot check", None}
+    for answer in (*[WRONG] * (STRIKES - 1), HONEST, *[WRONG] * (STRIKES - 1)):
+        reason("a", 0, answer)
+        reason("b", 1, WRONG)  # has a replica: it is compared instead
+    assert not list(filter(lambda member: member.state != "live", calls.members))
+    assert reason("a", 0, WRONG) == "its norms are outside their bounds"
+    assert [member.name for member in calls.members if member.state == "quarantined"] == ["a"]
+    assert calls.members["a"].reason == f"a: {STRIKES} answers in a row changed the norm of the state as none before"
+
+
+def test_who_is_proved_wrong_is_named_until_it_is_gone_and_has_a_new_beginning_then() -> None:
+    calls = Recorded({"a": WRONG, "b": HONEST, "c": HONEST})
+    comparison = ReplicaComparison(calls, 1.0, 0, None)  # type: ignore[arg-type]
+
+    def wrong(answer: torch.Tensor) -> frozenset[str]:
+        return asyncio.run(comparison.wrong("a", hop(), answered("a", answer), "a spot check"))
+
+    reason = "a: its answer to layers 0 to 0, a spot check contradicts that of b"
+    assert wrong(WRONG) == {"a"}
+    assert (calls.members["a"].state, calls.members["a"].reason) == ("quarantined", reason)
+    assert not calls.members.change("a", "live", "returned", "a computes again")
+    assert wrong(WRONG) == {"a"}
+    assert [event.kind for event in calls.members.events if event.node == "a"] == ["joined", "quarantined"]
+    calls.members.change("a", "gone", "lost", "a is gone: is dead")
+    assert wrong(WRONG) == {"a"}
+    assert calls.members["a"].state == "gone", "it may be mended when it comes back, and is asked whether it computes"
+    calls.members.change("a", "live", "returned", "a computes again")
+    assert wrong(HONEST) == frozenset()
+    assert calls.members["a"].state == "live"

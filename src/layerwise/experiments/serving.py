@@ -54,7 +54,7 @@ class Serving(ModelOptions, Action):
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
     nodes: int = option(4, metavar="N", least=1, most=10_000)
     node_file: Path | None = option(
-        None, "JSON list of the nodes: name, bytes, speed, watts, joules_per_hop.", metavar="PATH",
+        None, "JSON list of the nodes: name, bytes, speed, watts.", metavar="PATH",
         setting=True,
     )  # fmt: skip
     replicas: int = option(2, metavar="N", least=1, most=10_000)

@@ -27,7 +27,7 @@ from layerwise.stack.checks.forward_trace import BlockTrace
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
-from layerwise.stack.executors.fused.preparation import Fusion, fused_projections, prepared_groups
+from layerwise.stack.executors.fused.preparation import Fusion, prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
 from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
@@ -403,7 +403,7 @@ class Stack:
         plans without `fused`. See `layerwise.stack.executors.fused.projections`.
         """
         self._refuse_while_in_place("fuse its projections")
-        with fused_projections(self):
+        with prepared_groups(self, Plan.identity(self.depth), 1):
             yield self
 
     def enter(self, plan: Plan | str) -> None:

@@ -18,6 +18,7 @@ from layerwise.errors import MeasureError
 from layerwise.plan import SUBLAYERS, Plan
 from layerwise.plan.sublayer import named
 from layerwise.stack.blocks import block_list
+from layerwise.stack.checks.requirements import both_ways
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import named_tensors
@@ -103,12 +104,8 @@ def _halved(plan: Plan) -> list[tuple[int, str | None]]:
 
 def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Iterator[Law]:
     """The laws that are computed in float32, also for a model in half precision: first that of the plan in place."""
-    captured = stack.capture(**inputs)
-    stepwise = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
-    with stack.under(plan):
-        inside = main_tensor(stack.model(**inputs))
-    width, visits = captured.state.shape[-1], len(plan.steps())
-    yield _near("plan in place = plan step by step", compare(inside, stepwise, width, visits))
+    captured, agreement = both_ways(stack, plan, inputs)
+    yield _near("plan in place = plan step by step", agreement)
     yield from _half_laws(stack, plan, captured)
     yield from _decoding_laws(stack, plan, inputs)
 

@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import count
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.messages import Array, Hop, Release, RemoteLayer, Reply
-from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.trust import ROUTER, Judgement, Norms, SpotCheck, Trust, judge, tolerance
+from layerwise.swarm.trust import ROUTER, STRIKES, Judgement, NormBounds, is_compared, judge, norm_change, tolerance
 from layerwise.swarm.wire import to_tensor
 
 MOST_REPLICAS = 2
 """Replicas that are asked about one hop."""
 
 
-class ReplicaComparison:
-    """Which hops are compared, by whom, and what follows. What is found wrong is quarantined, and named."""
+Kind: TypeAlias = tuple[tuple[RemoteLayer, ...], bool]
+"""What hops are compared by: the layers, and whether a prompt is read."""
 
-    def __init__(self, calling: Calling, members: NodeRecords, share: float, seed: int, referee: Node | None) -> None:
+
+class ReplicaComparison:
+    """Which hops are compared, by whom, and what follows: a node that is proved wrong is quarantined.
+
+    `share` of the hops are spot checks; with 0 nothing is compared.
+    """
+
+    def __init__(self, calling: Calling, share: float, seed: int, referee: Node | None) -> None:
         self.referee = referee
         self.calling = calling
-        self.members = members
-        self.trust = Trust(SpotCheck(share, seed)) if share else None
+        self.members = calling.members
+        self.share, self.seed = share, seed
+        self._bounds: defaultdict[Kind, NormBounds] = defaultdict(NormBounds)
         self._numbers = count()
 
     def reason(self, node: str, hop: Hop, reply: Reply, *, begins: bool) -> str | None:
-        """Why the answer to the last pass of a hop is to be compared, if it is to be."""
-        if self.trust is None:
+        """Why the answer to the last pass of a hop is to be compared, if it is to be; `begins` says that this is the
+        node's first hop of a request.
+
+        A node with no replica that leaves the bounds too many times in a row is quarantined.
+        """
+        if not self.share:
             return None
-        alone = not self.members.holders(_kind(hop)[0], node)
-        return self.trust.observe(node, _kind(hop), _norms(hop, reply), begins=begins, alone=alone)
+        record, kind = self.members[node], _kind(hop)
+        chosen = is_compared(node, record.answers, record.requests if begins else None, self.share, self.seed)
+        record.answers += 1
+        record.requests += begins
+        change = norm_change(_wide(hop.passes[-1].state), _wide(reply.states[-1]))
+        if self._bounds[kind].holds(change) is False:
+            record.strikes += 1
+            if record.strikes >= STRIKES and not self.members.holders(kind[0], node):
+                self._quarantine(
+                    node, f"{record.strikes} answers in a row changed the norm of the state as none before"
+                )
+            return "its norms are outside their bounds"
+        record.strikes = 0
+        self._bounds[kind].learn(change)
+        return "a spot check" if chosen else None
 
     async def wrong(self, node: str, hop: Hop, reply: Reply, why: str) -> frozenset[str]:
         """The nodes that a comparison of this answer proves wrong; they are quarantined.
@@ -42,30 +69,31 @@ class ReplicaComparison:
         `hop` holds all passes of the request so far. Where two answers differ a third is asked for: of another
         replica, of the node itself, or of the router's own layers.
         """
-        assert self.trust is not None, "only what is watched is compared"
         answers: list[tuple[str, Tensor]] = [(node, _wide(reply.states[-1]))]
         others = self.members.holders(_kind(hop)[0], node)[:MOST_REPLICAS]
         given = hop.passes[-1].state
         eps = torch.finfo(getattr(torch, given.dtype)).eps
         tolerated = tolerance(given.shape[-1], len(hop.visits), eps)
-        outside = self.trust.bounds.holds(_kind(hop), _norms(hop, reply)) is False
+        outside = self._bounds[_kind(hop)].holds(norm_change(_wide(given), answers[0][1])) is False
         judgement = Judgement(frozenset(), frozenset())
         for other in (*others, node) if others else ():
             answer = await self._again(other, hop)
             if answer is None:
                 continue
             answers.append((other, answer))
-            names = [name for name, _ in answers]
-            differences = [[relative_difference(left, right) for _, right in answers] for _, left in answers]
-            judgement = judge(names, differences, tolerated, {node} if outside else ())
+            judgement = _judged(answers, tolerated, {node} if outside else ())
             if judgement.right:
                 break
         if not judgement.right and self.referee is not None:
             judgement = self._refereed(hop, answers, tolerated)
-        self.trust.decide(judgement, f"layers {hop.visits[0].layer.name} to {hop.visits[-1].layer.name}, {why}")
-        for name in sorted({*judgement.wrong, node} & self.trust.quarantined.keys()):
-            self.members.change(name, "quarantined", "quarantined", f"{name}: {self.trust.quarantined[name]}")
+        against = f"that of {' and '.join(sorted(judgement.right))}" if judgement.right else "its own or the router's"
+        what = f"layers {hop.visits[0].layer.name} to {hop.visits[-1].layer.name}, {why}"
+        for name in sorted(judgement.wrong):
+            self._quarantine(name, f"its answer to {what} contradicts {against}")
         return judgement.wrong
+
+    def _quarantine(self, node: str, reason: str) -> None:
+        self.members.change(node, "quarantined", "quarantined", f"{node}: {reason}")
 
     def _refereed(self, hop: Hop, answers: list[tuple[str, Tensor]], tolerated: float) -> Judgement:
         """Who is right by the router's own layers."""
@@ -75,9 +103,7 @@ class ReplicaComparison:
         self.referee.handle(Release(renamed.request))
         if not isinstance(own, Reply):
             return Judgement(frozenset(), frozenset())
-        every = [*answers, (ROUTER, _wide(own.states[-1]))]
-        differences = [[relative_difference(left, right) for _, right in every] for _, left in every]
-        return judge([name for name, _ in every], differences, tolerated)
+        return _judged([*answers, (ROUTER, _wide(own.states[-1]))], tolerated)
 
     def _renamed(self, hop: Hop) -> Hop:
         """The hop as one of a request of its own, from the first pass on."""
@@ -89,6 +115,11 @@ class ReplicaComparison:
         return _wide(response.states[-1]) if isinstance(response, Reply) else None
 
 
+def _judged(answers: Sequence[tuple[str, Tensor]], tolerated: float, outside: Collection[str] = ()) -> Judgement:
+    differences = [[relative_difference(left, right) for _, right in answers] for _, left in answers]
+    return judge([name for name, _ in answers], differences, tolerated, outside)
+
+
 def relative_difference(left: Tensor, right: Tensor) -> float:
     """The norm of the difference, relative to the larger of the two, in float32 or wider."""
     wide = torch.promote_types(left.dtype, torch.float32)
@@ -97,14 +128,8 @@ def relative_difference(left: Tensor, right: Tensor) -> float:
     return float((left - right).norm()) / larger
 
 
-def _kind(hop: Hop) -> tuple[tuple[RemoteLayer, ...], bool]:
-    """What hops are compared by: the layers, and whether a prompt is read."""
+def _kind(hop: Hop) -> Kind:
     return tuple(visit.layer for visit in hop.visits), hop.passes[-1].index == 0
-
-
-def _norms(hop: Hop, reply: Reply) -> Norms:
-    entering, leaving = _wide(hop.passes[-1].state), _wide(reply.states[-1])
-    return Norms(float(entering.norm()), float(leaving.norm()), float((leaving - entering).norm()))
 
 
 def _wide(array: Array) -> Tensor:

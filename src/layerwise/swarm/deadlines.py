@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from math import ceil, inf
-
-from layerwise.errors import SwarmError
+from math import ceil
 
 WINDOW = 200
 """Hops of a class that are remembered."""
@@ -25,28 +23,17 @@ WINDOW = 200
 ENOUGH = 20
 """Hops of a class that its quantiles need."""
 
-
 UNKNOWN = 4.0
 """How many times longer than the others a node is waited for that has answered few hops."""
 
+FACTOR = 2.0
+"""Times the 99th percentile that a node is waited for."""
 
-@dataclass(frozen=True, slots=True)
-class DeadlineRule:
-    """From quantiles to a deadline: `factor` times the 99th percentile, and at least `floor` seconds.
+FIRST_PER_WORK = 0.02
+"""Seconds that a first hop is given for each unit of its work, beside what every first hop is given."""
 
-    Before enough hops are seen it is `first` seconds and `first_per_work` for each unit of work.
-    """
-
-    factor: float = 2.0
-    floor: float = 0.05
-    first: float = 10.0
-    first_per_work: float = 0.02
-
-    def __post_init__(self) -> None:
-        if not (1 <= self.factor < inf and 0 < self.floor < inf and 0 < self.first < inf and self.first_per_work >= 0):
-            raise SwarmError(
-                f"a deadline is a factor from 1 times a percentile, and a floor and a first value above 0, not {self}"
-            )
+HEDGED = 0.05
+"""The share of all first calls that may be sent a second time."""
 
 
 def _last() -> deque[float]:
@@ -60,9 +47,13 @@ def _quantile(seconds: Collection[float], share: float) -> float:
 
 @dataclass(slots=True)
 class Latencies:
-    """How long the last hops of one node took, and what follows for the next one."""
+    """How long the last hops of one node took, and what follows for the next one.
 
-    rule: DeadlineRule = DeadlineRule()
+    Before enough hops are seen a hop is given `first` seconds and some for its work, and at least `floor` at any time.
+    """
+
+    first: float = 10.0
+    floor: float = 0.05
     _all: deque[float] = field(default_factory=_last)
     _classes: dict[int, deque[float]] = field(default_factory=dict)
 
@@ -82,10 +73,10 @@ class Latencies:
         """
         known = self._bound(0.99, work)
         if known is None:
-            first = self.rule.first + self.rule.first_per_work * work
+            first = self.first + FIRST_PER_WORK * work
             usual = None if others is None else others._bound(0.99, work)
-            return max(self.rule.floor, first if usual is None else min(first, UNKNOWN * self.rule.factor * usual))
-        return max(self.rule.floor, self.rule.factor * known)
+            return max(self.floor, first if usual is None else min(first, UNKNOWN * FACTOR * usual))
+        return max(self.floor, FACTOR * known)
 
     def hedge_after(self, work: int = 1) -> float | None:
         """After how many seconds a hop goes to a replica too: 95 % took no longer. `None` while too few are known."""
@@ -114,15 +105,10 @@ def _class(work: int) -> int:
 
 @dataclass(slots=True)
 class HedgeBudget:
-    """Keeps the calls that are sent a second time at or below a `share` of all first calls, at every moment."""
+    """Keeps the calls that are sent a second time at or below `HEDGED` of all first calls, at every moment."""
 
-    share: float = 0.05
     calls: int = 0
     hedges: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.share <= 1:
-            raise SwarmError(f"hedged calls are a share of the calls from 0 to 1, not {self.share!r}")
 
     def call(self) -> None:
         """Count a first call."""
@@ -130,7 +116,7 @@ class HedgeBudget:
 
     def take(self) -> bool:
         """Whether a call may be sent a second time now; it is counted if so."""
-        if self.hedges + 1 > self.share * self.calls:
+        if self.hedges + 1 > HEDGED * self.calls:
             return False
         self.hedges += 1
         return True

@@ -49,17 +49,9 @@ def gather(
     cannot run elsewhere.
     """
     supply = _supply(stack, nodes, replicas, plan, estimate)
-    names = tuple(supply.placement.layers)
     if address is None:
-        halves = supply.plan.has_sublayers()
-        members = {name: local_node(name, stack, supply.held(name), halves=halves) for name in names}
-        transport = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
-        loop = None if schedule is None else VirtualLoop
-        swarm = Swarm(stack, transport, supply, settings, estimate=estimate, loop_factory=loop)
-        for name in names:
-            swarm.members.join(name, supply.held(name), swarm.rule, supply.capacities[name])
-        return swarm
-    swarm = Swarm(stack, _cluster(names, address), supply, settings, estimate=estimate)
+        return _in_process(stack, supply, settings, estimate, schedule)
+    swarm = Swarm(stack, _cluster(supply, address), supply, settings, estimate=estimate)
     try:
         swarm.run(swarm.fill())
     except BaseException:
@@ -79,16 +71,33 @@ async def gathered(
     estimate: LossEstimate | None = None,
 ) -> Swarm:
     """`gather` in an event loop that runs already, as that of a server does."""
-    if address is None:
-        return gather(stack, nodes, replicas, plan=plan, settings=settings, estimate=estimate)
     supply = _supply(stack, nodes, replicas, plan, estimate)
-    transport = await asyncio.to_thread(_cluster, tuple(supply.placement.layers), address)
+    if address is None:
+        return _in_process(stack, supply, settings, estimate)
+    transport = await asyncio.to_thread(_cluster, supply, address)
     try:
         swarm = Swarm(stack, transport, supply, settings, estimate=estimate)
         await swarm.fill()
     except BaseException:
         await transport.close()
         raise
+    return swarm
+
+
+def _in_process(
+    stack: Stack,
+    supply: Supply,
+    settings: SwarmSettings | None,
+    estimate: LossEstimate | None,
+    schedule: Schedule | None = None,
+) -> Swarm:
+    halves = supply.plan.has_sublayers()
+    members = {name: local_node(name, stack, supply.held(name), halves=halves) for name in supply.placement}
+    transport = LocalTransport(members, schedule or Schedule(hop=0.0, layer=0.0))
+    loop = None if schedule is None else VirtualLoop
+    swarm = Swarm(stack, transport, supply, settings, estimate=estimate, loop_factory=loop)
+    for name in members:
+        swarm.members.join(supply.capacities[name], supply.held(name))
     return swarm
 
 
@@ -108,12 +117,12 @@ def _supply(
     return Supply(stack, wanted, capacities, replicas, importance)
 
 
-def _cluster(names: Sequence[str], address: str) -> Transport:
+def _cluster(supply: Supply, address: str) -> Transport:
     try:
         from layerwise.swarm.cluster.nodes import RayTransport
     except ImportError as error:
         raise SwarmError(NOT_INSTALLED) from error
-    return RayTransport(names, address)
+    return RayTransport(tuple(supply.placement), address)
 
 
 def order_of(folder: str | Path) -> Order:

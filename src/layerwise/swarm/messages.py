@@ -179,11 +179,9 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A message other than a hop was carried out. `seconds` is what it took, `bytes` what the node's weights take."""
+    """A message other than a hop was carried out."""
 
     node: str
-    seconds: float = 0.0
-    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from layerwise.swarm.answer import Event, NodeState, NodeView
-from layerwise.swarm.deadlines import DeadlineRule, Latencies
+from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.messages import Corrupt, Failure, Gone, Hop, Late, Refused, RemoteLayer
 from layerwise.swarm.replication import Capacity
 from layerwise.swarm.route import Offer
@@ -19,21 +19,31 @@ MOST_EVENTS = 1000
 
 @dataclass(slots=True)
 class NodeRecord:
-    """One node: what it holds, its state, and what its hops took."""
+    """One node: what it holds, its state, what its hops took, and what is known of its answers.
 
-    name: str
+    `answers` and `requests` count what a `ReplicaComparison` has looked at, and `strikes` the last answers in a row
+    that changed the norm of the state as none before.
+    """
+
+    capacity: Capacity
     layers: frozenset[RemoteLayer]
-    latencies: Latencies = field(default_factory=Latencies)
+    latencies: Latencies
     state: NodeState = "live"
     reason: str = ""
     waiting: int = 0
     checks: int = 0
     hops: int = 0
     failures: int = 0
-    watts: float = 0.0
-    joules_per_hop: float = 0.0
+    answers: int = 0
+    requests: int = 0
+    strikes: int = 0
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.capacity.name
 
     def observe(self, seconds: float, inside: float, hop: Hop) -> None:
         """Note a hop that was answered: how long it took, and how long of that the layers."""
@@ -63,9 +73,8 @@ class NodeRecord:
 
     def offer(self) -> Offer:
         """What the node asks for a hop."""
-        return Offer(
-            self.name, self.layers, self.hop_seconds, self.layer_seconds, self.watts, self.joules_per_hop, self.waiting
-        )
+        watts = self.capacity.watts
+        return Offer(self.name, self.layers, self.hop_seconds, self.layer_seconds, watts, self.waiting)
 
     def view(self) -> NodeView:
         """The node as users see it."""
@@ -77,10 +86,12 @@ class NodeRecord:
 
 
 class NodeRecords:
-    """All nodes of a swarm, and what has happened to them. `clock` gives seconds."""
+    """All nodes of a swarm, and what has happened to them. `clock` gives seconds; `first` and `floor` are those of
+    `Latencies`."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], first: float = 10.0, floor: float = 0.05) -> None:
         self._members: dict[str, NodeRecord] = {}
+        self._first, self._floor = first, floor
         self._clock = clock
         self._began = clock()
         self.events: deque[Event] = deque(maxlen=MOST_EVENTS)
@@ -101,25 +112,21 @@ class NodeRecords:
         """Remember an event."""
         self.events.append(Event(self.seconds, kind, text, node, request))
 
-    def join(
-        self,
-        name: str,
-        layers: Iterable[RemoteLayer],
-        rule: DeadlineRule | None = None,
-        capacity: Capacity | None = None,
-    ) -> NodeRecord:
+    def join(self, capacity: Capacity, layers: Iterable[RemoteLayer]) -> NodeRecord:
         """A node that holds these layers is there."""
-        member = NodeRecord(name, frozenset(layers), Latencies(rule or DeadlineRule()))
-        if capacity is not None:
-            member.watts, member.joules_per_hop = capacity.watts, capacity.joules_per_hop
-        self._members[name] = member
-        self.note("joined", f"{name} holds {len(member.layers)} layers", node=name)
+        member = NodeRecord(capacity, frozenset(layers), Latencies(self._first, self._floor))
+        self._members[member.name] = member
+        self.note("joined", f"{member.name} holds {len(member.layers)} layers", node=member.name)
         return member
 
     def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:
-        """Put a node into a state; whether it was in another. What is quarantined stays so until it is gone."""
+        """Put a node into a state; whether it was in another.
+
+        What is quarantined stays so until it is gone, and what is gone is not quarantined: it may come back mended.
+        """
         member = self._members[name]
-        if member.state == state or (member.state == "quarantined" and state != "gone"):
+        stays = member.state == "quarantined" and state != "gone"
+        if stays or member.state == state or (member.state, state) == ("gone", "quarantined"):
             return False
         member.state, member.reason = state, "" if state == "live" else reason
         member.checks = 0

@@ -12,21 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import floor
+from typing import TypeAlias
 
-from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
 from layerwise.swarm.replication import Capacity, Demand, Draft
 
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The layers of every node, in the order of the model."""
-
-    layers: Mapping[str, tuple[RemoteLayer, ...]]
-
-    def holders(self, layer: RemoteLayer) -> tuple[str, ...]:
-        """The nodes that hold a layer."""
-        return tuple(node for node, held in self.layers.items() if layer in held)
+Placement: TypeAlias = Mapping[str, tuple[RemoteLayer, ...]]
+"""The layers of every node, in the order of the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,61 +33,37 @@ class Moves:
     after: Placement
 
 
-def assign(
-    layers: Sequence[RemoteLayer],
-    layer_bytes: Mapping[RemoteLayer, int],
-    capacities: Sequence[Capacity],
-    replicas: int = 2,
-    importance: Mapping[int, float] | None = None,
-) -> Placement:
-    """Where the layers lie: `replicas` copies of each as far as memory goes, the most important first.
+def assign(demand: Demand, capacities: Sequence[Capacity]) -> Placement:
+    """Where the layers lie: as many copies of each as are wanted, as far as memory goes, the most important first.
 
     Raises `SwarmError` with what memory is lacking if not even one copy of each fits.
     """
-    draft = Draft(_demand(layers, layer_bytes, replicas, importance), capacities)
+    draft = Draft(demand, capacities)
     _cut(draft)
     draft.complete()
     return _placement(draft)
 
 
-def rebalance(
-    placement: Placement,
-    layers: Sequence[RemoteLayer],
-    layer_bytes: Mapping[RemoteLayer, int],
-    capacities: Sequence[Capacity],
-    replicas: int = 2,
-    importance: Mapping[int, float] | None = None,
-) -> Moves:
+def rebalance(placement: Placement, demand: Demand, capacities: Sequence[Capacity]) -> Moves:
     """What moves when nodes have left or joined: `capacities` are those of the nodes that there are now.
 
     Nodes keep what they hold. Copies that are missing are added, and a node that was not there before takes layers
     from those with more than their share for their speed. A swarm that has not changed moves nothing.
     """
-    draft = Draft(_demand(layers, layer_bytes, replicas, importance), capacities, placement.layers)
-    joined = [name for name in draft.capacities if name not in placement.layers]
+    draft = Draft(demand, capacities, placement)
+    joined = [name for name in draft.capacities if name not in placement]
     draft.complete()
     for name in joined:
         _relieve(draft, name)
     after = _placement(draft)
     hold, drop = {}, {}
-    for name, held in after.layers.items():
-        before = placement.layers.get(name, ())
+    for name, held in after.items():
+        before = placement.get(name, ())
         hold[name] = tuple(layer for layer in held if layer not in before)
         drop[name] = tuple(layer for layer in before if layer not in held)
     return Moves(
         {name: each for name, each in hold.items() if each}, {name: each for name, each in drop.items() if each}, after
     )
-
-
-def _demand(
-    layers: Sequence[RemoteLayer],
-    layer_bytes: Mapping[RemoteLayer, int],
-    replicas: int,
-    importance: Mapping[int, float] | None,
-) -> Demand:
-    if replicas < 1:
-        raise SwarmError(f"every layer has at least 1 replica, not {replicas}")
-    return Demand(tuple(layers), layer_bytes, replicas, importance or {})
 
 
 def _cut(draft: Draft) -> None:
@@ -177,6 +145,4 @@ def _runs(layers: Sequence[RemoteLayer]) -> int:
 
 
 def _placement(draft: Draft) -> Placement:
-    return Placement(
-        {name: tuple(each for each in draft.demand.layers if each in held) for name, held in draft.held.items()}
-    )
+    return {name: tuple(each for each in draft.demand.layers if each in held) for name, held in draft.held.items()}

@@ -7,7 +7,7 @@ the node that takes over runs every pass that its predecessor ran, behind the ot
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer, Decoding
-from layerwise.swarm.deadlines import DeadlineRule
+from layerwise.swarm.deadlines import FACTOR, FIRST_PER_WORK
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
 
@@ -45,10 +45,9 @@ class Load:
 
     def deadline(self, settings: SwarmSettings) -> float:
         """The most seconds that a hop, or a replay, is waited for before its node is late."""
-        rule = DeadlineRule(floor=settings.hop_floor, first=settings.first_deadline)
         work = self.most_held * (self.prompt + self.new) * self.streams
-        known = rule.factor * (self.undisturbed + self.replay)
-        return max(rule.floor, rule.first + rule.first_per_work * work, known)
+        known = FACTOR * (self.undisturbed + self.replay)
+        return max(settings.hop_floor, settings.first_deadline + FIRST_PER_WORK * work, known)
 
 
 def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:
@@ -71,51 +70,52 @@ class Ended:
 
 def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decoding, streams: int) -> tuple[Ended, ...]:
     """Every prompt answered, `streams` at a time; the n-th result is that of the n-th prompt."""
-
-    async def one(number: int) -> Ended:
-        clock = asyncio.get_running_loop().time
-        last = clock()
-        seconds: list[float] = []
-        answer = None
-        try:
-            async for item in swarm.stream(prompts[number], decoding, request=f"rehearsal-{number}"):
-                if isinstance(item, Answer):
-                    answer = item
-                else:
-                    seconds.append(clock() - last)
-                    last = clock()
-        except SwarmError as refusal:
-            return Ended((*seconds, clock() - last), None, str(refusal))
-        return Ended(tuple(seconds), answer)
-
-    return swarm.run(_in_streams(one, len(prompts), streams))
+    return _in_streams(swarm, prompts, streams, lambda ids, request: swarm.stream(ids, decoding, request=request))
 
 
 def run_all(swarm: Swarm, inputs: Sequence[Mapping[str, Any]], streams: int) -> tuple[Ended, ...]:
     """Every single forward pass, `streams` at a time; the n-th result is that of the n-th inputs."""
 
-    async def one(number: int) -> Ended:
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            output, answer = await swarm.single_pass(inputs[number], request=f"rehearsal-{number}")
-        except SwarmError as refusal:
-            return Ended((clock() - began,), None, str(refusal))
-        return Ended((clock() - began,), answer, output=output)
+    async def one(given: Mapping[str, Any], request: str) -> AsyncIterator[tuple[Tensor, Answer]]:
+        yield await swarm.single_pass(given, request=request)
 
-    return swarm.run(_in_streams(one, len(inputs), streams))
+    return _in_streams(swarm, inputs, streams, one)
 
 
-async def _in_streams(one: Any, count: int, streams: int) -> tuple[Ended, ...]:
-    """`one(number)` for every number, `streams` at a time."""
-    ended: list[Ended | None] = [None] * count
-    left = iter(range(count))
+async def _ended(items: AsyncIterator[Any]) -> Ended:
+    """How a request ended that gives tokens, one by one, or one output, and its answer."""
+    clock = asyncio.get_running_loop().time
+    last, seconds = clock(), list[float]()
+    answer = output = None
+    try:
+        async for item in items:
+            if isinstance(item, Answer):
+                answer = item
+                continue
+            seconds.append(clock() - last)
+            last = clock()
+            if isinstance(item, tuple):
+                output, answer = item
+    except SwarmError as refusal:
+        return Ended((*seconds, clock() - last), None, str(refusal))
+    return Ended(tuple(seconds), answer, output=output)
+
+
+def _in_streams(
+    swarm: Swarm, requests: Sequence[Any], streams: int, begin: Callable[[Any, str], AsyncIterator[Any]]
+) -> tuple[Ended, ...]:
+    """How each request ended that `begin` begins, under a name of its own, `streams` at a time."""
+    ended: dict[int, Ended] = {}
+    left = iter(enumerate(requests))
 
     async def stream() -> None:
-        for number in left:
-            ended[number] = await one(number)
+        for number, each in left:
+            ended[number] = await _ended(begin(each, f"rehearsal-{number}"))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(streams, count)):
-            group.create_task(stream())
-    return tuple(each for each in ended if each is not None)
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(streams, len(requests))):
+                group.create_task(stream())
+
+    swarm.run(main())
+    return tuple(ended[number] for number in range(len(requests)))

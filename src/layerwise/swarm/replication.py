@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from layerwise.bounded import Unreadable, read_json
@@ -18,20 +18,17 @@ APART = 1.5
 class Capacity:
     """What a node offers: bytes for weights, and its speed in layers per second or any other unit.
 
-    `watts` and `joules_per_hop` are what it takes, as in `layerwise.swarm.route.Offer`.
+    `watts` are what it draws while it computes.
     """
 
     name: str
     bytes: int
     speed: float = 1.0
     watts: float = 0.0
-    joules_per_hop: float = 0.0
 
     def __post_init__(self) -> None:
-        if min(self.watts, self.joules_per_hop) < 0:
-            raise SwarmError(f"node {self.name} takes energy from 0, not {self}")
-        if not (self.bytes >= 0 and 0 < self.speed < float("inf")):
-            raise SwarmError(f"node {self.name} offers bytes from 0 and a speed above 0, not {self}")
+        if not (self.bytes >= 0 and 0 < self.speed < float("inf") and self.watts >= 0):
+            raise SwarmError(f"node {self.name} offers bytes from 0, a speed above 0 and watts from 0, not {self}")
 
 
 def read_capacities(path: Path) -> tuple[Capacity, ...]:
@@ -60,8 +57,12 @@ class Demand:
 
     layers: Sequence[RemoteLayer]
     layer_bytes: Mapping[RemoteLayer, int]
-    replicas: int
-    importance: Mapping[int, float]
+    replicas: int = 2
+    importance: Mapping[int, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.replicas < 1:
+            raise SwarmError(f"every layer has at least 1 replica, not {self.replicas}")
 
     def by_importance(self) -> list[RemoteLayer]:
         """The layers, the most important first; of equal ones the earlier in the model."""

@@ -35,8 +35,7 @@ class Offer:
     """A live node: the layers that it holds and what they take there.
 
     `hop_seconds` is a message there and back without the layers, `layer_seconds` one layer evaluation, `watts` what
-    the device draws while it computes, `joules_per_hop` what carrying a message takes, and `waiting` the hops under
-    way or queued at the node.
+    the device draws while it computes, and `waiting` the hops under way or queued at the node.
     """
 
     node: str
@@ -44,7 +43,6 @@ class Offer:
     hop_seconds: float
     layer_seconds: float
     watts: float = 0.0
-    joules_per_hop: float = 0.0
     waiting: int = 0
 
     @property
@@ -69,10 +67,6 @@ class Prices:
             price = getattr(self, name)
             if not 0 <= price < inf:
                 raise SwarmError(f"the price of {name} is a number from 0, not {price!r}")
-
-    def hop(self, offer: Offer) -> float:
-        """What a hop to a node costs, without what it runs."""
-        return self.latency * offer.hop_latency + self.energy * offer.joules_per_hop
 
     def visit(self, offer: Offer, replay: float) -> float:
         """What one visit at a node costs, where the node must first compute for `replay` seconds."""
@@ -124,7 +118,7 @@ def cheapest(
     for the rule); its legs stand in the order of their first visits.
     """
     nodes = sorted(offers, key=lambda offer: offer.node)
-    hops = np.array([prices.hop(offer) for offer in nodes])
+    hops = np.array([prices.latency * offer.hop_latency for offer in nodes])
     runs = np.full((len(visits), len(nodes)), np.inf)
     for column, offer in enumerate(nodes):
         for row, visit in enumerate(visits):

@@ -61,13 +61,13 @@ class Router:
         single: Callable[[int], float | None] | None = None,
     ) -> None:
         self.calling = calling
-        self.members = members = calling.members
+        self.members = calling.members
         self.settings = settings = calling.settings
         self.quorum = quorum
         self.expected = expected
         self.check = check
         self.single = single
-        self.comparison = ReplicaComparison(self.calling, members, settings.spot_share, settings.seed, referee)
+        self.comparison = ReplicaComparison(calling, settings.spot_share, settings.seed, referee)
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
 
     async def forward(self, session: SwarmRequest, captured: Capture) -> Tensor:

@@ -116,10 +116,9 @@ class SwarmSettings:
 
     def __post_init__(self) -> None:
         for name in ("first_deadline", "hop_floor", "health_seconds"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < float("inf"):
                 raise SwarmError(f"{name} is {getattr(self, name)!r}; give a number of seconds above 0")
         if not 0 <= self.spot_share <= 1:
             raise SwarmError(f"spot_share is {self.spot_share!r}; give a share from 0 to 1")
-        for name in ("history_bytes",):
-            if getattr(self, name) < 1:
-                raise SwarmError(f"{name} is {getattr(self, name)!r}; give a number from 1")
+        if self.history_bytes < 1:
+            raise SwarmError(f"history_bytes is {self.history_bytes!r}; give a number from 1")

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.swarm.deadlines import DeadlineRule
 from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Done, RemoteLayer, Transport, UnloadLayers
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.placement import assign, rebalance
-from layerwise.swarm.replication import Capacity
+from layerwise.swarm.replication import Capacity, Demand
 
 UNLIMITED = 2**62
 """The memory of a node of which nothing else is known, in bytes."""
@@ -40,26 +39,26 @@ class Supply:
         replicas: int = 2,
         importance: Mapping[int, float] | None = None,
     ) -> None:
-        self.stack, self.plan, self.replicas, self.importance = stack, plan, replicas, importance
+        self.stack, self.plan = stack, plan
         self.capacities = {capacity.name: capacity for capacity in capacities}
         visited = layers_of(plan)
         self._others = tuple(source for source in stack.sources if not any(layer.source for layer in visited))
-        self._layers = visited
-        self._bytes = {
+        sizes = {
             layer: byte_count(stack.block(layer.number, layer.source or None)) * (1 + len(self._others))
             for layer in visited
         }
-        self.placement = assign(visited, self._bytes, capacities, replicas, importance)
+        self._demand = Demand(visited, sizes, replicas, importance or {})
+        self.placement = assign(self._demand, capacities)
 
     def held(self, node: str) -> tuple[RemoteLayer, ...]:
         """The layers that a node is to hold, those of other models among them."""
-        return self._with_others(self.placement.layers[node])
+        return self._with_others(self.placement[node])
 
-    async def fill(self, transport: Transport, members: NodeRecords, rule: DeadlineRule) -> None:
+    async def fill(self, transport: Transport, members: NodeRecords) -> None:
         """Send every node its layers. Raises `SwarmError` where one cannot take them."""
-        await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement.layers))
-        for node in self.placement.layers:
-            members.join(node, self.held(node), rule, self.capacities[node])
+        await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement))
+        for node in self.placement:
+            members.join(self.capacities[node], self.held(node))
 
     async def balance(self, transport: Transport, members: NodeRecords) -> bool:
         """Let the nodes that are there hold what others no longer do; whether anything moved.
@@ -68,7 +67,7 @@ class Supply:
         """
         there = [each for name, each in self.capacities.items() if members[name].state in ("live", "suspected")]
         try:
-            moves = rebalance(self.placement, self._layers, self._bytes, there, self.replicas, self.importance)
+            moves = rebalance(self.placement, self._demand, there)
         except SwarmError as error:
             members.note("degraded", f"no room for every layer on the nodes that are left: {error}")
             return False
@@ -78,7 +77,7 @@ class Supply:
         )
         done = {node for node, result in zip(moves.hold, held, strict=True) if result is None}
         for node in sorted(done | (moves.drop.keys() - moves.hold.keys())):
-            layers = self._with_others(moves.after.layers[node])
+            layers = self._with_others(moves.after[node])
             members[node].layers = frozenset(layers)
             if node in done:
                 members.note("joined", f"{node} holds {len(moves.hold[node])} more layers", node=node)

@@ -29,7 +29,6 @@ from layerwise.stack.inputs import example_inputs, main_tensor
 from layerwise.stack.max_length import longest_input
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Answer, Decoding, Expected, Finish, Overview, RequestView
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.deadlines import DeadlineRule
 from layerwise.swarm.decoding import TextStream, decode
 from layerwise.swarm.estimate import LossEstimate
 from layerwise.swarm.health import HealthChecks, smallest_inputs
@@ -79,8 +78,7 @@ class Swarm:
         self._transport = transport
         self._loop_factory = loop_factory
         self._runner = None if loop_factory is None else asyncio.Runner(loop_factory=loop_factory)
-        self._members = NodeRecords(self._now)
-        self.rule = DeadlineRule(floor=self.settings.hop_floor, first=self.settings.first_deadline)
+        self._members = NodeRecords(self._now, self.settings.first_deadline, self.settings.hop_floor)
         self.estimate = estimate
         referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
         calling = Calling(transport, self._members, self.settings)
@@ -150,7 +148,7 @@ class Swarm:
 
     async def fill(self) -> None:
         """Send every node its layers, and begin to rely on it. Raises `SwarmError` where one cannot take them."""
-        await self._supply.fill(self._transport, self._members, self.rule)
+        await self._supply.fill(self._transport, self._members)
 
     # -- requests -------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +13,7 @@ from torch import Tensor
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions import intervention
-from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
+from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch
 from layerwise.measure.interventions.intervention import (
     Intervention,
     InterventionContext,
@@ -23,6 +26,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
 from layerwise.results import Loss
 from layerwise.stack import Stack, load
+from layerwise.stack.executors.graph import build
 from measure.planted_models import own_text, planted
 
 DEPTH = 6
@@ -99,6 +103,16 @@ def test_layers_that_are_changed_together_equal_the_plan_without_them(
     assert list(dict.fromkeys(row.plan for row in rows)) == ["0-5", "1=skip", "both", "4=skip"]
     alone = {(row.plan, row.document): row.nll for row in sweep(stack, plans.values(), reading)}
     assert all(alone[str(Plan.parse(plans[row.plan])), row.document] == row.nll for row in rows)
+
+
+def test_a_batch_whose_states_are_on_the_disk_keeps_nothing_of_what_was_looked_at(
+    stack: Stack, reading: EvalData, tmp_path: Path
+) -> None:
+    with torch.inference_mode():
+        walk = BatchWalk(stack, reading.batches[0], build([Plan.identity(stack.depth)]), frozenset(), tmp_path / "0")
+        seen = weakref.ref(walk.at(0).captured)
+    gc.collect()
+    assert seen() is None
 
 
 def test_a_set_of_which_one_layer_refuses_is_left_out(stack: Stack, reading: EvalData) -> None:

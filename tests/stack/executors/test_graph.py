@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from laws.symbolic import distinct_evaluations
 from layerwise.plan import Plan, Sublayer, families
-from layerwise.stack.executors.graph import Apply, GraphExecutor, build, inputs, most_live, schedule
+from layerwise.stack.executors.graph import GraphExecutor, build, inputs, most_live, schedule
 from layerwise.stack.executors.state import Merger, follow
 from stack.random_plans import plans
 from tier import by_tier, first_fast
@@ -40,6 +40,8 @@ def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]
     for plan in wanted:
         assert torch.equal(reached[graph.ends[plan]], one_by_one(plan, root)), plan
     assert walk.evaluated == graph.evaluations == distinct_evaluations(wanted)
+    assert graph.naive == sum(len(plan.steps()) for plan in set(wanted))
+    assert (walk.live_states, walk._joins) == ({}, {})
 
 
 @given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
@@ -51,15 +53,6 @@ def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: lis
     assert sorted(order) == list(range(len(graph.nodes)))
     for index, node in enumerate(graph.nodes):
         assert all(position_of[source] < position_of[index] for source in inputs(node))
-
-
-@pytest.mark.parametrize("name", ["leave_one_out", "every_window", "swap_adjacent", "leave_branch_out", "painters"])
-def test_the_bound_of_the_families_at_thirty_layers(name: str) -> None:
-    """What it is in numbers, `tests/plan/test_families.py` says."""
-    members = families.family(name, 30)
-    graph = build(member.plan for member in members)
-    assert graph.evaluations == distinct_evaluations(member.plan for member in members)
-    assert graph.naive == sum(len(plan.steps()) for plan in graph.ends)
 
 
 @pytest.mark.parametrize("depth", first_fast([12, 30, 60], 2))
@@ -93,29 +86,3 @@ def test_a_plan_that_is_wanted_first_is_there_first_at_no_further_cost(family: s
     assert walk.live_states == {}
     plain = dict(GraphExecutor(graph, layer, torch.zeros(2)).states())
     assert all(torch.equal(found[node], plain[node]) for node in plain)
-
-
-def test_nothing_is_live_when_a_walk_is_over() -> None:
-    walk = GraphExecutor(build([Plan.parse("0 (1|2 3|(4|0):sum) 5"), Plan.parse("0 1 2")]), layer, torch.zeros(2))
-    for _ in walk.states():
-        pass
-    assert walk.live_states == {}
-    assert walk._joins == {}
-
-
-def test_equal_plans_and_equal_prefixes_are_one() -> None:
-    graph = build([Plan.parse("0-3"), Plan.parse("0 1 2 3"), Plan.parse("0-2 2")])
-    assert sum(isinstance(node, Apply) for node in graph.nodes) == 5
-    assert graph.heads == 2
-
-
-def test_a_half_is_a_node_of_its_own() -> None:
-    graph = build(
-        [Plan.parse("0 1 2"), Plan.parse("0 1.attn 2"), Plan.parse("0 1.mlp 2"), Plan.parse("0 1.attn 2.mlp")]
-    )
-    assert graph.evaluations == 1 + 3 + 4
-
-
-def test_a_layer_of_another_model_is_a_node_of_its_own() -> None:
-    graph = build([Plan.parse(text) for text in ("0 1 2", "0 a:1 2", "0 b:1 2", "0 a:1.mlp b:2", "a:0 a:1")])
-    assert graph.evaluations == 1 + 4 + 4 + 2

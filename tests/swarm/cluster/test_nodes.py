@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from contracts import specimen
-from contracts.decoders import DECODERS
+from contracts.zoo import named
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Stack
@@ -66,7 +66,7 @@ def _swarm(transport: RayTransport, stack: Stack, replicas: int = 2, **settings:
 
 
 def _stack(name: str) -> Stack:
-    return inspected(specimen.build(next(one for one in DECODERS if one.model_type == name)), prompts(2)[0])
+    return inspected(specimen.build(named(name)), prompts(2)[0])
 
 
 @pytest.mark.parametrize("name", [TYPES[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in TYPES[1:])])

@@ -41,19 +41,6 @@ def held(server: Served) -> Iterator[FakeSwarm]:
     server.service.allowed = math.inf
 
 
-def test_models_are_listed(client: openai.OpenAI) -> None:
-    assert [each.id for each in client.models.list()] == ["fake/model"]
-    assert client.models.retrieve("fake/model").owned_by == "layerwise"
-
-
-def test_a_completion(client: openai.OpenAI) -> None:
-    answer = client.completions.create(model="fake/model", prompt="Well: ", max_tokens=9, temperature=0)
-    assert answer.choices[0].text == "The swarm"
-    assert answer.usage is not None
-    assert answer.usage.total_tokens == 15
-    assert answer.model_extra["layerwise"]["missing"] == [4, 5]
-
-
 def test_a_completion_as_a_stream(client: openai.OpenAI) -> None:
     stream = client.completions.create(
         model="fake/model", prompt="a", max_tokens=40, stream=True, stop="\n", stream_options={"include_usage": True}
@@ -80,16 +67,6 @@ def test_a_chat_as_a_stream_arrives_piece_by_piece(client: openai.OpenAI, held: 
     held.allowed = math.inf
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text.startswith(TEXT)
-
-
-def test_the_asynchronous_client(server: Served) -> None:
-    async def main() -> tuple[str, str]:
-        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key=TOKEN, max_retries=0) as client:
-            whole = await client.completions.create(model="fake/model", prompt="a", max_tokens=5)
-            stream = await client.chat.completions.create(model="fake/model", messages=HELLO, max_tokens=5, stream=True)
-            return whole.choices[0].text, "".join([c.choices[0].delta.content or "" async for c in stream])
-
-    assert asyncio.run(main()) == ("The s", "The s")
 
 
 def test_errors_are_the_clients_own(client: openai.OpenAI, server: Served) -> None:

@@ -79,7 +79,10 @@ class BatchWalk:
 
     def at(self, node: int) -> CleanBatch:
         """The batch at a node whose state is held."""
-        return CleanBatch(self._state(node), self.captured, self.counted, self.half)
+        captured = self.captured
+        if self.folder is not None:
+            self._kept = None  # it takes more than the state, and whoever looks at all batches looks at one at a time
+        return CleanBatch(self._state(node), captured, self.counted, self.half)
 
     def _state(self, node: int) -> Tensor:
         if node not in self.away:

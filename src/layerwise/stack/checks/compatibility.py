@@ -18,6 +18,7 @@ from layerwise.plan import Plan
 from layerwise.plan.checks import check_source
 from layerwise.plan.config_order import OF_THE_HOST
 from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.clone import INDEX_NAMES
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
@@ -34,7 +35,7 @@ def check_compatible(sources: Mapping[str, Stack]) -> None:
         check_source(name)
     (first, host), *others = sources.items()
     for name, stack in others:
-        for what, own, other in _traits(host, stack):
+        for what, own, other in _differences(host, stack):
             if own != other:
                 raise ModelError(
                     f"layers of {name} ({stack.source.name}) cannot run in {first} ({host.source.name}): "
@@ -43,7 +44,24 @@ def check_compatible(sources: Mapping[str, Stack]) -> None:
                 )
 
 
-def _traits(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
+_SETTINGS = (bool, int, float, str, type(None))
+
+
+def traits(block: nn.Module) -> dict[tuple[str, str], Any]:
+    """What a block is built of, by the path of a module inside it and a name there: under no name the class of the
+    module, else the shape, dtype and device of a tensor, as a tuple, or a plain setting that is no position."""
+    collected: dict[tuple[str, str], Any] = {}
+    for path, module in block.named_modules():
+        collected[path, ""] = type(module)
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            collected[path, name] = None if tensor is None else (tuple(tensor.shape), tensor.dtype, tensor.device)
+        for name, value in vars(module).items():
+            if type(value) in _SETTINGS and name not in INDEX_NAMES and not name.startswith("_"):
+                collected[path, name] = value
+    return collected
+
+
+def _differences(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
     """What must be equal, the largest things first: what it is, that of the shell, that of the other."""
     yield "the number of layers", host.depth, stack.depth
     ours, result = (_configuration(each.model) for each in (host, stack))
@@ -51,9 +69,11 @@ def _traits(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
     blocks = [block_list(each.model, each.path) for each in (host, stack)]
     for layer, (mine, other) in enumerate(zip(*blocks, strict=True)):
         yield f"the class of layer {layer}", type(mine).__name__, type(other).__name__
-        shapes = [_shapes(block) for block in (mine, other)]
-        for name in sorted({*shapes[0], *shapes[1]}):
-            yield f"the shape of {name} in layer {layer}", shapes[0].get(name), shapes[1].get(name)
+        shapes = [{key: each[0] for key, each in traits(block).items() if isinstance(each, tuple)}
+                  for block in (mine, other)]  # fmt: skip
+        for key in sorted({*shapes[0], *shapes[1]}):
+            name = ".".join(filter(None, key))
+            yield f"the shape of {name} in layer {layer}", shapes[0].get(key), shapes[1].get(key)
     for name in sorted({*ours, *result}):
         yield f"{name} in its configuration", ours.get(name), result.get(name)
     yield "the dtype", host.dtype, stack.dtype
@@ -65,10 +85,6 @@ def _configuration(model: nn.Module) -> dict[str, Any]:
     config = getattr(model, "config", None)
     entries: dict[str, Any] = {} if config is None else config.get_text_config().to_dict()
     return {name: value for name, value in entries.items() if OF_THE_HOST.search(name) is None}
-
-
-def _shapes(block: nn.Module) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in (*block.named_parameters(), *block.named_buffers())}
 
 
 def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:

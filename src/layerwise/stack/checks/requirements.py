@@ -15,10 +15,10 @@ from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.inputs import main_tensor
 from layerwise.stack.precision import in_float32
-from layerwise.stack.rounding import compare, same
+from layerwise.stack.rounding import Agreement, compare, same
 
 if TYPE_CHECKING:
-    from layerwise.stack import Stack
+    from layerwise.stack import Capture, Stack
 
 
 def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:
@@ -49,19 +49,21 @@ def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
     """
     moved = Plan.of([*range(stack.depth - 1, -1, -1), 0])
 
-    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
-        captured = stack.capture(**inputs)
-        stepwise = main_tensor(stack.finish(stack.run(moved, captured), captured.inputs))
-        with stack.under(moved):
-            return main_tensor(stack.model(**inputs)), stepwise, captured.state.shape[-1]
-
-    inside, stepwise, width = in_float32(stack, inputs, both)
-    agreement = compare(inside, stepwise, width, stack.depth + 1)
+    _, agreement = in_float32(stack, inputs, lambda inputs: both_ways(stack, moved, inputs))
     if not agreement.holds:
         raise UnsupportedModel(
             f"{type(stack.model).__name__}: its blocks compute something else when their position changes "
             f"(outputs are {agreement}), so a plan would not mean the same in place and step by step"
         )
+
+
+def both_ways(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> tuple[Capture, Agreement]:
+    """How far the model under `plan`, in place, is from the plan step by step, and what was captured of the inputs."""
+    captured = stack.capture(**inputs)
+    stepwise = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
+    with stack.under(plan):
+        inside = main_tensor(stack.model(**inputs))
+    return captured, compare(inside, stepwise, captured.state.shape[-1], len(plan.steps()))
 
 
 def head_acts_by_token(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> bool:

@@ -356,11 +356,13 @@ class _PartialMerge:
     merger: Merger | None = None
 
 
-def most_live(graph: Graph) -> int:
-    """The most states that an execution of the graph holds at once, by one on empty states."""
+def most_live(graph: Graph, order: Iterable[int] | None = None) -> int:
+    """The most states that an execution of the graph holds at once, in this order of its nodes or its own: by one on
+    empty states.
+    """
     walk = GraphExecutor(
         graph, lambda layer, state, part, source: state, torch.empty(0), change=lambda node, state: state
     )
-    for _ in walk.states():
+    for _ in walk.walk(schedule(graph) if order is None else order):
         pass
     return walk.most_live

@@ -28,7 +28,7 @@ from layerwise.stack.executors import occupancy
 from layerwise.stack.executors.clone import Then, clone, indices
 from layerwise.stack.executors.config_view import visit_order
 from layerwise.stack.executors.entries import REFUSED_COPIES, entries, own_blocks
-from layerwise.stack.executors.fused.preparation import PreparedGroup
+from layerwise.stack.executors.fused.execution import PreparedGroup
 from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
 

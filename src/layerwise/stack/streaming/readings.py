@@ -13,9 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import torch
-
-from layerwise.stack.executors.graph import Apply, Graph, GraphExecutor, inputs
+from layerwise.stack.executors.graph import Apply, Graph, inputs, most_live
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ def reading_schedule(graphs: Sequence[Graph], most: int) -> ReadingSchedule:
     walk = _Walk(graphs, max(1, most - 1))
     readings = tuple(walk.readings())
     orders = [[node for reading in readings for node in reading.nodes[number]] for number in range(len(graphs))]
-    live = tuple(_most_live(graph, order) for graph, order in zip(graphs, orders, strict=True))
+    live = tuple(most_live(graph, order) for graph, order in zip(graphs, orders, strict=True))
     return ReadingSchedule(readings, _bound(graphs, most), live)
 
 
@@ -193,16 +191,3 @@ def _fewest(order: Sequence[int], most: int) -> int:
                 del held[max(held, key=held.__getitem__)]
         held[layer] = following[position]
     return readings
-
-
-def _most_live(graph: Graph, order: Sequence[int]) -> int:
-    """The most states that are held at once when the nodes are computed in this order: tried on single numbers."""
-    walk = GraphExecutor(
-        graph,
-        lambda layer, state, part, source: state.clone(),
-        torch.zeros(()),
-        change=lambda node, state: state.clone(),
-    )
-    for _ in walk.walk(order):
-        pass
-    return walk.most_live

@@ -39,7 +39,7 @@ from layerwise.swarm.messages import (
     Response,
     UnloadLayers,
 )
-from layerwise.swarm.nodes.blocks import built_blocks, byte_count
+from layerwise.swarm.nodes.blocks import built_blocks
 from layerwise.swarm.wire import Calls, to_array, to_tensor
 
 MOST_REQUESTS = 1024
@@ -123,7 +123,6 @@ class Node:
 
     def handle(self, message: Message) -> Response:
         """The answer to a message. What goes wrong is an answer, too: `Refused`, with the reason."""
-        started = time.perf_counter()
         try:
             with torch.inference_mode():
                 match message:
@@ -140,8 +139,7 @@ class Node:
                         self._requests.pop(message.request, None)
         except Exception as error:  # a block may fail in any way, and the router must hear of it
             return Refused(self.name, f"{type(error).__name__}: {error}")
-        weights = sum(byte_count(held.block) for held in self._held.values())
-        return Done(self.name, time.perf_counter() - started, weights)
+        return Done(self.name)
 
     # -- hops -----------------------------------------------------------------------------------------------------
 

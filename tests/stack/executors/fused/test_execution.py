@@ -166,11 +166,3 @@ def test_half_precision_is_proved_in_float32_and_near_the_plan_in_turn() -> None
         with torch.inference_mode(), stack.under(PLAN, fused=fused):
             outputs.append(stack.model(input_ids=IDS).logits.float())
     assert gap(outputs[1], outputs[0]) <= 8 * torch.finfo(torch.bfloat16).eps
-
-
-def test_a_plan_without_groups_runs_as_it_does() -> None:
-    stack = stack_of("llama")
-    with torch.inference_mode():
-        with stack.under("0-5", fused=True):
-            inside = stack.model(input_ids=IDS).logits
-        assert torch.equal(inside, stack.model(input_ids=IDS).logits)

@@ -17,7 +17,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +28,13 @@ from transformers.utils import output_capturing
 from layerwise.stack.executors.clone import INDEX_NAMES, rebound
 from layerwise.stack.executors.fused import cache
 from layerwise.stack.executors.fused.batched_parameter import BatchedParameter, rows
-from layerwise.stack.executors.fused.layout import Joint, Siblings
+from layerwise.stack.executors.fused.groups import SingleLayerGroup
+from layerwise.stack.executors.fused.layout import Joint, Siblings, joint
 from layerwise.stack.executors.fused.projections import TOKENS, batched_projections
 from layerwise.stack.executors.state import read_state
+
+if TYPE_CHECKING:
+    from layerwise.stack import Stack
 
 _RECORDER = "output_capturing_hook"
 """The name of the hooks by which transformers records hidden states and attentions; once there, they stay."""
@@ -126,6 +131,43 @@ class GroupInPlace:
     def _at_once(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         state = read_state(args, kwargs)
         return state.numel() <= TOKENS * state.shape[-1] and self._watched.unchanged()
+
+
+@dataclass(frozen=True)
+class PreparedGroup:
+    """A group whose members stand in one storage: their blocks in the order of their weights.
+
+    `order` gives, for each member in the order of the plan, its position among the blocks.
+    """
+
+    group: SingleLayerGroup
+    blocks: Sequence[nn.Module]
+    order: Sequence[int]
+    siblings: Siblings
+
+    def layers(self) -> list[tuple[str | None, int]]:
+        """The source and the number of each layer, each once, in the order of their weights."""
+        return list(dict.fromkeys(self.group.members[visit] for visit in self._visits()))
+
+    def _visits(self) -> list[int]:
+        """The members in the order of their weights."""
+        return sorted(range(len(self.order)), key=self.order.__getitem__)
+
+    def install(self, stack: Stack, listed: Sequence[nn.Module], stride: int) -> None:
+        """Let the entries of the group's members, among those `listed` of the plan in place, run as one."""
+        first = self.group.first
+        visits = self._visits()
+        weights = joint(self.blocks)
+        assert weights is not None, "the weights were laid out when the group was prepared"
+        leading = self.group.steps[visits[0]]
+        host = None if leading.source is None else stack.block(leading.layer)
+        slots = [(first + visit) * stride for visit in visits]
+        shift = slots[0] - leading.layer * stride
+        batched = BatchedGroup(self.blocks, weights, slots, self.siblings, shift, host)
+        running = GroupInPlace(batched, self.order)
+        for member in range(len(self.order)):
+            entry = listed[first + member]
+            vars(entry)["forward"] = partial(running.forward, member, entry.forward)
 
 
 @dataclass(slots=True)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan, Reduction, Step
-from layerwise.stack.executors.clone import INDEX_NAMES
+from layerwise.stack.checks.compatibility import traits
 from layerwise.stack.executors.config_view import settings_of_layer
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
-
-_SIMPLE = (bool, int, float, str, type(None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,44 +130,17 @@ def unusual(block: nn.Module) -> str | None:
 
 def _unlike(one: nn.Module, other: nn.Module) -> str | None:
     """The first thing in which two blocks differ, beside the values of their parameters and their positions."""
-    left, right = dict(one.named_modules()), dict(other.named_modules())
-    if [(path, type(each)) for path, each in left.items()] != [(path, type(each)) for path, each in right.items()]:
+    left, right = traits(one), traits(other)
+    if [each for each in left.items() if not each[0][1]] != [each for each in right.items() if not each[0][1]]:
         return "their submodules"
-    for path in left:
-        before = f"{path}." if path else ""
-        unlike = _unlike_tensors(left[path], right[path]) or _unlike_settings(left[path], right[path])
-        if unlike is not None:
-            return before + unlike
-    return None
-
-
-def _unlike_tensors(one: nn.Module, other: nn.Module) -> str | None:
-    for held, others in ((one._parameters, other._parameters), (one._buffers, other._buffers)):
-        for name in {**held, **others}:
-            if _kind(held.get(name)) != _kind(others.get(name)):
-                return f"{name} (shape, dtype or device)"
-    for name, buffer in one._buffers.items():
-        twin = other._buffers[name]
-        if buffer is not None and twin is not None and buffer is not twin and not torch.equal(buffer, twin):
+    for path, name in {**left, **right}:
+        own, twin = left.get((path, name)), right.get((path, name))
+        if own != twin:
+            where = f"{path}.{name}" if path else name
+            is_tensor = isinstance(own, tuple) or isinstance(twin, tuple)
+            return f"{where} (shape, dtype or device)" if is_tensor else f"{where}, {own} and {twin}"
+    for name, buffer in one.named_buffers():
+        twin = other.get_buffer(name)
+        if buffer is not twin and not torch.equal(buffer, twin):
             return f"the buffer {name}"
     return None
-
-
-def _unlike_settings(one: nn.Module, other: nn.Module) -> str | None:
-    left, right = _settings(one), _settings(other)
-    for name in {**left, **right}:
-        if left.get(name) != right.get(name):
-            return f"{name}, {left.get(name)} and {right.get(name)}"
-    return None
-
-
-def _settings(module: nn.Module) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if type(value) in _SIMPLE and name not in INDEX_NAMES and not name.startswith("_")
-    }
-
-
-def _kind(tensor: torch.Tensor | None) -> Any:
-    return None if tensor is None else (tensor.shape, tensor.dtype, tensor.device)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,7 +13,7 @@ from torch import nn
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.executors.entries import own_blocks
-from layerwise.stack.executors.fused.execution import BatchedGroup, GroupInPlace
+from layerwise.stack.executors.fused.execution import PreparedGroup
 from layerwise.stack.executors.fused.groups import (
     SingleLayerGroup,
     refuse_unlike,
@@ -23,7 +22,7 @@ from layerwise.stack.executors.fused.groups import (
 )
 from layerwise.stack.executors.fused.layout import Siblings, components, joint, laid_out
 from layerwise.stack.executors.fused.projections import projecting, sibling_projections
-from layerwise.stack.executors.fused.proof import Members, prove
+from layerwise.stack.executors.fused.proof import prove
 from layerwise.stack.inputs import evaluating, example_inputs
 
 if TYPE_CHECKING:
@@ -37,35 +36,6 @@ class Fusion:
 
     proved: set[tuple[tuple[str | None, int], ...]] = field(default_factory=set)
     siblings: Sequence[Siblings] | None = None
-
-
-@dataclass(frozen=True)
-class PreparedGroup:
-    """A group whose members stand in one storage: their blocks in the order of their weights.
-
-    `order` gives, for each member in the order of the plan, its position among the blocks.
-    """
-
-    group: SingleLayerGroup
-    blocks: Sequence[nn.Module]
-    order: Sequence[int]
-    siblings: Siblings
-
-    def install(self, stack: Stack, listed: Sequence[nn.Module], stride: int) -> None:
-        """Let the entries of the group's members, among those `listed` of the plan in place, run as one."""
-        first = self.group.first
-        visits = sorted(range(len(self.order)), key=self.order.__getitem__)
-        weights = joint(self.blocks)
-        assert weights is not None, "the weights were laid out when the group was prepared"
-        leading = self.group.steps[visits[0]]
-        host = None if leading.source is None else stack.block(leading.layer)
-        slots = [(first + visit) * stride for visit in visits]
-        shift = slots[0] - leading.layer * stride
-        batched = BatchedGroup(self.blocks, weights, slots, self.siblings, shift, host)
-        running = GroupInPlace(batched, self.order)
-        for member in range(len(self.order)):
-            entry = listed[first + member]
-            vars(entry)["forward"] = partial(running.forward, member, entry.forward)
 
 
 @contextmanager
@@ -93,25 +63,12 @@ def prepared_groups(stack: Stack, plan: Plan, stride: int) -> Iterator[list[Prep
         prepared = [_prepared(stack, group, siblings) for group in groups]
         for each in prepared:
             if each.group.members not in stack.fusion.proved:
-                prove(stack, _members(each, stride))
+                prove(stack, each, stride)
                 stack.fusion.proved.add(each.group.members)
         for location in (each for locations in together for each in locations):
             _project(_blocks(stack)[location], siblings[location], entered)
         _lay_out_head(stack, entered)
         yield prepared
-
-
-@contextmanager
-def fused_projections(stack: Stack) -> Iterator[None]:
-    """Within the context the projections of every layer that can have it so are fused."""
-    siblings = _siblings(stack)
-    with ExitStack() as entered:
-        for layer in range(stack.depth):
-            if _is_movable(stack, stack.block(layer)):
-                entered.enter_context(laid_out([stack.block(layer)], siblings[layer]))
-                _project(stack.block(layer), siblings[layer], entered)
-        _lay_out_head(stack, entered)
-        yield
 
 
 def _lay_out_head(stack: Stack, entered: ExitStack) -> None:
@@ -181,13 +138,3 @@ def _prepared(stack: Stack, group: SingleLayerGroup, siblings: Sequence[Siblings
         )
     order = [visits.index(visit) for visit in range(len(visits))]
     return PreparedGroup(group, blocks, order, siblings[locations[visits[0]]])
-
-
-def _members(prepared: PreparedGroup, stride: int) -> Members:
-    """The group's layers, each once."""
-    visits = sorted(range(len(prepared.order)), key=prepared.order.__getitem__)
-    layers = list(dict.fromkeys(prepared.group.members[visit] for visit in visits))
-    blocks = list({id(block): block for block in prepared.blocks}.values())
-    weights = joint(blocks)
-    assert weights is not None, "every second of equal steps, or all of them, are at equal steps"
-    return Members(str(prepared.group), layers, blocks, weights, prepared.siblings, stride)

@@ -10,13 +10,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from warnings import catch_warnings
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.cache_utils import Cache
 
 from layerwise.bounded import reason_of
@@ -24,8 +23,8 @@ from layerwise.errors import UnsupportedModel
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.clone import clone
 from layerwise.stack.executors.fused.batched_parameter import UnknownOperation
-from layerwise.stack.executors.fused.execution import BatchedGroup
-from layerwise.stack.executors.fused.layout import Joint, Siblings
+from layerwise.stack.executors.fused.execution import BatchedGroup, PreparedGroup
+from layerwise.stack.executors.fused.layout import joint
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import evaluating, example_inputs
 from layerwise.stack.precision import computing_as, in_float32
@@ -34,35 +33,30 @@ from layerwise.stack.rounding import HALF, compare
 if TYPE_CHECKING:
     from layerwise.stack import Stack
 
-
-@dataclass(frozen=True)
-class Members:
-    """The layers of a group, each once, in the order of their joint weights."""
-
-    name: str
-    layers: Sequence[tuple[str | None, int]]
-    blocks: Sequence[nn.Module]
-    joint: Joint
-    siblings: Siblings
-    stride: int
+Layers: TypeAlias = Sequence[tuple[str | None, int]]
+"""The source and the number of each layer of a group, each once, in the order of their joint weights."""
 
 
-def prove(stack: Stack, members: Members) -> None:
-    """Raise `UnsupportedModel`, with the reason, unless the members run as one as they run by themselves."""
+def prove(stack: Stack, prepared: PreparedGroup, stride: int) -> None:
+    """Raise `UnsupportedModel`, with the reason, unless the members run as one as they run by themselves.
+
+    `stride` is the number of cache slots of a block.
+    """
+    group = prepared.group
     inputs = example_inputs(stack.model)
     if inputs is None:
         raise UnsupportedModel(
-            f"the group {members.name} cannot be fused: {type(stack.model).__name__} takes inputs that layerwise "
+            f"the group {group} cannot be fused: {type(stack.model).__name__} takes inputs that layerwise "
             "cannot make up, so that nothing can be proved. Leave out fused=True, and it runs in turn"
         )
 
     def compute(inputs: Mapping[str, Any]) -> str | None:
-        return next(filter(None, (_failure(stack, members, _first(inputs, texts)) for texts in (2, 1))), None)
+        return next(filter(None, (_failure(stack, prepared, stride, _first(inputs, texts)) for texts in (2, 1))), None)
 
     with evaluating(stack.model), torch.no_grad():
         reason = in_float32(stack, inputs, compute)
     if reason is not None:
-        raise UnsupportedModel(f"the group {members.name} cannot be fused: {reason}. Leave out fused=True, and it runs "
+        raise UnsupportedModel(f"the group {group} cannot be fused: {reason}. Leave out fused=True, and it runs "
                                "in turn")  # fmt: skip
 
 
@@ -70,33 +64,38 @@ def _first(inputs: Mapping[str, Any], texts: int) -> dict[str, Any]:
     return {name: value[:texts] if isinstance(value, Tensor) else value for name, value in inputs.items()}
 
 
-def _failure(stack: Stack, members: Members, inputs: Mapping[str, Any]) -> str | None:
+def _failure(stack: Stack, prepared: PreparedGroup, stride: int, inputs: Mapping[str, Any]) -> str | None:
     """The first thing that goes wrong on a batch, in words; `None` if nothing does."""
+    layers, blocks = prepared.layers(), list({id(block): block for block in prepared.blocks}.values())
+    weights = joint(blocks)
+    assert weights is not None, "every second of equal steps, or all of them, are at equal steps"
     captured = stack.capture(**inputs)
     if captured.state.dim() != 3:
         return f"its hidden state is {tuple(captured.state.shape)} and not (batch, tokens, width)"
     with ExitStack() as wide:
-        for block in members.blocks:
+        for block in blocks:
             wide.enter_context(computing_as(captured.state, block))
         halved = captured.state.dtype in HALF
-        joint = members.joint if halved else {name: _widened(each) for name, each in members.joint.items()}
-        source, first = members.layers[0]
+        weights = weights if halved else {name: _widened(each) for name, each in weights.items()}
+        source, first = layers[0]
         host = None if source is None else stack.block(first)
-        slots = _slots([layer for _, layer in members.layers], stack.depth)
+        slots = _slots([layer for _, layer in layers], stack.depth)
         if slots is None:
             return f"{stack.source.name} has fewer cache slots than the group has members"
-        slots = [slot * members.stride for slot in slots]
-        shift = slots[0] - first * members.stride
-        group = BatchedGroup(members.blocks, joint, slots, members.siblings, shift, host)
+        slots = [slot * stride for slot in slots]
+        shift = slots[0] - first * stride
+        group = BatchedGroup(blocks, weights, slots, prepared.siblings, shift, host)
         wide.enter_context(catch_warnings(action="ignore"))  # torch.vmap warns of functions that it cannot batch
         try:
-            reason = _differs(stack, members, group, captured, None)
+            reason = _differs(stack, layers, stride, group, captured, None)
             last, cache = _cached(stack, inputs) if reason is None else ({}, None)
-            return reason if cache is None else _differs(stack, members, group, stack.capture_pass(last), cache)
+            if cache is None:
+                return reason
+            return _differs(stack, layers, stride, group, stack.capture_pass(last), cache)
         except UnknownOperation as unknown:
-            return f"in a {type(members.blocks[0]).__name__} {unknown}"
+            return f"in a {type(blocks[0]).__name__} {unknown}"
         except Exception as error:  # a block may fail in any way when it meets the rows of several members
-            return f"a {type(members.blocks[0]).__name__} fails with the rows of several: {reason_of(error)}"
+            return f"a {type(blocks[0]).__name__} fails with the rows of several: {reason_of(error)}"
 
 
 def _slots(layers: Sequence[int], depth: int) -> list[int] | None:
@@ -129,14 +128,16 @@ def _cached(stack: Stack, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], An
     return {"input_ids": ids[:, -1:], "use_cache": True, **named}, next(iter(named.values()), None)
 
 
-def _differs(stack: Stack, members: Members, group: BatchedGroup, captured: Capture, cache: Any) -> str | None:
+def _differs(
+    stack: Stack, layers: Layers, stride: int, group: BatchedGroup, captured: Capture, cache: Any
+) -> str | None:
     """How the members' outputs for a call, and what they leave in the cache, differ from those of each by itself.
 
     Both sides have a copy of the cache.
     """
     own, together = copy.deepcopy(cache), copy.deepcopy(cache)
-    expected = _in_turn(stack, members, group, captured, own)
-    args, kwargs = _with_cache(stack.call(members.layers[0][1], captured.state, captured), together)
+    expected = _in_turn(stack, layers, stride, group, captured, own)
+    args, kwargs = _with_cache(stack.call(layers[0][1], captured.state, captured), together)
     collected = [returned_state(each) for each in group.outputs(args, kwargs)]
     what = "without a cache" if cache is None else "with a cache"
     if cache is not None:
@@ -157,12 +158,14 @@ def _held(cache: Any, slots: Sequence[int]) -> list[Tensor]:
     return [value for value in held if isinstance(value, Tensor) and value.is_floating_point()]
 
 
-def _in_turn(stack: Stack, members: Members, group: BatchedGroup, captured: Capture, cache: Any) -> list[Tensor]:
+def _in_turn(
+    stack: Stack, layers: Layers, stride: int, group: BatchedGroup, captured: Capture, cache: Any
+) -> list[Tensor]:
     outputs = []
-    for (source, layer), block, slot in zip(members.layers, members.blocks, group.slots, strict=True):
+    for (source, layer), block, slot in zip(layers, group.blocks, group.slots, strict=True):
         args, kwargs = _with_cache(stack.call(layer, captured.state, captured), cache)
         host = None if source is None else stack.block(layer)
-        outputs.append(returned_state(clone(block, slot - layer * members.stride, host)(*args, **kwargs)))
+        outputs.append(returned_state(clone(block, slot - layer * stride, host)(*args, **kwargs)))
     return outputs
 
 

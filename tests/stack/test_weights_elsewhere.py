@@ -1,0 +1,232 @@
+"""Weights that are stored otherwise: two layers at a time, spread by accelerate over CPU and disk, or in fewer bits.
+
+Plans, sweeps and generation compute what they compute for the model in memory; what needs the weights is refused. Each
+library that quantises is asked where it is installed: `[dev]` has optimum-quanto; torchao, which warns whenever it is
+imported, and bitsandbytes are installed by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from accelerate.hooks import ModelHook, add_hook_to_module
+from torch import Tensor
+
+from conftest import tiny_llama
+from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.experiments.opening import base_model
+from layerwise.experiments.options.common import BaseModelOptions
+from layerwise.measure.gradients.backward import differentiable
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.weights.deltas import deltas
+from layerwise.plan import Plan, Reduction
+from layerwise.stack import Stack, load, weight_hash
+from layerwise.stack.executors.state import Merger
+from layerwise.stack.inputs import main_tensor
+from layerwise.stack.quantisation import quantisation_of
+from layerwise.stack.weights import layer_weights, random_twin, substituted
+from measure.interventions.test_sweep_pieces import text
+
+PLANS = ("0-5", "0 2-5", "0 4 2 3 1 5", "0 1*3 5*2", "0 (1|2|3):gain=0.5 (2|4) 5")
+IDS = torch.arange(3, 27).view(2, 12)
+OUTSIDE = ("model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head")
+MAP = dict.fromkeys(OUTSIDE, "cpu") | {f"model.layers.{n}": "cpu" if n in (1, 4) else "disk" for n in range(6)}
+
+
+def _torchao() -> Any:
+    pytest.importorskip("torchao", reason="torchao is not installed")
+    from torchao.quantization import Int8WeightOnlyConfig
+
+    return transformers.TorchAoConfig(Int8WeightOnlyConfig())
+
+
+def _quanto(weights: str) -> Any:
+    pytest.importorskip("optimum.quanto", reason="optimum-quanto is not installed")
+    return transformers.QuantoConfig(weights=weights)
+
+
+def _bits(**options: Any) -> Any:
+    pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed")
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    return transformers.BitsAndBytesConfig(**options)
+
+
+QUANTISED: dict[str, Callable[[], Any]] = {
+    **{f"quanto {weights}": partial(_quanto, weights) for weights in ("int8", "float8")},
+    "torchao int8": _torchao,
+    "bitsandbytes nf4": partial(
+        _bits, load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=torch.float32
+    ),
+    "bitsandbytes int8": partial(_bits, load_in_8bit=True),
+}
+ELSEWHERE: dict[str, dict[str, Any]] = {"two at a time": {"resident_layers": 2}, "spread": {"device_map": MAP}}
+
+
+def quantised(folder: Path, way: str) -> Any:
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, quantization_config=QUANTISED[way](), device_map={"": "cpu"}, dtype=torch.float32
+    ).eval()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plain")
+    tiny_llama().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path) -> Stack:
+    return load(folder, device="cpu")
+
+
+@pytest.fixture(
+    scope="module", params=[*ELSEWHERE, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTISED)]
+)
+def stack(request: pytest.FixtureRequest, folder: Path) -> Stack:
+    """The model with its weights stored in one of the ways."""
+    if request.param in ELSEWHERE:
+        return load(folder, **ELSEWHERE[request.param])
+    return load(quantised(folder, request.param))
+
+
+def references(stack: Stack, whole: Stack) -> list[Stack]:
+    """The models that compute the same bits: none in memory has the numbers of a quantised one."""
+    return [stack] if quantisation_of(stack.model) else [stack, whole]
+
+
+def hooks(stack: Stack) -> list[Any]:
+    names = ("_hf_hook", "_old_forward", "forward")
+    return [[vars(each).get(name) for name in names] for each in stack.model.modules()]
+
+
+@torch.no_grad()
+def inside(stack: Stack, plan: str) -> Tensor:
+    """What a plan gives in place, which is what it gives step by step."""
+    captured = stack.capture(input_ids=IDS)
+    stepwise = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
+    with stack.under(plan):
+        output = main_tensor(stack.model(input_ids=IDS))
+    assert torch.equal(output, stepwise)
+    return output
+
+
+def test_plans_in_place_are_plans_step_by_step_and_those_of_the_model_in_memory(stack: Stack, whole: Stack) -> None:
+    before = hooks(stack)
+    outputs = [[inside(each, plan) for plan in PLANS] for each in references(stack, whole)]
+    assert all(map(torch.equal, outputs[0], outputs[-1]))
+    assert torch.equal(outputs[0][0], main_tensor(stack.model(input_ids=IDS)))
+    assert not any(torch.equal(outputs[0][0], other) for other in outputs[0][1:])
+    assert hooks(stack) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ELSEWHERE)
+def test_halves_too(folder: Path, whole: Stack, way: str) -> None:
+    assert torch.equal(inside(load(folder, **ELSEWHERE[way]), "3 5.attn 0 4.mlp"), inside(whole, "3 5.attn 0 4.mlp"))
+
+
+@torch.no_grad()
+def test_generation_with_a_cache_is_recomputation(stack: Stack, whole: Stack) -> None:
+    for plan in ("0 4 (1|2) 3*2 5", "3 1"):
+        written = []
+        for each in references(stack, whole):
+            with each.under(plan):
+                for cached in (True, False):
+                    options = {"max_new_tokens": 3, "do_sample": False, "eos_token_id": None, "use_cache": cached}
+                    written.append(each.model.generate(IDS, **options))
+        assert all(torch.equal(written[0], each) for each in written[1:])
+
+
+def test_rows_and_hash_are_those_of_the_model_in_memory_or_of_one_plan_at_a_time(stack: Stack, whole: Stack) -> None:
+    rows = sweep(stack, PLANS, text(1))
+    assert {row.plan for row in rows} == {str(Plan.parse(plan)) for plan in PLANS}
+    if quantisation_of(stack.model):
+        alone = sweep(stack, PLANS[2:3], text(1))
+        assert [row for row in rows if row.plan == PLANS[2]] == [row for row in alone if row.plan == PLANS[2]]
+        assert len(weight_hash(stack.model)) == 64
+    else:
+        assert sorted(rows, key=repr) == sorted(sweep(whole, PLANS, text(1)), key=repr)
+        assert weight_hash(stack.model) == weight_hash(whole.model)
+
+
+def _differentiate(stack: Stack) -> None:
+    with differentiable(stack):
+        pass
+
+
+def _substitute(stack: Stack) -> None:
+    with substituted(stack, {0: {}}):
+        pass
+
+
+NEED_ALL: tuple[Callable[[Stack], Any], ...] = (lambda stack: random_twin(stack, 0), _substitute)
+NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (
+    lambda stack: deltas(stack, seed=0),
+    lambda stack: base_model("", BaseModelOptions(model=""), stack),
+    _differentiate,
+)
+
+
+def test_what_needs_the_weights_themselves_is_refused(stack: Stack) -> None:
+    is_quantised = quantisation_of(stack.model)
+    reason = (
+        r"cannot .* is quantised \(\w+.*use the checkpoint before it was quantised"
+        if is_quantised
+        else "needs all of them in memory; load the model without --resident-layers, and without a device map that off"
+    )
+    for asks in (*NEED_ALL, *NEED_NUMBERS) if is_quantised else NEED_ALL:
+        with pytest.raises(UnsupportedModel, match=reason):
+            asks(stack)
+
+
+def test_a_spread_layer_is_read_where_it_is_in_memory_and_one_way_is_enough(folder: Path) -> None:
+    spread = load(folder, device_map=MAP)
+    assert sum(each.is_meta for each in spread.model.parameters()) == 4 * 9
+    assert len(layer_weights(spread, 1)) == 9
+    with pytest.raises(UnsupportedModel, match="without a device map that offloads"):
+        layer_weights(spread, 0)
+    with pytest.raises(ModelError, match="give --resident-layers or --device-map"):
+        load(folder, device_map=MAP, resident_layers=2)
+
+
+def test_a_quantised_checkpoint_opens_as_it_was_saved(tmp_path: Path, folder: Path) -> None:
+    model = quantised(folder, "torchao int8")
+    model.save_pretrained(tmp_path)
+    opened = load(tmp_path, device="cpu")
+    assert quantisation_of(opened.model) == "torchao"
+    assert quantisation_of(tiny_llama()) is None
+    with torch.no_grad():
+        assert torch.equal(main_tensor(opened.model(input_ids=IDS)), main_tensor(model(input_ids=IDS)))
+    with pytest.raises(UnsupportedModel, match="is quantised, and the layers of such a model cannot be read one by on"):
+        load(tmp_path, resident_layers=2)
+
+
+def test_a_hook_of_any_kind_is_run_for_the_visit() -> None:
+    called: list[object] = []
+
+    class Noting(ModelHook):
+        def pre_forward(self, module: Any, *args: Any, **kwargs: Any) -> Any:
+            called.append(module.self_attn.layer_idx)
+            return args, kwargs
+
+    model = tiny_llama()
+    add_hook_to_module(model.model.layers[1], Noting())
+    stack = load(model)
+    called.clear()
+    with stack.under("0 3 1 2"), torch.no_grad():
+        model(input_ids=IDS)
+    assert called == [2]  # the visit's own slot, and not the block's
+
+
+def test_branches_are_merged_where_their_group_began() -> None:
+    merger = Merger(torch.zeros(2, 3, device="meta"))
+    merger.add(torch.ones(2, 3))
+    assert merger.result(Reduction("mean")).device == torch.device("meta")
