@@ -16,7 +16,6 @@ from layerwise.plan.schedule.allocation import (
     MIN_EFFECT,
     Allocation,
     Importance,
-    allocate,
     allocation,
     explain_allocation,
 )
@@ -118,10 +117,10 @@ def test_exchanging_layers_exchanges_their_roles(importance: list[Importance], s
     order = list(range(len(importance)))
     random.Random(seed).shuffle(order)
     try:
-        schedule = allocate(importance, max_share=spend)
+        schedule = allocation(importance, max_share=spend).schedule()
     except PlanError:
         return
-    assert allocate([importance[role] for role in order], max_share=spend) == schedule.permuted(order)
+    assert allocation([importance[role] for role in order], max_share=spend) == schedule.permuted(order).schedule()
 
 
 @given(importances, st.sampled_from([0.125, 0.5, 2.0, 8.0]))
