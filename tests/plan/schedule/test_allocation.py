@@ -144,13 +144,6 @@ def test_a_spend_of_exactly_what_all_of_them_use_lets_all_of_them_learn_througho
     assert (found.sharpness, found.spent) == (0.0, 5 / 15)
 
 
-def test_by_default_shares_go_as_the_square_root() -> None:
-    found = allocation([STRONG, WEAK, NOTHING, HARMFUL])
-    assert found.shares == pytest.approx((1, 0.5, 0, 0))
-    assert found.parts == (4, 2, 0, 0)
-    assert found.spent == 0.375
-
-
 def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> None:
     """Nothing shows that such a layer does without training, and one of no effect above 0.01 nats is shown to."""
     found = allocation([STRONG, WEAK, LARGE, UNRESOLVED, NOTHING, HARMFUL])
