@@ -198,7 +198,7 @@ def encoded(
     )  # fmt: skip
     rows = []
     for row, (ids, (_, start)) in enumerate(zip(encoding["input_ids"], texts, strict=True)):
-        own = range(len(ids))
+        own: Sequence[int] = range(len(ids))
         if wrapped:
             own = [position for position in own if not encoding["special_tokens_mask"][row][position]]
         if start:
