@@ -19,6 +19,7 @@ from layerwise.plan.schedule.explain import chart, explain
 from layerwise.plan.schedule.phase import Phase
 from layerwise.plan.schedule.presets import PRESETS, preset, random_freezing
 from layerwise.plan.schedule.schedule import GrowthSchedule
+from layerwise.plan.schedule.serialization import from_plain, to_plain
 
 __all__ = [
     "PRESETS",
@@ -29,9 +30,11 @@ __all__ = [
     "chart",
     "explain",
     "flops_per_token",
+    "from_plain",
     "layer_shares",
     "preset",
     "random_freezing",
     "share_of_uniform",
     "steps_for",
+    "to_plain",
 ]

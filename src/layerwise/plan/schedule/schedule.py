@@ -152,7 +152,7 @@ class GrowthSchedule:
 
     def to_json(self) -> dict[str, Any]:
         """The schedule in plain values, as `serialization` defines them; defaults are left out."""
-        from layerwise.plan.schedule.serialization import to_plain
+        from layerwise.plan.schedule import to_plain
 
         return to_plain(self)
 
@@ -162,7 +162,7 @@ class GrowthSchedule:
 
         Raises `PlanError` that names the phase and the key.
         """
-        from layerwise.plan.schedule.serialization import from_plain
+        from layerwise.plan.schedule import from_plain
 
         return from_plain(content)
 
