@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.data.splits import Examples, Splits, digest, stratified
+from layerwise.data.text.span_masking import Padding
 from layerwise.errors import DataError
 
 SHARES = (0.6, 0.2, 0.2)
@@ -57,7 +58,14 @@ def test_texts_are_padded_on_the_right() -> None:
     splits = Splits("text", "", Examples(), Examples(), Examples(), pad_id=9)
     short = {"input_ids": torch.tensor([5, 6]), "labels": torch.tensor([-100, 6])}
     long = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
+    wide = Padding(pad=9, multiple=4)([short, long])
+    assert {name: tensor[:, 3].tolist() for name, tensor in wide.items()} == {
+        "input_ids": [9, 9], "labels": [-100, -100], "attention_mask": [0, 0],
+    }  # fmt: skip
     batch = splits.collate([short, long])
+    assert {name: tensor[:, :3].tolist() for name, tensor in wide.items()} == {
+        name: tensor.tolist() for name, tensor in batch.items()
+    }
     assert batch["input_ids"].tolist() == [[5, 6, 9], [1, 2, 3]]
     assert batch["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
     assert batch["labels"].tolist() == [[-100, 6, -100], [1, 2, 3]]

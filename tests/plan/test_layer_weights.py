@@ -84,14 +84,6 @@ def test_a_cut_takes_one_edge_and_keeps_the_sum(wiring: LayerWeights, data: st.D
         ]
 
 
-def test_a_dense_wiring_holds_every_state_and_a_cut_one_fewer() -> None:
-    assert (len(DENSE), DENSE.live_states(), DENSE.last_readers()) == (10, 4, (3, 3, 3, 3))
-    cut = DENSE.without(Edge(3, 0), Edge(3, 1), Edge(2, 0))
-    assert (cut.live_states(), cut.last_readers(), cut.mixes_output) == (2, (1, 2, 3, 3), True)
-    assert dict(cut.rows[2]) == pytest.approx({1: 0.375, 2: 0.625})
-    assert LayerWeights.identity(3).last_readers() == (0, 1, 2, 3)
-
-
 @pytest.mark.parametrize(
     ("depth", "rows", "said"),
     [

@@ -11,7 +11,7 @@ import pytest
 
 from layerwise.errors import PlanError, TrainError
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, nodes_of
+from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, node_layout
 from layerwise.train import methods
 from layerwise.train.methods import COMPARED, METHODS, READ_BY, Options, recipe
 from layerwise.train.methods.draft import DraftOptions
@@ -189,9 +189,9 @@ class _Unknown:
         (Shuffle(), False),
         (Drop(0.5), True),
         (Drop(0.5, preserve=True), False),
-        (Drop(0.5, of=Failout(nodes_of(4, 2), 0.5), preserve=True), True),
-        (Failout(nodes_of(4, 2), 0.5), True),
-        (Failout(nodes_of(4, 2), 0.5, preserve=True), False),
+        (Drop(0.5, of=Failout(node_layout(4, 2), 0.5), preserve=True), True),
+        (Failout(node_layout(4, 2), 0.5), True),
+        (Failout(node_layout(4, 2), 0.5, preserve=True), False),
         (_Unknown(), True),
     ],
     ids=str,

@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError
@@ -103,16 +105,25 @@ def batches(
 
 def row_of(window: Window, mask_id: int | None) -> Row:
     """The ids that the model sees of a window and what is asked at each, both (seq,), as in a `Batch`."""
+    if window.masked is None:
+        ids, labels = labelled(window)
+        return ids, pad(labels[1:], (0, 1), value=IGNORED)
+    assert mask_id is not None, "who masks has a mask"
     ids = torch.tensor(window.ids)
     targets = torch.full_like(ids, IGNORED)
-    if window.masked is None:
-        targets[window.scored_from - 1 : window.scored_until - 1] = ids[window.scored_from : window.scored_until]
-    else:
-        assert mask_id is not None, "who masks has a mask"
-        chosen = torch.tensor(window.masked, dtype=torch.int64)
-        targets[chosen] = ids[chosen]
-        ids[chosen] = mask_id
+    chosen = torch.tensor(window.masked, dtype=torch.int64)
+    targets[chosen] = ids[chosen]
+    ids[chosen] = mask_id
     return ids, targets
+
+
+def labelled(window: Window) -> Row:
+    """The ids of a window and those that are scored in their own places, both (seq,); the model shifts them itself."""
+    ids = torch.tensor(window.ids)
+    labels = torch.full_like(ids, IGNORED)
+    scored = slice(window.scored_from, window.scored_until)
+    labels[scored] = ids[scored]
+    return ids, labels
 
 
 def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
@@ -179,9 +190,24 @@ def _beginning(row: Row, whole: Window, window: Window) -> Row:
 
 def _padded_batch(group: Sequence[Window], rows: Mapping[Window, Row], pad_id: int = 0) -> Batch:
     """The ids and targets of the windows of a group, as one batch."""
-    members = [rows[window] for window in group]
-    width = max(len(ids) for ids, _ in members)
-    ids = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=pad_id) for row, _ in members])
-    targets = torch.stack([nn.functional.pad(row, (0, width - len(row)), value=IGNORED) for _, row in members])
-    attention = torch.stack([(torch.arange(width) < len(row)).long() for row, _ in members])
-    return Batch(ids, attention, targets, tuple(group))
+    members = [dict(zip(("input_ids", "labels"), rows[window], strict=True)) for window in group]
+    batch = padded(members, pad_id)
+    return Batch(batch["input_ids"], batch["attention_mask"], batch["labels"], tuple(group))
+
+
+def padded(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1) -> dict[str, Tensor]:
+    """Texts side by side, each of their tensors (seq,) as one of (batch, seq), padded on the right.
+
+    A batch is as wide as its longest row, rounded up to a `multiple`. It has an "attention_mask" of that shape, unless
+    the rows have "position_ids", which say which tokens belong together.
+    """
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    width = -(-int(lengths.max()) // multiple) * multiple
+    fill = {"input_ids": pad_id, "labels": IGNORED, "position_ids": 0}
+    batch = {}
+    for name in rows[0]:
+        beside = pad_sequence([row[name] for row in rows], batch_first=True, padding_value=fill[name])
+        batch[name] = pad(beside, (0, width - beside.shape[1]), value=fill[name])
+    if "position_ids" not in batch:
+        batch["attention_mask"] = (torch.arange(width) < lengths[:, None]).long()
+    return batch

@@ -16,14 +16,16 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import chain, islice, zip_longest
 from random import Random
+from typing import TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from layerwise.data.batches import IGNORED
+from layerwise.data.batches import padded
 from layerwise.errors import DataError
+
+_Label = TypeVar("_Label", bound=Hashable)
 
 SPLITS = ("train", "validation", "test")
 
@@ -75,26 +77,11 @@ class Splits:
     def collate(self, examples: Sequence[Example]) -> Example:
         """The examples as one batch of the model's arguments, "labels" included; a Trainer's `data_collator`.
 
-        Images are stacked to (batch, channels, height, width) with labels (batch,). Texts are padded on the right to
-        (batch, seq), with an "attention_mask" of that shape; packed texts (`layerwise.data.text.packing`) without one,
-        since their "position_ids", (batch, seq), say which tokens belong together.
+        Images are stacked to (batch, channels, height, width) with labels (batch,), texts are `padded`.
         """
-        if "input_ids" not in examples[0]:
-            return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
-        ids = [example["input_ids"] for example in examples]
-        if "position_ids" in examples[0]:
-            fill = {"input_ids": self.pad_id, "labels": IGNORED, "position_ids": 0}
-            return {
-                key: pad_sequence([each[key] for each in examples], batch_first=True, padding_value=value)
-                for key, value in fill.items()
-            }
-        return {
-            "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad_id),
-            "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
-            "labels": pad_sequence(
-                [example["labels"] for example in examples], batch_first=True, padding_value=IGNORED
-            ),
-        }
+        if "input_ids" in examples[0]:
+            return padded(examples, self.pad_id)
+        return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
 
 
 def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -> tuple[tuple[int, ...], ...]:
@@ -109,11 +96,8 @@ def stratified(labels: Sequence[Hashable], shares: Sequence[float], seed: int) -
 
     Raises `DataError` for a label with fewer positions than there are parts, or whose first part would be empty.
     """
-    positions_of: dict[Hashable, list[int]] = defaultdict(list)
-    for position, label in enumerate(labels):
-        positions_of[label].append(position)
     parts: list[list[int]] = [[] for _ in shares]
-    for label, positions in positions_of.items():
+    for label, positions in _positions_of(labels).items():
         later = [max(1, int(share * len(positions))) for share in shares[1:]]
         sizes = [len(positions) - sum(later), *later]
         if sizes[0] < 1:
@@ -137,9 +121,7 @@ def limited(labels: Sequence[int], limit: int | None, seed: int) -> tuple[int, .
     """
     if limit is None or limit >= len(labels):
         return tuple(range(len(labels)))
-    positions_of: dict[int, list[int]] = defaultdict(list)
-    for position, label in enumerate(labels):
-        positions_of[label].append(position)
+    positions_of = _positions_of(labels)
     if limit < len(positions_of):
         raise DataError(
             f"a limit of {limit} images is less than one for each of the {len(positions_of)} classes: "
@@ -162,16 +144,21 @@ def evenly_ordered(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
     >>> evenly_ordered("aaaabbbbcc", seed=0)
     (1, 5, 8, 0, 4, 3, 7, 9, 2, 6)
     """
-    positions_of: dict[Hashable, list[int]] = defaultdict(list)
-    for position, label in enumerate(labels):
-        positions_of[label].append(position)
     ordered = []
-    for label, positions in positions_of.items():
+    for label, positions in _positions_of(labels).items():
         chance = Random(f"{seed}/order/{label}")
         offset = chance.random()
         drawn = chance.sample(positions, len(positions))
         ordered += [((rank + offset) / len(drawn), position) for rank, position in enumerate(drawn)]
     return tuple(position for _, position in sorted(ordered))
+
+
+def _positions_of(labels: Sequence[_Label]) -> dict[_Label, list[int]]:
+    """The positions of each label, ascending."""
+    positions: dict[_Label, list[int]] = defaultdict(list)
+    for position, label in enumerate(labels):
+        positions[label].append(position)
+    return positions
 
 
 def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:

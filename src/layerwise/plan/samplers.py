@@ -191,39 +191,29 @@ class SeededSampler:
         return self.sampler.draw(self.depth, random.Random(f"{self.seed}/{self.stream}/{'/'.join(map(str, index))}"))
 
 
-def nodes_of(depth: int, count: int) -> tuple[tuple[int, ...], ...]:
-    """`depth` layers on `count` nodes, in order and as evenly as they go.
-
-    >>> nodes_of(7, 3)
-    ((0, 1, 2), (3, 4), (5, 6))
-    """
-    check_depth(depth)
-    if type(count) is not int or not 1 <= count <= depth:
-        raise PlanError(f"{depth} layers lie on 1 to {depth} nodes, not {shown(count)}")
-    each, more = divmod(depth, count)
-    starts = [node * each + min(node, more) for node in range(count + 1)]
-    return tuple(tuple(range(start, stop)) for start, stop in pairwise(starts))
-
-
 LAYOUTS = ("blocks", "round-robin")
 
 Nodes = tuple[tuple[int, ...], ...]
 """The layers of each node, ascending."""
 
 
-def node_layout(depth: int, count: int, layout: str) -> Nodes:
+def node_layout(depth: int, count: int, layout: str = "blocks") -> Nodes:
     """`depth` layers on `count` nodes, none empty: in contiguous `blocks`, as even as they go, as pipelines have them,
     or `round-robin`, layer l on node l modulo their number, so that what is lost with a node is spread over the depth.
 
-    >>> node_layout(7, 3, "round-robin")
-    ((0, 3, 6), (1, 4), (2, 5))
+    >>> node_layout(7, 3), node_layout(7, 3, "round-robin")
+    (((0, 1, 2), (3, 4), (5, 6)), ((0, 3, 6), (1, 4), (2, 5)))
 
     Raises `PlanError` for more nodes than layers, and for a layout that is not in `LAYOUTS`.
     """
-    blocks = nodes_of(depth, count)
+    check_depth(depth)
+    if type(count) is not int or not 1 <= count <= depth:
+        raise PlanError(f"{depth} layers lie on 1 to {depth} nodes, not {shown(count)}")
     match layout:
         case "blocks":
-            return blocks
+            each, more = divmod(depth, count)
+            starts = [node * each + min(node, more) for node in range(count + 1)]
+            return tuple(tuple(range(start, stop)) for start, stop in pairwise(starts))
         case "round-robin":
             return tuple(tuple(range(node, depth, count)) for node in range(count))
     raise PlanError(f"layers are spread over nodes by a layout; {layout!r} is none: {near_matches(layout, LAYOUTS)}")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from data.glue_files import BABYLM, SUPERGLUE, TASKS, YEARS, example, hub, names, superglue, write
@@ -113,6 +114,9 @@ def test_parquet_files_that_are_none_are_refused(tmp_path: Path) -> None:
         path.write_bytes(broken)
         with pytest.raises(DataError, match=r"train-.* is no parquet file that can be read .*; fetch it again"):
             read_tasks([tmp_path])
+    pandas.DataFrame({"pair": [{"premise": "a", "hypothesis": "b"}]}).to_parquet(path)
+    with pytest.raises(DataError, match=r"train-.* has no column of texts or numbers"):
+        read_tasks([tmp_path])
 
 
 def _winograd(number: int = 0, **changes: Any) -> dict[str, Any]:

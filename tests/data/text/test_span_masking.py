@@ -18,7 +18,6 @@ from layerwise.data.text.span_masking import (
     Draw,
     FixedMasks,
     MaskedSegments,
-    Padding,
     SpanMasking,
     uniforms,
 )
@@ -184,15 +183,3 @@ def test_held_out_masks_are_fixed_and_spread_over_the_text() -> None:
     for index, number in enumerate(some.numbers):
         assert torch.equal(some[index]["labels"], whole[int(number)]["labels"])
         assert some.owners[index] == whole.owners[number]
-
-
-def test_padding_is_masked_and_asks_nothing() -> None:
-    rows = [{"input_ids": torch.arange(n), "labels": torch.arange(n)} for n in (3, 9)]
-    batch = Padding(pad=77)(rows)
-    assert {name: tuple(tensor.shape) for name, tensor in batch.items()} == {
-        "input_ids": (2, 16), "attention_mask": (2, 16), "labels": (2, 16),
-    }  # fmt: skip
-    assert batch["attention_mask"].sum(dim=1).tolist() == [3, 9]
-    padding = batch["attention_mask"] == 0
-    assert (batch["input_ids"][padding] == 77).all()
-    assert (batch["labels"][padding] == IGNORED).all()

@@ -28,13 +28,6 @@ def test_every_digit_is_in_exactly_one_split(found: Splits) -> None:
     assert sorted(shown.tolist()) == sorted(expected.tolist())
 
 
-def test_every_class_has_its_share_in_every_split(found: Splits) -> None:
-    whole = torch.bincount(torch.from_numpy(load_digits().target))
-    for part, share in ((found.train, 0.6), (found.validation, 0.2), (found.test, 0.2)):
-        counts = torch.bincount(images(part).labels)
-        assert torch.all((counts - share * whole).abs() <= 2)
-
-
 def test_pixels_lie_between_minus_one_and_one(found: Splits) -> None:
     example = found.test[0]
     assert example["pixel_values"].shape == (1, 8, 8)

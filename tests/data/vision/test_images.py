@@ -61,11 +61,6 @@ def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
     assert len(shown) == 50
 
 
-def test_the_seed_decides_the_split(folder: Path) -> None:
-    digests = [read_images(folder, preprocessing=SMALL, seed=seed).digest for seed in (0, 0, 1)]
-    assert digests[0] == digests[1] != digests[2]
-
-
 def test_the_digest_is_of_the_files(folder: Path) -> None:
     before = read_images(folder, preprocessing=SMALL).digest
     assert read_images(folder, preprocessing=Preprocessing(6, 6), augmentation="crop").digest == before

@@ -11,7 +11,7 @@ from PIL import Image
 from transformers import AutoImageProcessor, LlamaConfig, PretrainedConfig, ViTConfig
 
 from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
-from layerwise.errors import ModelError
+from layerwise.errors import DataError, ModelError
 
 CONFIG = ViTConfig(image_size=24)
 GREY = ViTConfig(image_size=24, num_channels=1)
@@ -106,3 +106,11 @@ def test_what_makes_no_bytes_of_one_size_is_refused(
 ) -> None:
     with pytest.raises(ModelError, match=message):
         preprocessing_of(config, None if settings is None else folder_with(tmp_path, **settings))
+
+
+def test_an_image_that_the_processor_does_not_take_is_refused_with_its_size() -> None:
+    def processor(image: Image.Image, **switches: bool) -> None:
+        raise ValueError("mean must have 1 elements if it is an iterable, got 3")
+
+    with pytest.raises(DataError, match=r"an image of 7 x 2000 pixels \(mean must .*; give it a more usual size"):
+        Preprocessing(8, 8, processor=processor).pixels(noise(2000, 7))

@@ -12,7 +12,7 @@ import pytest
 from cli.command import layerwise, refused
 from layerwise.experiments.growth.schedule_file import read_schedule
 from layerwise.measure.stats.verdicts import Decision
-from layerwise.plan.schedule.allocation import Importance, allocate
+from layerwise.plan.schedule.allocation import Importance, allocation
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import TrainingRecord
 
@@ -51,7 +51,7 @@ def test_a_finished_run_becomes_a_schedule(run: Path, file: Path) -> None:
     assert ended.code == 0, ended.err
     importance = [Importance(row.value, row.low or 0.0, row.high or 0.0) for row in VERDICTS]
     # The smallest effect that counts is that of the run, and not the default.
-    assert read_schedule(file) == allocate(importance, min_effect=0.05)
+    assert read_schedule(file) == allocation(importance, min_effect=0.05).schedule()
     lines = ended.out.splitlines()
     assert lines[0].startswith("layer")
     assert [line.split()[0] for line in lines[1:5]] == ["0", "1", "2", "3"]

@@ -38,7 +38,7 @@ from layerwise.experiments.growth_study.arms import (
     rate_of,
 )
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset, steps_for
-from layerwise.plan.schedule.allocation import Importance, allocate
+from layerwise.plan.schedule.allocation import Importance, allocation
 from layerwise.train.recipe import GrowthVariant, Settings, grown
 from tier import by_tier
 
@@ -48,7 +48,7 @@ EFFECTS = (0.9, 0.02, 0.3, 0.3, 0.0, 0.1, 0.0, 0.05, 0.2, 0.0, 0.4, 0.6)
 
 
 def by_importance(effects: tuple[float, ...] = EFFECTS) -> GrowthSchedule:
-    return allocate([Importance(effect, effect - 0.001, effect + 0.001) for effect in effects])
+    return allocation([Importance(effect, effect - 0.001, effect + 0.001) for effect in effects]).schedule()
 
 
 # -- the arms

@@ -168,7 +168,7 @@ def test_hostile_texts_are_refused(text: str, reason: str) -> None:
 
 
 def test_slices_are_counted_before_their_layers_are_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layerwise.plan.dialects.mergekit_reader.Visit", None)
+    monkeypatch.setattr("layerwise.plan.dialects.mergekit.Visit", None)
     text = "merge_method: passthrough\nslices:\n" + "- sources: [{model: a/b, layer_range: [0, 9999]}]\n" * 20
     with pytest.raises(PlanError, match=r"the slices have 199,980 layers, and a plan runs at most 10,000"):
         read_mergekit(text)

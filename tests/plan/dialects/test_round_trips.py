@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.plan import Plan
 from layerwise.plan.dialects import (
-    mergekit_reader,
+    mergekit,
     read,
     read_mergekit,
     read_rys,
@@ -83,8 +83,8 @@ def test_a_hundred_thousand_plans_are_read_as_they_were_written(check: Check) ->
 @CHECKS
 def test_a_reader_that_is_off_by_one_would_be_seen(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deliberate wrong answer: ranges that are read as if they included their end, blocks as if they did not."""
-    read_range, read_blocks = mergekit_reader._range, rys._blocks
-    monkeypatch.setattr(mergekit_reader, "_range", lambda value: (read_range(value)[0], read_range(value)[1] + 1))
+    read_range, read_blocks = mergekit._range, rys._blocks
+    monkeypatch.setattr(mergekit, "_range", lambda value: (read_range(value)[0], read_range(value)[1] + 1))
     monkeypatch.setattr(rys, "_blocks", lambda *given: [(i, max(j - 1, i + 1)) for i, j in read_blocks(*given)])
     with pytest.raises(AssertionError):
         check_all(check, 200)

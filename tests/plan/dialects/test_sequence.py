@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.plan import Plan
 from layerwise.plan.dialects import sequential
-from layerwise.plan.dialects.sequence import ascending_runs
-
-
-def test_repeats_and_blocks_are_spelled_out() -> None:
-    plan = sequential("0-2 [3 [4 5]*2]*2 6*3 a:7")
-    assert str(plan) == "0-5 4 5 3-5 4-6 6 6 a:7"
-    assert sequential(plan) == plan
 
 
 @pytest.mark.parametrize(
@@ -37,9 +29,3 @@ def test_the_stage_that_is_not_sequential_is_named(
     assert "an RYS string says only which layers run one after another" in message
     assert instead in message
     assert refused.value.position == position
-
-
-def test_runs_that_go_up() -> None:
-    assert ascending_runs(Plan.parse("0-3 2-4 6 5 a:6 a:7 b:8")) == [
-        (None, 0, 4), (None, 2, 5), (None, 6, 7), (None, 5, 6), ("a", 6, 8), ("b", 8, 9),
-    ]  # fmt: skip

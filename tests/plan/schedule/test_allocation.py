@@ -16,7 +16,6 @@ from layerwise.plan.schedule.allocation import (
     MIN_EFFECT,
     Allocation,
     Importance,
-    allocate,
     allocation,
     explain_allocation,
 )
@@ -118,10 +117,10 @@ def test_exchanging_layers_exchanges_their_roles(importance: list[Importance], s
     order = list(range(len(importance)))
     random.Random(seed).shuffle(order)
     try:
-        schedule = allocate(importance, max_share=spend)
+        schedule = allocation(importance, max_share=spend).schedule()
     except PlanError:
         return
-    assert allocate([importance[role] for role in order], max_share=spend) == schedule.permuted(order)
+    assert allocation([importance[role] for role in order], max_share=spend).schedule() == schedule.permuted(order)
 
 
 @given(importances, st.sampled_from([0.125, 0.5, 2.0, 8.0]))
@@ -143,13 +142,6 @@ def test_a_spend_of_exactly_what_all_of_them_use_lets_all_of_them_learn_througho
     importance = [STRONG] + 4 * [WEAK] + 10 * [NOTHING]
     found = allocation(importance, phases=5, max_share=5 / 15)  # 5 / 15 * 5 * 15 is rounded to below 25
     assert (found.sharpness, found.spent) == (0.0, 5 / 15)
-
-
-def test_by_default_shares_go_as_the_square_root() -> None:
-    found = allocation([STRONG, WEAK, NOTHING, HARMFUL])
-    assert found.shares == pytest.approx((1, 0.5, 0, 0))
-    assert found.parts == (4, 2, 0, 0)
-    assert found.spent == 0.375
 
 
 def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> None:

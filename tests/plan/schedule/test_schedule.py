@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -65,18 +66,6 @@ def test_a_phase_without_a_step_is_refused_with_the_steps_that_would_do() -> Non
     assert schedule.bounds(100)[0] == (0, 1)
 
 
-@pytest.mark.parametrize("steps", [0, -1, 2.0, True])
-def test_steps_that_are_none(steps: Any) -> None:
-    with pytest.raises(PlanError, match="whole number of steps"):
-        one().bounds(steps)
-
-
-@pytest.mark.parametrize("step", [-1, 10])
-def test_a_step_outside_of_the_training(step: int) -> None:
-    with pytest.raises(PlanError, match=rf"has the steps 0 to 9, not {step}"):
-        one().at(step, 10)
-
-
 # Layers
 
 
@@ -129,17 +118,6 @@ def test_layer_l_plays_what_the_order_says() -> None:
     assert played.redraw == (3,)
     assert played.scale == ((1, 0.5), (3, 0.9))
     assert schedule.reversed().phases[0].trains == (4, 5)
-
-
-@pytest.mark.parametrize("order", [(0, 1, 2), (0, 0, 1, 2, 3, 4), (1, 2, 3, 4, 5, 6)])
-def test_an_order_that_is_none(order: tuple[int, ...]) -> None:
-    with pytest.raises(PlanError, match="an order of all layers 0 to 5"):
-        one().permuted(order)
-
-
-def test_layers_that_grow_in_have_no_roles_to_exchange() -> None:
-    with pytest.raises(PlanError, match=r"phase first: layers grow in, so the roles of the layers of of two"):
-        one(trains=(0, 1), present=(0, 1)).reversed()
 
 
 # Warnings
@@ -229,22 +207,38 @@ def test_what_no_model_could_follow_is_refused(fields: dict[str, Any], message: 
         one(**fields)
 
 
-def test_all_layers_run_at_the_end() -> None:
-    with pytest.raises(PlanError, match="phase second: layer 3 does not run in the last phase"):
-        GrowthSchedule("part", 6, (Phase("first", 0.5, ALL), Phase("second", 0.5, (0,), present=(0, 1, 2))))
+def of(*phases: Phase, name: str = "odd", depth: Any = 6) -> GrowthSchedule:
+    return GrowthSchedule(name, depth, phases)
 
 
-@pytest.mark.parametrize("depth", [0, 2.0, 10**9])
-def test_a_depth_that_is_none(depth: Any) -> None:
-    with pytest.raises(PlanError, match="a depth is a whole number"):
-        GrowthSchedule("odd", depth, (Phase("a", 1, ()),))
+NONE: list[tuple[Callable[[], object], str]] = [
+    *((lambda steps=steps: one().bounds(steps), "whole number of steps") for steps in (0, -1, 2.0, True)),  # type: ignore[misc]
+    *((lambda step=step: one().at(step, 10), f"has the steps 0 to 9, not {step}") for step in (-1, 10)),  # type: ignore[misc]
+    *(
+        (lambda order=order: one().permuted(order), "an order of all layers 0 to 5")  # type: ignore[misc]
+        for order in ((0, 1, 2), (0, 0, 1, 2, 3, 4), (1, 2, 3, 4, 5, 6))
+    ),
+    (
+        lambda: one(trains=(0, 1), present=(0, 1)).reversed(),
+        "phase first: layers grow in, so the roles of the layers of",
+    ),
+    (
+        lambda: of(Phase("first", 0.5, ALL), Phase("second", 0.5, (0,), present=(0, 1, 2))),
+        "phase second: layer 3 does not run in the last phase",
+    ),
+    *(
+        (lambda depth=depth: of(Phase("a", 1, ()), depth=depth), "a depth is a whole number")  # type: ignore[misc]
+        for depth in (0, 2.0, 10**9)
+    ),
+    (of, "phases are empty"),
+    (lambda: of(Phase("a", 1, ()), name=""), "a schedule has a name"),
+]
 
 
-def test_no_phases_and_no_name() -> None:
-    with pytest.raises(PlanError, match="phases are empty"):
-        GrowthSchedule("none", 6, ())
-    with pytest.raises(PlanError, match="a schedule has a name"):
-        GrowthSchedule("", 6, (Phase("a", 1, ()),))
+@pytest.mark.parametrize(("call", "message"), NONE)
+def test_what_is_no_step_no_order_and_no_schedule_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        call()
 
 
 def test_shares_written_in_decimals_may_be_rounded() -> None:

@@ -46,22 +46,6 @@ def test_the_words_for_layers() -> None:
     assert read_layers(2, "trains", depth=3) == (2,)
 
 
-def test_by_hand() -> None:
-    schedule = GrowthSchedule.from_json(
-        written(
-            {"name": "half", "share": 0.25, "trains": "0-1", "present": "0-1", "head": False},
-            {
-                "name": "whole", "share": 0.75, "trains": "1-3", "copies": {"2-3": "0-1"}, "scale": {0: 0.9},
-                "sample": 2, "every": 10, "drop": [0, 0.5],
-            },
-        )
-    )  # fmt: skip
-    half, whole = schedule.phases
-    assert (half.share, half.trains, half.present, half.head) == (0.25, (0, 1), (0, 1), False)
-    assert (whole.share, whole.copies, whole.scale) == (0.75, ((2, 0), (3, 1)), ((0, 0.9),))
-    assert (whole.sample, whole.every, whole.drop) == (2, 10, (0, 0.5))
-
-
 WRONG: list[tuple[Any, str]] = [
     (written(phase(share=0.5), phase("b", share=0.4)), r"sum to 0.9 and must sum to 1: a 0.5, b 0.4"),
     (written(phase(trians="0-3")), r"phase a has the unknown key 'trians' .* did you mean trains\?"),
@@ -124,11 +108,12 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
         "# a comment\nname: by hand\ndepth: 12\nphases:\n"
         "  - name: top\n    share: 0.25\n    trains: 8-11\n    embedding: no\n    scale: {3 5: 0.9, 7: 0.5}\n"
         "  - name: rest\n    share: 0.75\n    trains: all\n    copies: {8-11: 0-3}\n    drop: [0, 0.5]\n"
+        "    sample: 2\n    every: 10\n    head: no\n"
     )
     top, rest = read_schedule(path).phases
     assert (top.trains, top.embedding, top.scale) == ((8, 9, 10, 11), False, ((3, 0.9), (5, 0.9), (7, 0.5)))
     assert rest.copies == ((8, 0), (9, 1), (10, 2), (11, 3))
-    assert rest.drop == (0, 0.5)
+    assert (rest.drop, rest.sample, rest.every, rest.head, top.head) == ((0, 0.5), 2, 10, False, True)
 
 
 @pytest.mark.parametrize(
@@ -136,10 +121,7 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
     [
         ("", "a schedule is written as keys and values"),
         ("a: [", "is not YAML"),
-        (GOOD.replace("share: 0.5, trains: 0-1", "share: 0.4, trains: 0-1"), "sum to 0.9"),
-        (GOOD.replace("0-1", "0-4"), "phase a: trains names layer 4"),
         (GOOD.replace("0-1", "0-x"), "phase a: trains: "),
-        (GOOD.replace("trains: all", "trian: all"), "phase b has the unknown key 'trian'"),
         (GOOD.replace("name: a,", "name: a, name: c,"), "has the key name twice, the second time in line 4"),
         (GOOD.replace("name: by hand", "name: !!python/object/apply:os.getcwd []"), "uses the tag .*os.getcwd in line"),
     ],

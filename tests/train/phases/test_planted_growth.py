@@ -28,7 +28,7 @@ from layerwise.measure.interventions.importance import measured_importance
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.plan import Plan
-from layerwise.plan.schedule import GrowthSchedule, allocate, preset, share_of_uniform
+from layerwise.plan.schedule import GrowthSchedule, preset, share_of_uniform
 from layerwise.plan.schedule.allocation import Importance, allocation
 from layerwise.results.training_record import MODEL
 from layerwise.stack import Stack, load
@@ -122,7 +122,7 @@ def test_nothing_is_lost_without_it_and_the_control_loses(
     importance: tuple[Importance, ...], splits: Splits, tmp_path: Path
 ) -> None:
     uniform = preset("uniform", DEPTH)
-    schedule = allocate(importance, max_share=1.0)
+    schedule = allocation(importance, max_share=1.0).schedule()
     # The control: the block that can learn nothing plays the role of the most important one, and the other way round.
     roles = list(range(DEPTH))
     most = max(range(DEPTH), key=lambda layer: importance[layer].value)

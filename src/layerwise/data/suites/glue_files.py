@@ -152,6 +152,8 @@ def _parquet_rows(path: Path) -> Iterator[FileRecord]:
     number = 0
     try:
         for batch in parquet_batches(path):
+            if not batch.columns:
+                raise DataError(f"{path} has no column of texts or numbers; fetch it again, or give another file")
             columns = [_values(column) for column in batch.columns]
             for values in zip(*columns, strict=True):
                 number += 1

@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.batches import IGNORED, row_of
+from layerwise.data.batches import labelled, row_of
 from layerwise.data.splits import Example, Examples, Splits, digest
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document, joined
@@ -35,9 +34,8 @@ class TokenWindows(Examples):
         return len(self.windows)
 
     def __getitem__(self, index: int) -> Example:
-        window = self.windows[index]
-        ids = torch.tensor(window.ids)
-        return {"input_ids": ids, "labels": _labels(ids, window)}
+        ids, labels = labelled(self.windows[index])
+        return {"input_ids": ids, "labels": labels}
 
 
 class MaskedWindows(Examples):
@@ -62,13 +60,6 @@ class MaskedWindows(Examples):
             window = masked(window, int(torch.randint(2**31, ())))
         ids, labels = row_of(window, self.mask)
         return {"input_ids": ids, "labels": labels}
-
-
-def _labels(ids: Tensor, window: Window) -> Tensor:
-    labels = torch.full_like(ids, IGNORED)
-    scored = slice(window.scored_from, window.scored_until)
-    labels[scored] = ids[scored]
-    return labels
 
 
 def splits_of(

@@ -20,7 +20,7 @@ from random import Random
 
 import torch
 
-from layerwise.data.batches import IGNORED
+from layerwise.data.batches import labelled
 from layerwise.data.splits import Example, Examples
 from layerwise.data.text.tokens import Window
 
@@ -48,16 +48,9 @@ class PackedWindows(Examples):
 
     def __getitem__(self, index: int) -> Example:
         """`input_ids`, `labels` and `position_ids`, each int64 (seq,)."""
-        row = self.rows[index]
-        ids = torch.tensor([token for window in row for token in window.ids])
-        labels = torch.full_like(ids, IGNORED)
-        start = 0
-        for window in row:
-            # A window's first token is never scored, so no text is predicted from another.
-            scored = slice(start + window.scored_from, start + window.scored_until)
-            labels[scored] = ids[scored]
-            start += len(window.ids)
-        positions = torch.cat([torch.arange(len(window.ids)) for window in row])
+        # A window's first token is never scored, so no text is predicted from another.
+        rows = [(*labelled(window), torch.arange(len(window.ids))) for window in self.rows[index]]
+        ids, labels, positions = map(torch.cat, zip(*rows, strict=True))
         return {"input_ids": ids, "labels": labels, "position_ids": positions}
 
     def fill(self, length: int) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.text.tokens import Objective
+from layerwise.data.text.tokens import Objective, encoded, wrapping
 from layerwise.errors import DataError
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
@@ -43,54 +43,22 @@ def encode(
 
     Raises `DataError` for a passage of which no token is left to score.
     """
-    if any(passage.start for passage in passages) and not tokenizer.is_fast:
-        pieces = [_pieces_apart(tokenizer, passage) for passage in passages]
-    else:
-        pieces = _pieces(tokenizer, passages, wrapped=objective == "masked_token")
-    start = tokenizer.bos_token_id if objective == "next_token" else None
-    before = (start,) if isinstance(start, int) else ()
+    fills_in = objective == "masked_token"
+    texts = [(passage.text, passage.start) for passage in passages]
+    pieces = encoded(tokenizer, texts, wrapped=fills_in)
+    before = () if fills_in else wrapping(tokenizer, objective)[0]
     lines = []
     for passage, (ids, scored) in zip(passages, pieces, strict=True):
         moved = tuple(position + len(before) for position in scored)
-        line = EncodedPassage(
-            (*before, *ids), moved if objective == "masked_token" else tuple(each for each in moved if each)
-        )
+        line = EncodedPassage((*before, *ids), moved if fills_in else tuple(each for each in moved if each))
         if not line.scored:
             raise DataError(
                 f"the text {passage.text!r} leaves no token to score with this tokenizer"
-                + ("" if before or objective == "masked_token" else ", which has no start token")
+                + ("" if before or fills_in else ", which has no start token")
                 + "; leave it out, or give a longer one"
             )
         lines.append(line)
     return tuple(lines)
-
-
-def _pieces(
-    tokenizer: PreTrainedTokenizerBase, passages: Sequence[Passage], *, wrapped: bool
-) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Ids and scored positions of each text."""
-    contexts = any(passage.start for passage in passages)
-    encoding = tokenizer(
-        [passage.text for passage in passages], add_special_tokens=wrapped, return_special_tokens_mask=True,
-        return_offsets_mapping=contexts, return_attention_mask=False, verbose=False,
-    )  # fmt: skip
-    rows_and_starts = []
-    for row, passage in enumerate(passages):
-        special = encoding["special_tokens_mask"][row]
-        own = [position for position, added in enumerate(special) if not added]
-        if passage.start:
-            ends = encoding["offset_mapping"][row]
-            own = [position for position in own if ends[position][1] > passage.start]
-        rows_and_starts.append((tuple(encoding["input_ids"][row]), tuple(own)))
-    return rows_and_starts
-
-
-def _pieces_apart(tokenizer: PreTrainedTokenizerBase, passage: Passage) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The same from a tokenizer without offsets: context and rest are encoded apart, and nothing is wrapped."""
-    context, rest = passage.text[: passage.start], passage.text[passage.start :]
-    before = tokenizer(context, add_special_tokens=False, verbose=False)["input_ids"] if context else []
-    after = tokenizer(rest, add_special_tokens=False, verbose=False)["input_ids"]
-    return (*before, *after), tuple(range(len(before), len(before) + len(after)))
 
 
 def words(text: str) -> list[tuple[int, int]]:

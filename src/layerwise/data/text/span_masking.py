@@ -22,11 +22,10 @@ import numpy as np
 import torch
 from numpy.random import Generator, Philox, SeedSequence
 from numpy.typing import NDArray
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.batches import IGNORED
+from layerwise.data.batches import IGNORED, padded
 from layerwise.data.splits import Example, Examples
 from layerwise.data.text.segments import AROUND, Segments
 from layerwise.data.text.tokenizer import masking_id
@@ -264,16 +263,7 @@ class Padding:
 
     def __call__(self, examples: Sequence[Example]) -> Example:
         """`input_ids`, `attention_mask` and `labels`, each int64 (batch, seq)."""
-        ids = [example["input_ids"] for example in examples]
-        lengths = torch.tensor([len(row) for row in ids])
-        batch = {
-            "input_ids": pad_sequence(ids, batch_first=True, padding_value=self.pad),
-            "attention_mask": (torch.arange(int(lengths.max())) < lengths[:, None]).long(),
-            "labels": pad_sequence([each["labels"] for each in examples], batch_first=True, padding_value=IGNORED),
-        }
-        fill = {"input_ids": self.pad, "attention_mask": 0, "labels": IGNORED}
-        missing = -batch["input_ids"].shape[1] % self.multiple
-        return {name: torch.nn.functional.pad(tensor, (0, missing), value=fill[name]) for name, tensor in batch.items()}
+        return padded(examples, self.pad, self.multiple)
 
 
 def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:

@@ -3,12 +3,11 @@
     FOLDER/train.ids.npy         token ids, of 16 bits where the vocabulary allows
     FOLDER/train.sentences.npy   where each sentence begins, and where the last one ends; see `Encoded`
     FOLDER/train.documents.npy   the sentence that each document begins with, and where the last one ends
-    FOLDER/train.names.npy       the documents' ids as UTF-8, one after another
-    FOLDER/train.name_ends.npy   where each of them begins, and where the last one ends
+    FOLDER/train.names.json      the documents' ids, and those of documents that hold nothing
     FOLDER/train.cut-126.npy     segments of at most 126 ids: starts, ends and documents; written when first asked for,
     FOLDER/train.cut-126.json    and their digest and stamp, as the manifest has those of the others
     FOLDER/...                   the same for validation and test
-    FOLDER/manifest.json         SHA-256 and stamp of every array, and the documents that hold nothing
+    FOLDER/manifest.json         SHA-256 and stamp of every other file
 
 While it is written, its folder begins with a full stop, so nothing that is not whole is ever taken for a text. Arrays
 are mapped, so processes of one machine share them, and reading a segment reads its pages alone.
@@ -24,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +32,10 @@ from transformers import PreTrainedTokenizerBase
 from layerwise.data.cache_folder import content_digest, replaced, stamp
 from layerwise.data.splits import SPLITS
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import Encoded, Ranges, encode, offsets
+from layerwise.data.text.encoding import Encoded, Ranges, encode
 
 MANIFEST = "manifest.json"
-ARRAYS = ("ids", "sentences", "documents", "names", "name_ends")
+ARRAYS = ("ids", "sentences", "documents")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +47,7 @@ class StoredEncoded(Encoded):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A process that is handed the text maps the files itself."""
-        return open_split, (self.folder, self.split, tuple(self.skipped))
+        return open_split, (self.folder, self.split)
 
     def ranges(self, room: int) -> Ranges:
         """Segments of at most `room` ids: mapped where they were cut before, else cut and kept."""
@@ -67,34 +66,13 @@ class StoredEncoded(Encoded):
         return starts, ends, owners
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredNames(Sequence[str]):
-    """Names that are read when they are asked for: `ends` (names + 1,) are their bounds in the bytes of `text`."""
-
-    text: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        if isinstance(index, slice):
-            return tuple(self[number] for number in range(*index.indices(len(self))))
-        number = range(len(self))[index]
-        return bytes(self.text[self.ends[number] : self.ends[number + 1]]).decode()
-
-
 def open_stored(folder: Path) -> dict[str, StoredEncoded] | None:
     """The three splits in `folder`; `None` where there are none, or where a file is not the one that was written."""
     try:
-        content = json.loads((folder / MANIFEST).read_bytes())
-        if not all(_is_recorded(folder / name, record) for name, record in content["arrays"].items()):
+        recorded = json.loads((folder / MANIFEST).read_bytes())
+        if not all(_is_recorded(folder / name, record) for name, record in recorded.items()):
             return None
-        return {split: open_split(folder, split, tuple(content["skipped"][split])) for split in SPLITS}
+        return {split: open_split(folder, split) for split in SPLITS}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -118,10 +96,11 @@ def _is_as_recorded(path: Path) -> bool:
         return False
 
 
-def open_split(folder: Path, split: str, skipped: tuple[str, ...]) -> StoredEncoded:
+def open_split(folder: Path, split: str) -> StoredEncoded:
     """One split of a folder."""
-    ids, sentences, documents, names, ends = (_mapped(folder / f"{split}.{each}.npy") for each in ARRAYS)
-    return StoredEncoded(ids, sentences, documents, StoredNames(names, ends), skipped, folder, split)
+    ids, sentences, documents = (_mapped(folder / f"{split}.{each}.npy") for each in ARRAYS)
+    known = json.loads((folder / f"{split}.names.json").read_bytes())
+    return StoredEncoded(ids, sentences, documents, known["names"], known["skipped"], folder, split)
 
 
 def store(
@@ -138,13 +117,11 @@ def store(
         shutil.rmtree(left_over)
     with replaced(folder) as draft:
         draft.mkdir()
-        skipped = {
-            split: _write_split(draft, split, tokenizer, parts[split], partial(progress, f"encoding {split}"))
-            for split in SPLITS
-        }
-        arrays = {path.name: _recorded(path) for path in sorted(draft.iterdir())}
+        for split in SPLITS:
+            _write_split(draft, split, tokenizer, parts[split], partial(progress, f"encoding {split}"))
+        recorded = {path.name: _recorded(path) for path in sorted(draft.iterdir())}
         with _synced(draft / MANIFEST) as file:
-            file.write(json.dumps({"arrays": arrays, "skipped": skipped}, indent=1).encode())
+            file.write(json.dumps(recorded, indent=1).encode())
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -154,24 +131,19 @@ def _write_split(
     tokenizer: PreTrainedTokenizerBase,
     documents: Sequence[Document],
     progress: Callable[[float], None],
-) -> Sequence[str]:
-    """Write the arrays of a split, its ids as they are encoded; returns the documents that hold nothing."""
+) -> None:
+    """Write the files of a split, its ids as they are encoded."""
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     with _synced(draft / f"{split}.ids.npy") as file:
         _write_header(file, dtype, 0)
         text = encode(tokenizer, documents, progress, lambda ids: file.write(ids.astype(dtype).tobytes()))
         file.seek(0)
         _write_header(file, dtype, int(text.sentences[-1]))
-    names = [name.encode() for name in text.names]
-    for name, array in (
-        ("sentences", text.sentences),
-        ("documents", text.documents),
-        ("names", np.frombuffer(b"".join(names) or b"\0", dtype=np.uint8)),
-        ("name_ends", offsets(np.array([len(name) for name in names]))),
-    ):
+    for name, array in (("sentences", text.sentences), ("documents", text.documents)):
         with _synced(draft / f"{split}.{name}.npy") as file:
             np.save(file, array)
-    return text.skipped
+    with _synced(draft / f"{split}.names.json") as file:
+        file.write(json.dumps({"names": text.names, "skipped": text.skipped}).encode())
 
 
 def _write_header(file: BinaryIO, dtype: np.dtype[Any], count: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -119,7 +119,7 @@ class _Cutter:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, length: int, objective: Objective, seed: int) -> _Cutter:
-        before, after = _wrapping(tokenizer, objective)
+        before, after = wrapping(tokenizer, objective)
         smallest = max(2, len(before) + len(after) + 1)
         if length < smallest:
             raise DataError(
@@ -129,7 +129,9 @@ class _Cutter:
         return cls(tokenizer, length, before, after, seed if objective == "masked_token" else None, {})
 
     def cut(self, document: Document) -> list[Window]:
-        ids, answer_from = _encode(self.tokenizer, document)
+        start = document.answer_start
+        ((ids, scored),) = encoded(self.tokenizer, [(document.text, start or 0)])
+        answer_from = 0 if start is None else next(iter(scored), len(ids))
         if len(ids) < 2:
             raise DataError(
                 f"document {document.id!r} has {len(ids)} token(s): a text needs at least 2 to be scored; "
@@ -164,7 +166,7 @@ def masked(window: Window, seed: int) -> Window:
     return replace(window, masked=tuple(chosen))
 
 
-def _wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The special tokens before and after a window."""
     if objective == "next_token":
         start = tokenizer.bos_token_id
@@ -177,25 +179,32 @@ def _wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple
     return (), ()
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, document: Document) -> tuple[tuple[int, ...], int]:
-    """Token ids of the text, without special tokens, and the position of the first token of the answer.
+def encoded(
+    tokenizer: PreTrainedTokenizerBase, texts: Sequence[tuple[str, int]], *, wrapped: bool = False
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Of each text the token ids, and the positions of those that reach past the characters before its start.
 
-    A token that reaches past the answer's first character belongs to the answer. Tokenizers without offsets
-    encode the prompt and the answer apart.
+    `texts` are pairs of a text and a start, 0 for all of it. With `wrapped` special tokens stand around a text, by the
+    tokenizer's own word for what it added. Tokenizers without offsets encode what lies before a start and the rest
+    apart, and wrap neither.
     """
-    start = document.answer_start
-    if start is not None and not tokenizer.is_fast:
-        prompt = tokenizer(document.prompt, add_special_tokens=False, verbose=False)["input_ids"]
-        answer = tokenizer(document.answer, add_special_tokens=False, verbose=False)["input_ids"]
-        return (*prompt, *answer), len(prompt)
+    if any(start for _, start in texts) and not tokenizer.is_fast:
+        halves = [[tokenizer(half, add_special_tokens=False, verbose=False)["input_ids"] if half else []
+                   for half in (text[:start], text[start:])] for text, start in texts]  # fmt: skip
+        return [((*before, *after), tuple(range(len(before), len(before) + len(after)))) for before, after in halves]
     encoding = tokenizer(
-        document.text, add_special_tokens=False, return_offsets_mapping=start is not None, verbose=False
-    )
-    ids = tuple(encoding["input_ids"])
-    if start is None:
-        return ids, 0
-    ends = [end for _, end in encoding["offset_mapping"]]
-    return ids, next((position for position, end in enumerate(ends) if end > start), len(ids))
+        [text for text, _ in texts], add_special_tokens=wrapped, return_special_tokens_mask=wrapped,
+        return_offsets_mapping=any(start for _, start in texts), return_attention_mask=False, verbose=False,
+    )  # fmt: skip
+    rows = []
+    for row, (ids, (_, start)) in enumerate(zip(encoding["input_ids"], texts, strict=True)):
+        own: Sequence[int] = range(len(ids))
+        if wrapped:
+            own = [position for position in own if not encoding["special_tokens_mask"][row][position]]
+        if start:
+            own = [position for position in own if encoding["offset_mapping"][row][position][1] > start]
+        rows.append((tuple(ids), tuple(own)))
+    return rows
 
 
 def _sample(corpus: Corpus, cutter: _Cutter, limit: int, seed: int) -> tuple[Window, ...]:

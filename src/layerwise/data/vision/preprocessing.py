@@ -20,7 +20,7 @@ from torch import Tensor
 from layerwise.bounded import shortened
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.data.vision.image_examples import Scaling
-from layerwise.errors import ModelError
+from layerwise.errors import DataError, ModelError
 
 _TOP = 255
 _SETTINGS = ("preprocessor_config.json", "processor_config.json")
@@ -67,7 +67,10 @@ class Preprocessing:
         return Scaling(self.mean, self.std, _TOP)
 
     def pixels(self, image: Image.Image) -> Tensor:
-        """The image as the model sees it, before scaling: uint8 of shape (channels, height, width)."""
+        """The image as the model sees it, before scaling: uint8 of shape (channels, height, width).
+
+        Raises `DataError` for an image that the processor does not take.
+        """
         plain = image.convert("L" if self.channels == 1 else "RGB")
         if self.processor is not None:
             return _processed(self.processor, plain, do_rescale=False, do_normalize=False)
@@ -128,8 +131,14 @@ def _channels(config: Any) -> int:
 
 
 def _processed(processor: Any, image: Image.Image, **switches: bool) -> Tensor:
-    values = numpy.ascontiguousarray(processor(image, **switches)["pixel_values"][0])
-    return torch.from_numpy(values)
+    try:
+        return torch.from_numpy(numpy.ascontiguousarray(processor(image, **switches)["pixel_values"][0]))
+    except Exception as error:  # processors raise whatever an image of an odd size makes them trip over
+        reason = shortened(str(error).strip().split("\n")[0], 160) or type(error).__name__
+        raise DataError(
+            f"the model's image processor cannot prepare an image of {image.width} x {image.height} pixels ({reason}); "
+            "give it a more usual size, or remove it"
+        ) from error
 
 
 def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:

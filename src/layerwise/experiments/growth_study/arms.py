@@ -115,8 +115,8 @@ def exchanged(schedule: GrowthSchedule, other: GrowthSchedule) -> int:
 
 
 def most_steps(cost: ModelCost, budget: int) -> int:
-    """The most steps that a schedule of `allocate` can take for the operations of `budget` uniform ones: its embedding
-    and its head learn throughout, and if no layer did, two thirds of their cost would still be spent."""
+    """The most steps that a schedule of `allocation` can take for the operations of `budget` uniform ones: its
+    embedding and its head learn throughout, and if no layer did, two thirds of their cost would still be spent."""
     return ceil(budget * cost.total / (cost.embedding + cost.head + 2 / 3 * sum(cost.layers)))
 
 

@@ -27,7 +27,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.saving.config import Saving, bytes_of
 from layerwise.plan import Plan
 from layerwise.plan.dialects import dialect_of
-from layerwise.plan.dialects.mergekit_reader import split_revision
+from layerwise.plan.dialects.mergekit import split_revision
 from layerwise.results.training_record import TrainingRecord
 from layerwise.search.moves import AVERAGE_OF_TWO
 

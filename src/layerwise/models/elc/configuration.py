@@ -38,7 +38,7 @@ Mixture = Literal["none", "softmax", "free"]
 Block = Literal["residual", "mixture", "attention"]
 
 INITIALISATIONS = ("biased", "zero", "identity")
-"""The beginnings that have a name; any other is a number, see `first_bias`."""
+"""The beginnings that have a name; any other is a number, see `first_values`."""
 
 # Softmax weights cannot be 1 and 0: "identity" gives the previous source this share of them, and the rest the others.
 NEARLY_ALL = 0.99
@@ -112,45 +112,27 @@ def check_initialisation(initialisation: str) -> None:
         )
 
 
-def first_bias(initialisation: str, sources: int) -> float:
-    """The scalar, before the softmax, with which the previous one of `sources` states begins; the others begin at 0.
+def first_values(initialisation: str, sources: int, *, softmax: bool) -> list[float]:
+    """What a reader of `sources` states begins with: its scalars before a softmax, or its weights where it has none.
 
-    `zero` is 0, `biased`, the paper's, is 1, a number is itself, and `identity` gives the previous source `NEARLY_ALL`
-    of the weight. Raises `ModelError` for any other text.
+    All scalars are 0 but that of the previous source: `zero` is 0 there too, `biased`, the paper's, is 1, a number is
+    itself, and `identity` gives that source `NEARLY_ALL` of the weight, without a softmax all of it. With a bias of b
+    the previous source has the weight e^b / (e^b + sources - 1), which for the paper's 1 is mild in deep layers. Raises
+    `ModelError` for any other text.
 
-    >>> first_bias("biased", 3), first_bias("2.5", 3)
-    (1.0, 2.5)
+    >>> first_values("biased", 3, softmax=True), first_values("identity", 3, softmax=False)
+    ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
     """
     check_initialisation(initialisation)
+    others = [0.0] * (sources - 1)
     if initialisation == "identity":
-        return math.log(NEARLY_ALL / (1 - NEARLY_ALL) * (sources - 1)) if sources > 1 else 0.0
+        if not softmax:
+            return [*others, 1.0]
+        return [*others, math.log(NEARLY_ALL / (1 - NEARLY_ALL) * len(others)) if others else 0.0]
     named = {"zero": 0.0, "biased": 1.0}
-    return named[initialisation] if initialisation in named else float(initialisation)
-
-
-def first_scalars(initialisation: str, sources: int) -> list[float]:
-    """The scalars, before the softmax, with which a reader of `sources` states begins: 0, and a bias for the last.
-
-    With a bias of b the previous source has the weight e^b / (e^b + sources - 1), which for the paper's 1 is mild in
-    deep layers.
-
-    >>> first_scalars("biased", 3)
-    [0.0, 0.0, 1.0]
-    """
-    return [*[0.0] * (sources - 1), first_bias(initialisation, sources)]
-
-
-def first_weights(initialisation: str, sources: int) -> list[float]:
-    """The weights themselves with which a reader without a softmax begins; `identity` is exact here.
-
-    >>> first_weights("identity", 3)
-    [0.0, 0.0, 1.0]
-    """
-    scalars = first_scalars(initialisation, sources)
-    if initialisation == "identity":
-        return [0.0] * (sources - 1) + [1.0]
+    scalars = [*others, named[initialisation] if initialisation in named else float(initialisation)]
     total = sum(map(math.exp, scalars))
-    return [math.exp(scalar) / total for scalar in scalars]
+    return scalars if softmax else [math.exp(scalar) / total for scalar in scalars]
 
 
 SIZES: dict[str, dict[str, int]] = {

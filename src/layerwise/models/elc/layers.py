@@ -14,7 +14,7 @@ from torch.nn import functional
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from layerwise.models.elc.attention import SelfAttention
-from layerwise.models.elc.configuration import ElcConfig, first_scalars, first_weights
+from layerwise.models.elc.configuration import ElcConfig, first_values
 from layerwise.stack.history.depth_history import DepthHistory
 
 
@@ -74,8 +74,7 @@ class MixingWeights(nn.Module):
 
     def beginning(self) -> Tensor:
         """The scalars before any training."""
-        begin = first_scalars if self.softmax else first_weights
-        return torch.tensor(begin(self.initialisation, self.sources))
+        return torch.tensor(first_values(self.initialisation, self.sources, softmax=self.softmax))
 
 
 class Layer(GradientCheckpointingLayer):

@@ -13,7 +13,7 @@ Standard library only: no torch, no model.
 
 from __future__ import annotations
 
-from layerwise.plan.schedule.allocation import Importance, allocate
+from layerwise.plan.schedule.allocation import Importance
 from layerwise.plan.schedule.cost import ModelCost, flops_per_token, layer_shares, share_of_uniform, steps_for
 from layerwise.plan.schedule.explain import chart, explain
 from layerwise.plan.schedule.phase import Phase
@@ -27,7 +27,6 @@ __all__ = [
     "Importance",
     "ModelCost",
     "Phase",
-    "allocate",
     "chart",
     "explain",
     "flops_per_token",

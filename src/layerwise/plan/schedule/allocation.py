@@ -125,22 +125,6 @@ class Allocation:
         return GrowthSchedule(name, self.depth, tuple(phases))
 
 
-def allocate(
-    importance: Sequence[Importance],
-    *,
-    min_effect: float = MIN_EFFECT,
-    phases: int = PHASES,
-    max_share: float | None = None,
-) -> GrowthSchedule:
-    """The schedule of `allocation`, which says what is raised and `explain_allocation` why it is so.
-
-    >>> found = allocate([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
-    >>> [(phase.share, phase.trains) for phase in found.phases]
-    [(0.5, (0,)), (0.5, (0, 2))]
-    """
-    return allocation(importance, min_effect=min_effect, phases=phases, max_share=max_share).schedule()
-
-
 def allocation(
     importance: Sequence[Importance],
     *,
@@ -152,6 +136,10 @@ def allocation(
 
     `min_effect` is the smallest effect that counts, in nats per token; `phases` the parts of the training that shares
     are rounded to; `max_share` the share of all layer-steps that is spent at most.
+
+    >>> found = allocation([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
+    >>> [(phase.share, phase.trains) for phase in found.schedule().phases]
+    [(0.5, (0,)), (0.5, (0, 2))]
 
     Raises `PlanError` where no effect is detected, and for a largest share that no sharpness meets, with the least that
     one does. A share beyond letting every layer learn all the time whose effect is not excluded is not used.

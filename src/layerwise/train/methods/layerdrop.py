@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from layerwise.plan.samplers import Drop, Failout, Shuffle, nodes_of
+from layerwise.plan.samplers import Drop, Failout, Shuffle, node_layout
 from layerwise.train.methods.method import Options, register
 from layerwise.train.recipe import Recipe
 
@@ -39,4 +39,4 @@ def layershuffle_layerdrop(options: Options, depth: int) -> Recipe:
 @register("failout", ("drop_rate", "drop_sync"), is_compared=False, rank=30)
 def failout(options: Options, depth: int) -> Recipe:
     """The layers on four nodes (fewer in a shallow model), each of which fails with probability `drop_rate`."""
-    return Recipe("failout", options.settings, Failout(nodes_of(depth, min(4, depth)), options.drop_rate))
+    return Recipe("failout", options.settings, Failout(node_layout(depth, min(4, depth)), options.drop_rate))

@@ -11,7 +11,7 @@ import pytest
 from layerwise.experiments.layer_weights_study.rows import difference_rows
 from layerwise.measure.contrasts.trainings import pattern as mass
 from layerwise.measure.weights.layer_weights import seed_agreement_scores
-from layerwise.models.elc.configuration import first_weights
+from layerwise.models.elc.configuration import first_values
 from layerwise.results.rows import Score
 from report.claims import truths
 from report.claims.truths import CONTRADICTED, NOT_SO, NULL, OPEN, POWER, SUPPORTED, WRONG, Truth, ends
@@ -58,7 +58,7 @@ def start(initialisation: str) -> np.ndarray:
     """The weights before the first step: (readers, sources)."""
     found = np.zeros((DEPTH, DEPTH + 1))
     for reader in range(DEPTH):
-        found[reader, : reader + 1] = first_weights(initialisation, reader + 1)
+        found[reader, : reader + 1] = first_values(initialisation, reader + 1, softmax=False)
     return found
 
 
