@@ -224,10 +224,10 @@ def test_steps_that_fit() -> None:
 @pytest.mark.slow
 def test_a_training_of_seconds_keeps_its_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed = replace(RECIPE, seconds=6.0)
-    monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 1.0)
+    monkeypatch.setattr(trainer, "seconds_of_steps", lambda _, steps: dict.fromkeys([0, *steps], 1.0))
     with watched(Noted(), 5), pytest.raises(Stopped):
         run(tmp_path, timed)
-    monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 0.1)
+    monkeypatch.setattr(trainer, "seconds_of_steps", lambda _, steps: dict.fromkeys([0, *steps], 0.1))
     assert run(tmp_path, timed).steps == 6
 
 
