@@ -16,7 +16,7 @@ from contracts.specimen import Specimen, build, inputs
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import Origin, proof, save, write
-from layerwise.checkpoint.origin import FILE
+from layerwise.checkpoint.folder import FILE
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, weight_hash

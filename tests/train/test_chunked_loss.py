@@ -16,8 +16,7 @@ from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.plan.samplers import Fixed, SeededSampler, Shuffle
 from layerwise.stack import load
-from layerwise.train.chunked_loss import find_chunked_loss
-from layerwise.train.trainer import PlanTrainer
+from layerwise.train.trainer import PlanTrainer, find_chunked_loss
 from train.tiny_models import arguments, tiny_llama, tiny_text, tiny_vit
 
 

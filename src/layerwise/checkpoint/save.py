@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerwise.checkpoint.folder import Origin
 from layerwise.checkpoint.layer_names import UnresolvedNames
-from layerwise.checkpoint.origin import Origin
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.stream import Writing, save_stored
 from layerwise.errors import OptionError, PlanError, near_matches

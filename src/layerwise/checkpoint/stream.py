@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, stored_layers, write_record
 from layerwise.checkpoint.config_process import without_torch
-from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
+from layerwise.checkpoint.folder import Origin, Proof, draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
-from layerwise.checkpoint.origin import Origin, Proof
 from layerwise.checkpoint.stored_config import VisitConfig, visit_config
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.tensor_files import write_checkpoint
@@ -172,12 +171,11 @@ def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
 
 def _proved(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:
     """What was written, its logits compared with the plan's."""
-    from layerwise.checkpoint.proof import proof_inputs, prove_compact, prove_logits
+    from layerwise.checkpoint.proof import proof_inputs, prove
     from layerwise.checkpoint.write import origin_of
 
     stack.check(plan)
-    prove = prove_compact if writing.compact else prove_logits
-    gap = prove(stack, plan, draft, proof_inputs(stack, writing.inputs))
+    gap = prove(stack, plan, draft, proof_inputs(stack, writing.inputs), compact=writing.compact)
     return origin_of(stack, plan, gap, compact=writing.compact)
 
 

@@ -23,16 +23,9 @@ from transformers.utils import cached_file
 
 from layerwise.bounded import reason_of
 from layerwise.checkpoint.compact import refuse_inexpressible, stored_layers
-from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
+from layerwise.checkpoint.folder import Origin, draft_of, refuse_in_the_way
 from layerwise.checkpoint.kinds import planned_config
-from layerwise.checkpoint.origin import Origin
-from layerwise.checkpoint.proof import (
-    parameters_of,
-    proof_inputs,
-    prove_compact,
-    prove_logits,
-    quiet_transformers,
-)
+from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove, quiet_transformers
 from layerwise.checkpoint.remote_code import add_own_code, add_plan
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
@@ -85,7 +78,7 @@ def save_stack(
             add_plan(draft, plan, type(written), written.config, stack.path, stack, remote_code)
         elif remote_code:
             add_own_code(draft, type(written))
-        gap = (prove_compact if compact else prove_logits)(stack, plan, draft, batch)
+        gap = prove(stack, plan, draft, batch, compact=compact)
         origin = replace(origin_of(stack, plan, gap, note, compact=compact), head=head)
         origin.write(draft)
         _bring_along(stack, draft)
