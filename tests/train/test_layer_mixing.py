@@ -221,7 +221,7 @@ def test_there_are_as_many_edges_as_published() -> None:
 
 def trainer_of(stack: Stack, found: LayerMixing, folder: Path, draws: Any = None, **options: Any) -> PlanTrainer:
     splits = tiny_digits() if stack.model.main_input_name == "pixel_values" else tiny_text()
-    return plan_trainer(stack, splits, folder, draws or Fixed(), added=found, **options)
+    return plan_trainer(stack, splits, folder, draws or Fixed(), own={"added": found}, **options)
 
 
 @KINDS

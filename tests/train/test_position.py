@@ -244,7 +244,7 @@ def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_pa
     stack, asked = _asked(make(), PredictionOptions())
     sizes = {"per_device_train_batch_size": 8 // passes, "gradient_accumulation_steps": passes}
     drawn = Fixed(Plan.parse("2 0 1"))
-    found = FirstStep().of(plan_trainer(stack, splits, tmp_path, drawn, added=asked, max_steps=1, **sizes))
+    found = FirstStep().of(plan_trainer(stack, splits, tmp_path, drawn, own={"added": asked}, max_steps=1, **sizes))
     stack, asked = _asked(make(), PredictionOptions())
     total = torch.zeros(())
     by_hand = []
@@ -263,7 +263,7 @@ def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_pa
 def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
     splits = tiny_digits()
     stack, asked = _asked(tiny_vit(), PredictionOptions())
-    trainer = plan_trainer(stack, splits, tmp_path, Fixed(), added=asked, per_device_eval_batch_size=20)
+    trainer = plan_trainer(stack, splits, tmp_path, Fixed(), own={"added": asked}, per_device_eval_batch_size=20)
     batch = splits.collate([splits.validation[index] for index in range(20)])
     with torch.no_grad():
         task = forward_by_hand(tiny_vit(), batch, (0, 1, 2)).item()

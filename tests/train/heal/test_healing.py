@@ -28,7 +28,7 @@ from train.heal.healing_models import PLAN, batch_of, logits_of, moved, opened, 
 
 pytestmark = pytest.mark.numbers
 QUIET: dict[str, Any] = {"use_cpu": True}
-SETTINGS = Settings(epochs=4, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
+SETTINGS = Settings(epochs=2, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
 METHODS = pytest.mark.parametrize("method", first_fast(["lora", "full", "tail"]))
 
 

@@ -25,7 +25,7 @@ from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.pretrain import trainer
 from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, pretraining_recipe
-from layerwise.train.pretrain.trainer import pretrain, steps_that_fit
+from layerwise.train.pretrain.trainer import pretrain
 from rounding import unit
 from tier import first_fast
 from train.kinds import Noted, Stopped, watched
@@ -214,11 +214,6 @@ def test_a_text_smaller_than_a_batch_is_refused_before_the_folder_is_claimed(tmp
 
 
 # Seconds in place of steps
-
-
-def test_steps_that_fit() -> None:
-    assert steps_that_fit(10.0, [(0.9, 1.0), (0.1, 11.0)]) == 5
-    assert steps_that_fit(0.1, [(1.0, 1.0)]) == 1
 
 
 @pytest.mark.slow
