@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -226,15 +225,6 @@ def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
         stack.model(input_ids=text)
         for at, logits in asked.predicted:
             torch.testing.assert_close(together[at][row], logits[0], rtol=1e-4, atol=1e-5)
-
-
-def test_a_prediction_that_knows_nothing_costs_the_log_of_the_depth_for_every_layer() -> None:
-    stack, asked = _asked(tiny_vit(), PredictionOptions())
-    with torch.no_grad():
-        for tensor in asked.classifiers.parameters():
-            tensor.zero_()
-        stack.model(pixel_values=PIXELS)
-    assert float(asked.loss()) == pytest.approx(3 * math.log(3), rel=1e-6)
 
 
 @pytest.mark.parametrize("passes", [1, 2], ids=["whole", "accumulated"])

@@ -10,9 +10,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from layerwise.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FILE = "plan.json"
 """What the plan was, and whose weights, beside the weights."""
@@ -46,6 +49,27 @@ class Origin:
     def write(self, folder: Path) -> None:
         """Write it to its file in `folder`."""
         (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How a checkpoint is written: `prove` is `None` for what suits its size; a model in memory is always proved.
+
+    The proof is run on `inputs`, by default on a small seeded batch. A folder that is there is replaced only if
+    `overwrite` is set and it holds a model. `layers` is where a user says that the blocks are. A `compact` checkpoint
+    stores each layer once. `head` is the name of the model whose parts behind the layers are taken, if that is not the
+    first one. With `remote_code` it brings the code with which transformers runs it.
+    """
+
+    folder: Path
+    overwrite: bool = False
+    prove: bool | None = None
+    max_shard_size: int = 50 * 10**9
+    layers: str | None = None
+    compact: bool = False
+    remote_code: bool = False
+    head: str | None = None
+    inputs: Mapping[str, Tensor] | None = None
 
 
 def refuse_in_the_way(folder: Path, overwrite: bool) -> None:

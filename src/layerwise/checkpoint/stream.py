@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, stored_layers, write_record
 from layerwise.checkpoint.config_process import without_torch
-from layerwise.checkpoint.folder import Origin, Proof, draft_of, refuse_in_the_way
+from layerwise.checkpoint.folder import Origin, Proof, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
 from layerwise.checkpoint.stored_config import VisitConfig, visit_config
 from layerwise.checkpoint.stored_model import StoredModel
@@ -28,31 +28,10 @@ from layerwise.plan import Plan
 from layerwise.plan.config_order import OF_THE_HOST
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from layerwise.stack import Stack
 
 PROVED_SIZE = 2 * 10**9
 """Bytes of the largest model whose logits are compared without being asked for: two of them are held in memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Writing:
-    """How a checkpoint is written: `prove` is `None` for what suits its size.
-
-    A `compact` one stores each layer once. `head` is the name of the model whose parts behind the layers are taken, if
-    that is not the first one. With `remote_code` it brings the code with which transformers runs it.
-    """
-
-    folder: Path
-    overwrite: bool = False
-    prove: bool | None = None
-    max_shard_size: int = 50 * 10**9
-    layers: str | None = None
-    compact: bool = False
-    remote_code: bool = False
-    head: str | None = None
-    inputs: Mapping[str, Tensor] | None = field(default=None)
 
 
 def save_stored(

@@ -43,10 +43,9 @@ def relative_step_times(
             f"{schedule.name} keeps states on disk, so a few steps do not show what its steps take; give --match "
             "flops or --match tokens"
         )
-    # A schedule of its own: each phase, without what is done once, has a step for every round behind its first one.
+    # A schedule of its own: each phase has a step for every round behind its first one, at which it would begin.
     phases = (*schedule.phases, preset("uniform", schedule.depth).phases[0])
-    alike: dict[str, Any] = {"share": 1 / len(phases), "redraw": (), "scale": (), "copies": ()}
-    timed = tuple(replace(phase, name=str(number), **alike) for number, phase in enumerate(phases))
+    timed = tuple(replace(phase, name=str(number), share=1 / len(phases)) for number, phase in enumerate(phases))
     each = ROUNDS + 3
     growth = GrowthVariant(replace(schedule, phases=timed), each * len(phases), cost)
     recipe = grown(replace(settings, learning_rate=1e-12), growth)  # steps out of their order should move nothing
