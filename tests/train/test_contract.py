@@ -90,14 +90,16 @@ def behind(noted: Noted, step: int, steps: int) -> tuple[list[float], list[str],
 
 STOPS = [
     *(
-        pytest.param(kind, 10 if kind == "growth" else 5, marks=[] if kind in ONE[:3] else pytest.mark.slow)
+        pytest.param(
+            kind, {"growth": 10, "with dropout": 3}.get(kind, 5), marks=[] if kind in ONE[:3] else pytest.mark.slow
+        )
         for kind in ONE
     ),
     pytest.param("growth", 6, marks=pytest.mark.slow),
     *(pytest.param("growth", stop, marks=pytest.mark.nightly) for stop in (3, 5, 7)),
-    pytest.param("with dropout", 3, marks=pytest.mark.nightly),
+    pytest.param("with dropout", 5, marks=pytest.mark.nightly),
 ]
-"""In growth inside each phase and at the very border, before the new one has begun."""
+"""In growth inside each phase and at the very border, before the new one has begun; with dropout in the first epoch."""
 
 
 @pytest.mark.parametrize(("kind", "stop"), STOPS)
