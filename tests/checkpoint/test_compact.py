@@ -14,7 +14,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from conftest import tiny_llama
 from contracts.specimen import build, inputs
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import compact, remote_code, save
@@ -34,13 +33,6 @@ OPTIONS = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
 
 def generated(model: object) -> list[list[int]]:
     return model.generate(IDS, attention_mask=MASK, **OPTIONS).tolist()  # type: ignore[attr-defined]
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    tiny_llama().save_pretrained(folder)
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -92,13 +84,10 @@ def test_repeats_cost_less_than_a_percent(tmp_path: Path) -> None:
     assert sizes[1] < 1.01 * sizes[0]
 
 
-def test_several_models_become_one_folder(tmp_path: Path) -> None:
-    for seed, name in enumerate("ab"):
-        tiny_llama(seed=seed).save_pretrained(tmp_path / name)
-    names = {name: tmp_path / name for name in "ab"}
-    origin = save(names, "a:0-2 (a:3|b:3)*2", tmp_path / "m", compact=True)
+def test_several_models_become_one_folder(models: dict[str, Path], tmp_path: Path) -> None:
+    origin = save(models, "a:0-2 (a:3|b:3)*2", tmp_path / "m", compact=True)
     assert (origin.gap, origin.note) == (0.0, "")
-    stack = Stack.with_sources({name: load(folder) for name, folder in names.items()})
+    stack = Stack.with_sources({name: load(folder) for name, folder in models.items()})
     with stack.under("a:0-2 (a:3|b:3)*2"):
         assert torch.equal(load(tmp_path / "m").model(IDS).logits, stack.model(IDS).logits)
 

@@ -14,7 +14,6 @@ from unittest.mock import patch
 import pytest
 
 from apart import Watch, apart
-from conftest import tiny_llama
 from layerwise.checkpoint import save, stream, tensor_files
 from layerwise.checkpoint.folder import draft_of
 from layerwise.checkpoint.stored_config import visit_config
@@ -26,12 +25,11 @@ def modes(folder: Path) -> set[int]:
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), pytest.param(0o077, 0o600, marks=pytest.mark.slow)])
-def test_files_have_the_modes_of_the_user(tmp_path: Path, mask: int, mode: int) -> None:
+def test_files_have_the_modes_of_the_user(home: Path, tmp_path: Path, mask: int, mode: int) -> None:
     before = os.umask(mask)
     try:
-        tiny_llama().save_pretrained(tmp_path / "home")
-        save(tmp_path / "home", "0 1", tmp_path / "streamed")
-        save(load(tmp_path / "home"), "0 1", tmp_path / "memory")
+        save(home, "0 1", tmp_path / "streamed")
+        save(load(home), "0 1", tmp_path / "memory")
     finally:
         os.umask(before)
     for name in ("streamed", "memory"):
@@ -73,10 +71,9 @@ def save_in_pieces(home: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_no_folder_or_a_whole_one(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_no_folder_or_a_whole_one(home: Path, tmp_path: Path) -> None:
     """The figure of 20 kills at random moments is that of `benchmarks/save_kill.py`; here are twelve chosen writes."""
-    home, folder = tmp_path / "home", tmp_path / "there" / "m"
-    tiny_llama().save_pretrained(home)
+    folder = tmp_path / "there" / "m"
     whole = apart(save_in_pieces, home, tmp_path / "whole" / "m", watch=Watch(tmp_path / "whole"))
     assert whole.code == 0, whole.err
     assert whole.writes.count("a piece") > 20

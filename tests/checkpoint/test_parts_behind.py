@@ -66,19 +66,12 @@ def test_a_merge_ends_as_the_other_model_would_go_on(one: Specimen) -> None:
     assert all(left is right for left, right in zip(first.parameters(), a.model.parameters(), strict=True))
 
 
-@pytest.fixture
-def models(tmp_path: Path) -> dict[str, str]:
-    for seed, name in enumerate("ab"):
-        tiny_llama(seed=seed).save_pretrained(tmp_path / name)
-    return {name: str(tmp_path / name) for name in "ab"}
-
-
 @pytest.mark.parametrize("prove", first_fast([True, False]))
-def test_it_is_streamed_as_it_is_built(models: dict[str, str], tmp_path: Path, prove: bool) -> None:
+def test_it_is_streamed_as_it_is_built(models: dict[str, Path], tmp_path: Path, prove: bool) -> None:
     origin = save(models, "a:0-2 b:3-5", tmp_path / "m", head="b", prove=prove)
     assert (origin.head, origin.note, origin.gap) == ("b", "", 0.0 if prove else None)
     written, first, second = (
-        load_file(Path(folder) / "model.safetensors") for folder in (tmp_path / "m", models["a"], models["b"])
+        load_file(folder / "model.safetensors") for folder in (tmp_path / "m", models["a"], models["b"])
     )
     assert torch.equal(written["model.embed_tokens.weight"], first["model.embed_tokens.weight"])
     assert torch.equal(written["lm_head.weight"], second["lm_head.weight"])
@@ -91,7 +84,7 @@ def test_it_is_streamed_as_it_is_built(models: dict[str, str], tmp_path: Path, p
 
 
 def test_a_head_that_was_left_behind_would_be_seen(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deliberate wrong answer: the last norm and the head are not taken, and the logits are not the plan's."""
     monkeypatch.setattr(module, "stored_parts_behind", lambda model, path: frozenset())
@@ -100,7 +93,7 @@ def test_a_head_that_was_left_behind_would_be_seen(
     assert not (tmp_path / "m").exists()
 
 
-def test_a_head_of_nobody_is_refused(models: dict[str, str], tmp_path: Path) -> None:
+def test_a_head_of_nobody_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="there is no model 'c' whose head could be taken"):
         save(models, "a:0-2 b:3-5", tmp_path / "m", head="c")
     with pytest.raises(OptionError, match="a Stack has a head of its own"):

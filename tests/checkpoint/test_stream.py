@@ -24,7 +24,6 @@ from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import load
 from tier import first_fast
-from tiny_tokenizers import character_tokenizer
 
 KINDS = ("llama", "mixtral", "vit", "bert", "gemma3_text")
 
@@ -54,15 +53,6 @@ def test_streamed_files_are_those_of_the_way_through_memory(one: Specimen, text:
         assert (tmp_path / "streamed" / name).read_bytes() == (tmp_path / "memory" / name).read_bytes()
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of six layers with a tokenizer."""
-    folder = tmp_path_factory.mktemp("home")
-    tiny_llama(vocabulary=120).save_pretrained(folder)
-    character_tokenizer().save_pretrained(folder)
-    return folder
-
-
 def test_logits_are_compared_and_the_tokenizer_goes_along(home: Path, tmp_path: Path) -> None:
     origin = save(home, "0 2*2 5", tmp_path / "m")
     assert (origin.proof, origin.gap, origin.note) == ("logits", 0.0, "")
@@ -88,14 +78,10 @@ def test_the_configuration_is_the_same_without_torch(home: Path, tmp_path: Path)
 
 
 @pytest.mark.usefixtures("quick")
-def test_several_models_of_one_form_are_streamed(tmp_path: Path) -> None:
-    names = {}
-    for seed, name in enumerate("ab"):
-        tiny_llama(seed=seed).save_pretrained(tmp_path / name)
-        names[name] = tmp_path / name
-    origin = save(names, "a:0-2 b:3 5", tmp_path / "m", prove=False)
-    assert origin.models == {"shell": str(names["a"]), "a": str(names["a"]), "b": str(names["b"])}
-    written, b = (load_file(folder / "model.safetensors") for folder in (tmp_path / "m", names["b"]))
+def test_several_models_of_one_form_are_streamed(models: dict[str, Path], tmp_path: Path) -> None:
+    origin = save(models, "a:0-2 b:3 5", tmp_path / "m", prove=False)
+    assert origin.models == {"shell": str(models["a"]), "a": str(models["a"]), "b": str(models["b"])}
+    written, b = (load_file(folder / "model.safetensors") for folder in (tmp_path / "m", models["b"]))
     key = "model.layers.{}.mlp.up_proj.weight"
     assert torch.equal(written[key.format(3)], b[key.format(3)])
     assert not torch.equal(written[key.format(4)], b[key.format(5)])

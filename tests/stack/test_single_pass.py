@@ -30,9 +30,9 @@ def inside(stack: Stack, plan: Plan, inputs: dict[str, Tensor], *, single_pass: 
 
 
 @KINDS
-def test_gradients_are_those_of_single_steps(kind: str) -> None:
+@pytest.mark.parametrize("plan", ["4 2 0 5 1 3", "0 (1|2)*2 [3 4]*2 5*2 (1 2|3):sum 0"], ids=["order", "groups"])
+def test_gradients_are_those_of_single_steps(kind: str, plan: str) -> None:
     stack, inputs = made(kind)
-    plan = Plan.parse("4 2 0 5 1 3")
     stack.logits(plan, **inputs).square().sum().backward()
     expected = {name: weight.grad.clone() for name, weight in stack.model.named_parameters() if weight.grad is not None}
     stack.model.zero_grad()

@@ -40,17 +40,17 @@ from train.pretraining_text import RECIPE, TEXT, TOKENIZER
 from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 4
-STEPS = 12
+STEPS = 6
 EXAMPLES = 21
 """In batches of 8, so that the last batch of an epoch is never full: 3 steps an epoch."""
 
 SETTINGS = Settings(
-    epochs=4, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2, gradient_accumulation_steps=2,
+    epochs=2, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2, gradient_accumulation_steps=2,
     from_scratch_factor=1,
 )  # fmt: skip
-"""Checkpoints behind the steps 4, 8 and 12, in the middle of epochs."""
-SHORT: dict[str, Any] = {"epochs": 2, "evals": 2, "gradient_accumulation_steps": 1}
-"""Six steps, of one pass each; checkpoints behind the third and the last."""
+"""Six steps; checkpoints behind the steps 2, 4 and 6, in the middle of epochs."""
+SHORT: dict[str, Any] = {"evals": 2, "gradient_accumulation_steps": 1}
+"""Of one pass each; checkpoints behind the third and the last."""
 
 SAMPLERS: dict[str, Sampler] = {
     "two layers": Fixed(Plan.of((0, 2))),
@@ -155,7 +155,7 @@ def of_text(made: Recipe, longest: int = 6) -> Kind:
 
 
 def grows(schedule: GrowthSchedule) -> Kind:
-    variant = GrowthVariant(schedule, STEPS, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
+    variant = GrowthVariant(schedule, 2 * STEPS, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
     return of_text(grown(replace(SETTINGS, schedule="cosine", weight_decay=0.1, evals=6), variant))
 
 
@@ -191,9 +191,7 @@ KINDS: dict[str, Kind] = {
 
 def interval(kind: str) -> int:
     """The steps between two checkpoints of a kind."""
-    if kind in ("growth", "uncached"):
-        return 2
-    return 3 if kind in BY_METHOD and kind != "layershuffle" else 4
+    return 3 if kind in BY_METHOD and kind != "layershuffle" else 2
 
 
 def learned(folder: Path) -> dict[str, Tensor]:

@@ -14,11 +14,10 @@ from layerwise.data.batches import IGNORED
 from layerwise.measure.language import lm_head
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Fixed, SeededSampler, Shuffle
+from layerwise.plan.samplers import Shuffle
 from layerwise.stack import load
-from layerwise.train.chunked_loss import find_chunked_loss
-from layerwise.train.trainer import PlanTrainer
-from train.tiny_models import arguments, tiny_llama, tiny_text, tiny_vit
+from layerwise.train.trainer import PlanTrainer, find_chunked_loss
+from train.tiny_models import plan_trainer, tiny_llama, tiny_text, tiny_vit
 
 
 def masked_model() -> PreTrainedModel:
@@ -72,13 +71,8 @@ class Held(PlanTrainer):
 
 
 def trainer(folder: Path, model: PreTrainedModel, **options: Any) -> Held:
-    splits = tiny_text()
-    stack = load(model)
-    return Held(
-        stack=stack, draws=SeededSampler(Fixed(), stack.depth, 0), validation=SeededSampler(Shuffle(), stack.depth, 0),
-        args=arguments(folder, **options), data_collator=splits.collate, train_dataset=splits.train,
-        eval_dataset=splits.validation,
-    )  # fmt: skip
+    held: Held = plan_trainer(load(model), tiny_text(), folder, validation=Shuffle(), made=Held, **options)
+    return held
 
 
 def test_validation_is_the_parents_and_holds_few_logits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def trained(what: Recipe, folder: Path, *, compiled: bool) -> dict[str, Tensor]:
 @pytest.mark.parametrize(
     ("what", "most"),
     [
-        pytest.param(recipe("layershuffle", Options(SETTINGS), DEPTH), 2, marks=pytest.mark.slow),
+        pytest.param(recipe("layershuffle", Options(SETTINGS), DEPTH), 2, marks=pytest.mark.nightly),
         pytest.param(recipe("layershuffle-position", Options(SETTINGS), DEPTH), 2, marks=pytest.mark.slow),
         pytest.param(recipe("wiring-identity", Options(SETTINGS), DEPTH), 2, marks=pytest.mark.slow),
         pytest.param(recipe("layerdrop", Options(SETTINGS), DEPTH), 2, marks=pytest.mark.slow),

@@ -14,7 +14,6 @@ from torch.nn.functional import cross_entropy, kl_div
 
 from layerwise.errors import TrainError
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Fixed, SeededSampler
 from layerwise.stack import Stack, load
 from layerwise.train.distillation import DraftTrainer, divergence, in_chunks, state_distance
 from layerwise.train.load_trained import open_trained
@@ -23,7 +22,7 @@ from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.recipe import Settings
 from layerwise.train.training import Base, train
 from train.heal.healing_models import DEPTH, KINDS, batch_of, logits_of, opened, splits_for
-from train.tiny_models import arguments, tiny_llama, tiny_text
+from train.tiny_models import plan_trainer, tiny_llama, tiny_text
 
 pytestmark = pytest.mark.numbers
 
@@ -85,20 +84,15 @@ def test_states_that_do_not_pair_up_are_refused() -> None:
         state_distance([drawn(1, 2, 3)], [], None, "mse")
 
 
-pytestmark = pytest.mark.numbers
 PLAN = Plan.parse("0 3")
 EVERY = pytest.mark.parametrize("kind", list(KINDS))
 
 
 def trainer_of(stack: Stack, kind: str, folder: Path, weight: float) -> DraftTrainer:
     """A Trainer of the draft `PLAN`, as `train` makes it."""
-    splits, draws = splits_for(kind), SeededSampler(Fixed(), stack.depth, 0)
-    made = DraftTrainer(
-        options=DraftOptions(str(PLAN), weight), stack=stack, draws=draws, validation=draws, args=arguments(folder),
-        data_collator=splits.collate, train_dataset=splits.train, eval_dataset=splits.validation,
-    )  # fmt: skip
-    made.current_gradient_accumulation_steps = 1
-    return made
+    own = {"options": DraftOptions(str(PLAN), weight)}
+    trainer: DraftTrainer = plan_trainer(stack, splits_for(kind), folder, made=DraftTrainer, own=own)
+    return trainer
 
 
 def scored(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

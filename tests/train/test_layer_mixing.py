@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -20,7 +19,7 @@ from transformers import (
 
 from layerwise.errors import PlanError, TrainError, UnsupportedModel
 from layerwise.plan import Edge, LayerWeights, Plan
-from layerwise.plan.samplers import Drop, Fixed
+from layerwise.plan.samplers import Fixed
 from layerwise.stack import Stack, load
 from layerwise.train import layer_mixing
 from layerwise.train.layer_mixing import LayerMixing
@@ -163,37 +162,6 @@ def test_every_layer_reads_the_formula_under_every_plan(
         torch.testing.assert_close(logits_of(model, inputs), expected, rtol=1e-4, atol=1e-5)
 
 
-@KINDS
-@MODELS
-def test_the_gradient_of_alpha_is_the_central_difference(
-    make: Callable[[], PreTrainedModel], options: LayerMixingOptions
-) -> None:
-    model = make().double()
-    stack, inputs = load(model), inputs_of(model)
-    found = drawn(stack, options)
-
-    def loss() -> Tensor:
-        logits = logits_of(model, inputs)
-        return cross_entropy(logits.flatten(0, -2), torch.arange(logits.flatten(0, -2).shape[0]) % logits.shape[-1])
-
-    torch.autograd.backward(loss())
-    assert found.raw.grad is not None
-    # The norms of a Llama compute in float32 whatever its weights are, so that its differences are noisy.
-    reach, near = (1e-3, 5e-2) if make is tiny_llama else (1e-6, 1e-5)
-    for reader in range(1, len(found.raw)):
-        for source in range(stack.depth + 1):
-            values = []
-            for step in (reach, -reach):
-                with torch.no_grad():
-                    found.raw[reader, source] += step
-                    values.append(loss().item())
-                    found.raw[reader, source] -= step
-            difference = (values[0] - values[1]) / (2 * reach)
-            assert found.raw.grad[reader, source].item() == pytest.approx(difference, rel=near, abs=near * 1e-3)
-    reads = found.raw.grad[1:].abs() > 0
-    assert torch.equal(reads, torch.ones_like(reads).tril(diagonal=1))
-
-
 def test_a_softmax_begins_with_the_previous_layer_and_zero_with_the_mean() -> None:
     biased = LayerMixing(12, SOFTMAX).layer_weights().detach()
     assert [round(float(biased[n, n]), 2) for n in range(12)] == [
@@ -221,7 +189,7 @@ def test_there_are_as_many_edges_as_published() -> None:
 
 def trainer_of(stack: Stack, found: LayerMixing, folder: Path, draws: Any = None, **options: Any) -> PlanTrainer:
     splits = tiny_digits() if stack.model.main_input_name == "pixel_values" else tiny_text()
-    return plan_trainer(stack, splits, folder, draws or Fixed(), added=found, **options)
+    return plan_trainer(stack, splits, folder, draws or Fixed(), own={"added": found}, **options)
 
 
 @KINDS
@@ -252,14 +220,6 @@ def test_layer_weights_learn_at_their_own_rate_and_do_not_decay(tmp_path: Path) 
     assert sorted(every) == sorted(id(each) for each in stack.model.parameters())
     assert {group["weight_decay"] for group in groups} == {0.0, 0.5}
     assert len(trainer.create_optimizer().param_groups) == len(groups)
-
-
-@KINDS
-def test_layers_may_be_left_out_while_it_learns(options: LayerMixingOptions, tmp_path: Path) -> None:
-    stack = load(tiny_vit())
-    found = layer_mixing.attach(stack, options)
-    trainer_of(stack, found, tmp_path, draws=Drop(0.5), max_steps=8).train()
-    assert torch.isfinite(found.raw).all()
 
 
 @pytest.mark.parametrize("method", first_fast(["wiring-softmax", "wiring-identity"]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -228,15 +227,6 @@ def test_the_mean_of_a_text_is_over_its_tokens_and_not_over_padding() -> None:
             torch.testing.assert_close(together[at][row], logits[0], rtol=1e-4, atol=1e-5)
 
 
-def test_a_prediction_that_knows_nothing_costs_the_log_of_the_depth_for_every_layer() -> None:
-    stack, asked = _asked(tiny_vit(), PredictionOptions())
-    with torch.no_grad():
-        for tensor in asked.classifiers.parameters():
-            tensor.zero_()
-        stack.model(pixel_values=PIXELS)
-    assert float(asked.loss()) == pytest.approx(3 * math.log(3), rel=1e-6)
-
-
 @pytest.mark.parametrize("passes", [1, 2], ids=["whole", "accumulated"])
 @pytest.mark.parametrize("kind", ["vit", "llama"])
 def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_path: Path) -> None:
@@ -244,7 +234,7 @@ def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_pa
     stack, asked = _asked(make(), PredictionOptions())
     sizes = {"per_device_train_batch_size": 8 // passes, "gradient_accumulation_steps": passes}
     drawn = Fixed(Plan.parse("2 0 1"))
-    found = FirstStep().of(plan_trainer(stack, splits, tmp_path, drawn, added=asked, max_steps=1, **sizes))
+    found = FirstStep().of(plan_trainer(stack, splits, tmp_path, drawn, own={"added": asked}, max_steps=1, **sizes))
     stack, asked = _asked(make(), PredictionOptions())
     total = torch.zeros(())
     by_hand = []
@@ -263,7 +253,7 @@ def test_training_adds_the_prediction_to_the_task(kind: str, passes: int, tmp_pa
 def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
     splits = tiny_digits()
     stack, asked = _asked(tiny_vit(), PredictionOptions())
-    trainer = plan_trainer(stack, splits, tmp_path, Fixed(), added=asked, per_device_eval_batch_size=20)
+    trainer = plan_trainer(stack, splits, tmp_path, Fixed(), own={"added": asked}, per_device_eval_batch_size=20)
     batch = splits.collate([splits.validation[index] for index in range(20)])
     with torch.no_grad():
         task = forward_by_hand(tiny_vit(), batch, (0, 1, 2)).item()

@@ -21,6 +21,7 @@ from train.tiny_models import (
     FirstStep,
     arguments,
     forward_by_hand,
+    plan_trainer,
     rooted,
     tiny_digits,
     tiny_llama,
@@ -63,19 +64,9 @@ class Watched(PlanTrainer):
 
 def trainer_of(
     model: PreTrainedModel, splits: Splits, sampler: Sampler, folder: Path, *, callbacks: Any = (), **options: Any
-) -> Watched:
-    stack = load(model)
-    set_seed(3)
-    return Watched(
-        stack=stack,
-        draws=SeededSampler(sampler, stack.depth, 5, "training"),
-        validation=SeededSampler(Shuffle(), stack.depth, 0, "validation"),
-        args=arguments(folder, **options),
-        data_collator=splits.collate,
-        train_dataset=splits.train,
-        eval_dataset=splits.validation,
-        callbacks=list(callbacks),
-    )
+) -> Any:
+    own = {"callbacks": list(callbacks)}
+    return plan_trainer(load(model), splits, folder, sampler, Shuffle(), Watched, own, **options)
 
 
 @pytest.mark.parametrize("passes", [1, 2], ids=["whole", "accumulated"])

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.stack import load
 from layerwise.train import trial_steps
-from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase, SpreadBatches
+from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase
 from layerwise.train.recipe import GrowthVariant, Settings, grown
 from layerwise.train.training import Base, trainer_of
 from layerwise.train.trial_steps import spread, training_times
@@ -61,9 +61,8 @@ def test_a_trial_is_a_sample_of_all_phases(tmp_path: Path, monkeypatch: pytest.M
 
 def test_batches_of_a_sample_are_those_of_their_steps() -> None:
     phases = [CurriculumPhase(8, 4, 0, 45, 100), CurriculumPhase(32, 1, 45, 50, 40)]
-    plain = Batches(phases, seed=3, passes=1)
-    sample = list(SpreadBatches.over(plain))
-    steps = [spread(number, 50) for number in range(50)]
-    every = list(plain)
-    assert sample == [every[step] for step in steps]
+    plain, sampled = (Batches(phases, seed=3, passes=1) for _ in range(2))
+    sampled.steps = [spread(number, 50) for number in range(50)]
+    every, sample = list(plain), list(sampled)
+    assert sample == [every[step] for step in sampled.steps]
     assert {batch[0].length for batch in sample[:12]} == {8, 32}

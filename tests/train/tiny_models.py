@@ -6,7 +6,7 @@ head and cross-entropy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,6 +38,7 @@ from layerwise.train.trainer import PlanTrainer
 
 WIDTH = 16
 VOCABULARY = 19
+IN_ORDER = Fixed()
 
 
 def tiny_vit(depth: int = 3, dropout: float = 0.0, seed: int = 0) -> ViT:
@@ -180,12 +181,18 @@ class FirstStep(TrainerCallback):
 
 
 def plan_trainer(
-    stack: Stack, splits: Splits, folder: Path, draws: Sampler, *, added: object = None, **options: Any
-) -> PlanTrainer:
-    """A `PlanTrainer` of a stack whose passes are drawn, and which is validated in order."""
+    stack: Stack, splits: Splits, folder: Path, draws: Sampler = IN_ORDER, validation: Sampler = IN_ORDER,
+    made: type[PlanTrainer] = PlanTrainer, own: Mapping[str, Any] | None = None, **options: Any,
+) -> Any:  # fmt: skip
+    """A `PlanTrainer`, or one `made` with more options of its `own`, whose passes are drawn; `options` are arguments.
+
+    It may make a step without a training around it.
+    """
     set_seed(3)
-    return PlanTrainer(
+    trainer = made(
         stack=stack, draws=SeededSampler(draws, stack.depth, 5, "training"),
-        validation=SeededSampler(Fixed(), stack.depth, 0), added=added, args=arguments(folder, **options),
-        data_collator=splits.collate, train_dataset=splits.train, eval_dataset=splits.validation,
+        validation=SeededSampler(validation, stack.depth, 0, "validation"), args=arguments(folder, **options),
+        data_collator=splits.collate, train_dataset=splits.train, eval_dataset=splits.validation, **(own or {}),
     )  # fmt: skip
+    trainer.current_gradient_accumulation_steps = 1
+    return trainer

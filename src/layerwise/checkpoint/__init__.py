@@ -7,7 +7,7 @@ stream, write                             the two ways to write one
 compact, remote_code, planned             each layer once and a plan over them, and the code that runs it elsewhere
 """
 
-from layerwise.checkpoint.origin import Origin
+from layerwise.checkpoint.folder import Origin
 from layerwise.checkpoint.save import save
 
 __all__ = ["Origin", "save"]

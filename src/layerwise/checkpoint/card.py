@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.bounded import Unreadable, decoded, read_bytes, read_json
-from layerwise.checkpoint.origin import FILE
+from layerwise.checkpoint.folder import FILE
 from layerwise.data.model_location import EMBEDDED, location_of
 from layerwise.errors import CheckpointError
 from layerwise.plan import Plan

@@ -1,15 +1,75 @@
-"""A folder that appears whole or not at all, with the file modes that the user's own files have."""
+"""The folder of a written checkpoint: what it says of itself; it appears whole or not at all, with the user's modes."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from layerwise.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FILE = "plan.json"
+"""What the plan was, and whose weights, beside the weights."""
+
+Proof: TypeAlias = Literal["logits", "keys", "none"]
+"""What of a written checkpoint was compared: its logits with the plan's; its keys and shapes with those that
+transformers expects; or nothing but the headers of its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a written model comes from: its plan, and the weight hash of each model by its name in the plan.
+
+    The model at hand, whose parts that are no layers were taken, is called `shell`. `parameters` counts the new
+    model's. `gap` is how far its logits are from those of the plan, over the batch it was checked on: the largest
+    difference of a token's logits by its norm, beside the norm of its logits; it is `None`, and there are no hashes of
+    weights, where no logits were compared. `head` is the name of the model whose parts behind the layers were taken, if
+    that is not the model at hand. `note` says why a model was built in memory that might have been streamed.
+    """
+
+    plan: str
+    models: Mapping[str, str]
+    weights: Mapping[str, str]
+    parameters: int
+    gap: float | None
+    proof: Proof = "logits"
+    compact: bool = False
+    note: str = ""
+    head: str | None = None
+
+    def write(self, folder: Path) -> None:
+        """Write it to its file in `folder`."""
+        (folder / FILE).write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How a checkpoint is written: `prove` is `None` for what suits its size; a model in memory is always proved.
+
+    The proof is run on `inputs`, by default on a small seeded batch. A folder that is there is replaced only if
+    `overwrite` is set and it holds a model. `layers` is where a user says that the blocks are. A `compact` checkpoint
+    stores each layer once. `head` is the name of the model whose parts behind the layers are taken, if that is not the
+    first one. With `remote_code` it brings the code with which transformers runs it.
+    """
+
+    folder: Path
+    overwrite: bool = False
+    prove: bool | None = None
+    max_shard_size: int = 50 * 10**9
+    layers: str | None = None
+    compact: bool = False
+    remote_code: bool = False
+    head: str | None = None
+    inputs: Mapping[str, Tensor] | None = None
 
 
 def refuse_in_the_way(folder: Path, overwrite: bool) -> None:

@@ -39,47 +39,39 @@ def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[s
     return batch
 
 
-def prove_logits(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor]) -> float:
+def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:
     """How far the logits of the folder are from those of the plan, which is refused if it is not rounding.
 
-    The folder is loaded as a user would load it, and must hold as many parameters as the plan visits. Half precision
-    rounds too much to decide: the logits are those of both models in float32.
+    The folder is loaded as a user would load it, and must hold as many parameters as the plan visits, or as a `compact`
+    one stores, whose stored layers run their plan; and so does the code in the folder, where there is some. Half
+    precision rounds too much to decide: the logits are those of both models in float32.
     """
     kind = type(stack.model).__name__
+    stored = stored_layers(plan) if compact else plan
     with explained(kind, plan):
-        loaded = _loaded(stack, plan, draft)
-        agreement = agreement_with(stack, plan, loaded, inputs)
-    if loaded.num_parameters() != parameters_of(stack, plan) or not agreement.holds:
-        raise _refusal(kind, agreement)
-    return agreement.gap
-
-
-def prove_compact(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor]) -> float:
-    """How far the logits of a compact folder are from those of the plan, which is refused if it is not rounding.
-
-    The stored layers run their plan, and so does the code in the folder, where there is some.
-    """
-    kind = type(stack.model).__name__
-    stored = stored_layers(plan)
-    with explained(kind, plan):
-        copy = Stack(_loaded(stack, stored, draft), stack.path)
-        agreements = [_agreement(stack, plan, copy, over_stored(plan), inputs)]
-        own_code = _class_beside(draft, kind)
+        loaded = _loaded(stack, stored, draft)
+        agreements = [_agreement(stack, plan, loaded, inputs, over_stored(plan) if compact else None)]
+        own_code = _class_beside(draft, kind) if compact else None
         if own_code is not None:
-            loaded = _loaded(stack, stored, draft, own_code)
-            agreements.append(agreement_with(stack, plan, loaded, inputs))
+            agreements.append(_agreement(stack, plan, _loaded(stack, stored, draft, own_code), inputs))
     worst = max(agreements, key=lambda each: each.gap)
-    if not worst.holds or copy.model.num_parameters() != parameters_of(stack, stored):  # type: ignore[operator]
-        raise _refusal(kind, worst)
+    if loaded.num_parameters() != parameters_of(stack, stored) or not worst.holds:
+        raise UnsupportedModel(
+            f"{kind} was written and loaded again, and its logits and the plan's are {worst}: its configuration cannot "
+            "say what the plan does; run it in place with stack.under"
+        )
     return worst.gap
 
 
-def _agreement(stack: Stack, plan: Plan, copy: Stack, again: Plan, inputs: Mapping[str, Tensor]) -> Agreement:
-    """How the logits of `copy` under the plan `again` agree with those of `stack` under `plan`."""
+def _agreement(
+    stack: Stack, plan: Plan, loaded: PreTrainedModel, inputs: Mapping[str, Tensor], again: Plan | None = None
+) -> Agreement:
+    """How the logits of `loaded`, as it is or under the plan `again`, agree with those of `stack` under `plan`."""
+    copy = Stack(loaded, stack.path)
 
     def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
-        width = stack.capture(**inputs).state.shape[-1]
-        return copy.logits(again, **inputs), stack.logits(plan, **inputs), width
+        actual = main_tensor(loaded(**inputs)) if again is None else copy.logits(again, **inputs)
+        return actual, stack.logits(plan, **inputs), stack.capture(**inputs).state.shape[-1]
 
     with evaluating(stack.model), torch.inference_mode():
         actual, expected, width = in_float32(stack, inputs, both, copy)
@@ -98,20 +90,6 @@ def _class_beside(draft: Path, name: str) -> Any | None:
     finally:
         del sys.modules[module.__name__]
     return getattr(module, name)
-
-
-def agreement_with(stack: Stack, plan: Plan, loaded: PreTrainedModel, inputs: Mapping[str, Tensor]) -> Agreement:
-    """How the logits of `loaded` agree with those of the plan."""
-    copy = Stack(loaded, stack.path)
-
-    def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
-        captured = stack.capture(**inputs)
-        expected = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
-        return main_tensor(loaded(**inputs)), expected, captured.state.shape[-1]
-
-    with evaluating(stack.model), torch.inference_mode():
-        actual, expected, width = in_float32(stack, inputs, both, copy)
-    return compare(actual, expected, width, len(plan.steps()))
 
 
 def parameters_of(stack: Stack, plan: Plan) -> int:
@@ -136,13 +114,6 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
             f"{kind} was written, and does not run when it is loaded again ({reason_of(error, lines=2)}): its "
             f"configuration cannot say what {plan} does; run it in place with stack.under"
         ) from error
-
-
-def _refusal(kind: str, agreement: Agreement) -> UnsupportedModel:
-    return UnsupportedModel(
-        f"{kind} was written and loaded again, and its logits and the plan's are {agreement}: "
-        "its configuration cannot say what the plan does; run it in place with stack.under"
-    )
 
 
 def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:

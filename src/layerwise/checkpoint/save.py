@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from layerwise.checkpoint.folder import Origin, Writing
 from layerwise.checkpoint.layer_names import UnresolvedNames
-from layerwise.checkpoint.origin import Origin
 from layerwise.checkpoint.stored_model import StoredModel
-from layerwise.checkpoint.stream import Writing, save_stored
+from layerwise.checkpoint.stream import save_stored
 from layerwise.errors import OptionError, PlanError, near_matches
 from layerwise.plan import Plan
 
@@ -54,19 +54,17 @@ def save(
     cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
     """
     plan = Plan.parse(plan)
+    writing = Writing(
+        folder=Path(folder), overwrite=overwrite, prove=prove, max_shard_size=max_shard_size, inputs=inputs,
+        compact=compact, remote_code=remote_code, head=head,
+    )  # fmt: skip
     if not isinstance(model, str | Path | Mapping):
         from layerwise.checkpoint.write import save_stack
 
         if head is not None:
             raise OptionError("a Stack has a head of its own: name the models in place of a Stack, or leave head out")
-        return save_stack(
-            model, plan, folder, inputs=inputs, overwrite=overwrite, compact=compact, remote_code=remote_code
-        )
+        return save_stack(model, plan, writing)
     names = {name: str(each) for name, each in model.items()} if isinstance(model, Mapping) else {"": str(model)}
-    writing = Writing(
-        folder=Path(folder), overwrite=overwrite, prove=prove, max_shard_size=max_shard_size, inputs=inputs,
-        compact=compact, remote_code=remote_code, head=head,
-    )  # fmt: skip
     return save_named(names, plan, writing, lambda: _opened(names))
 
 
@@ -100,10 +98,7 @@ def save_named(
     except UnresolvedNames as reason:
         from layerwise.checkpoint.write import save_stack
 
-        return save_stack(
-            opened(), plan, writing.folder, inputs=writing.inputs, overwrite=writing.overwrite,
-            compact=writing.compact, remote_code=writing.remote_code, note=str(reason), head=writing.head,
-        )  # fmt: skip
+        return save_stack(opened(), plan, writing, str(reason))
 
 
 def _opened(names: Mapping[str, str]) -> Stack:

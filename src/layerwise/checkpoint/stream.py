@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, stored_layers, write_record
 from layerwise.checkpoint.config_process import without_torch
-from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
+from layerwise.checkpoint.folder import Origin, Proof, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
-from layerwise.checkpoint.origin import Origin, Proof
 from layerwise.checkpoint.stored_config import VisitConfig, visit_config
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.tensor_files import write_checkpoint
@@ -29,31 +28,10 @@ from layerwise.plan import Plan
 from layerwise.plan.config_order import OF_THE_HOST
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from layerwise.stack import Stack
 
 PROVED_SIZE = 2 * 10**9
 """Bytes of the largest model whose logits are compared without being asked for: two of them are held in memory."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Writing:
-    """How a checkpoint is written: `prove` is `None` for what suits its size.
-
-    A `compact` one stores each layer once. `head` is the name of the model whose parts behind the layers are taken, if
-    that is not the first one. With `remote_code` it brings the code with which transformers runs it.
-    """
-
-    folder: Path
-    overwrite: bool = False
-    prove: bool | None = None
-    max_shard_size: int = 50 * 10**9
-    layers: str | None = None
-    compact: bool = False
-    remote_code: bool = False
-    head: str | None = None
-    inputs: Mapping[str, Tensor] | None = field(default=None)
 
 
 def save_stored(
@@ -172,12 +150,11 @@ def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
 
 def _proved(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:
     """What was written, its logits compared with the plan's."""
-    from layerwise.checkpoint.proof import proof_inputs, prove_compact, prove_logits
+    from layerwise.checkpoint.proof import proof_inputs, prove
     from layerwise.checkpoint.write import origin_of
 
     stack.check(plan)
-    prove = prove_compact if writing.compact else prove_logits
-    gap = prove(stack, plan, draft, proof_inputs(stack, writing.inputs))
+    gap = prove(stack, plan, draft, proof_inputs(stack, writing.inputs), compact=writing.compact)
     return origin_of(stack, plan, gap, compact=writing.compact)
 
 

@@ -12,7 +12,6 @@ that a folder which is there is right.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,16 +22,9 @@ from transformers.utils import cached_file
 
 from layerwise.bounded import reason_of
 from layerwise.checkpoint.compact import refuse_inexpressible, stored_layers
-from layerwise.checkpoint.folder import draft_of, refuse_in_the_way
+from layerwise.checkpoint.folder import Origin, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.kinds import planned_config
-from layerwise.checkpoint.origin import Origin
-from layerwise.checkpoint.proof import (
-    parameters_of,
-    proof_inputs,
-    prove_compact,
-    prove_logits,
-    quiet_transformers,
-)
+from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove, quiet_transformers
 from layerwise.checkpoint.remote_code import add_own_code, add_plan
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
@@ -44,40 +36,26 @@ from layerwise.stack.streaming.resident import refuse_on_disk
 PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 
 
-def save_stack(
-    stack: Stack,
-    plan: Plan | str,
-    folder: Path | str,
-    *,
-    inputs: Mapping[str, Tensor] | None = None,
-    overwrite: bool = False,
-    compact: bool = False,
-    remote_code: bool = False,
-    note: str = "",
-    head: str | None = None,
-) -> Origin:
-    """Write `stack` under `plan` to `folder` as a Hugging Face model, and prove that it loads to the same logits.
+def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "") -> Origin:
+    """Write `stack` under `plan` as a Hugging Face model, and prove that it loads to the same logits.
 
-    The proof is run on `inputs`, by default on a small seeded batch. The folder appears whole or not at all; one that
-    is there is replaced only if `overwrite` is set and it holds a model. The tokenizer goes along where the stack has
-    one, and so does the configuration of an image processor where its files are at hand. `note` and `head` are written
-    into the record (see `Origin`).
+    The folder appears whole or not at all. The tokenizer goes along where the stack has one, and so does the
+    configuration of an image processor where its files are at hand. `note` is written into the record (see `Origin`).
 
     Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model that is not of transformers or
     whose configuration cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
     """
-    plan = Plan.parse(plan)
     stack.check(plan)
+    compact, remote_code = writing.compact, writing.remote_code
     stored = stored_layers(plan) if compact else plan
     refuse_inexpressible(stored)
     if not isinstance(stack.model, PreTrainedModel):
         raise UnsupportedModel(
             f"{type(stack.model).__name__} is not a transformers model, so there is no checkpoint that could hold it"
         )
-    batch = proof_inputs(stack, inputs)
-    folder = Path(folder)
-    refuse_in_the_way(folder, overwrite)
-    with draft_of(folder) as draft:
+    batch = proof_inputs(stack, writing.inputs)
+    refuse_in_the_way(writing.folder, writing.overwrite)
+    with draft_of(writing.folder) as draft:
         written = assembled(stack, stored)
         with quiet_transformers():
             written.save_pretrained(draft)
@@ -85,8 +63,8 @@ def save_stack(
             add_plan(draft, plan, type(written), written.config, stack.path, stack, remote_code)
         elif remote_code:
             add_own_code(draft, type(written))
-        gap = (prove_compact if compact else prove_logits)(stack, plan, draft, batch)
-        origin = replace(origin_of(stack, plan, gap, note, compact=compact), head=head)
+        gap = prove(stack, plan, draft, batch, compact=compact)
+        origin = replace(origin_of(stack, plan, gap, note, compact=compact), head=writing.head)
         origin.write(draft)
         _bring_along(stack, draft)
     return origin

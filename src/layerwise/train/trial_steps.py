@@ -1,16 +1,16 @@
 """What a training will take, by a few of its steps, a piece of its validation and one checkpoint.
 
-The Trainer is the training's own, on a model of its own and in a folder that is removed. Its steps are those of a
-sample from all over the training, so that every phase of a schedule is among them; the first only warms up, so there
-is another where a training has more. Nothing else of the process changes but the random generators, which the caller
-keeps.
+The Trainer is the training's own, on a model of its own and in a folder that is removed; it is taken from step to step
+(`TimedSteps`). Steps that are named are timed by `seconds_of_steps`. For `training_times` they are a sample from all
+over the training, so that every phase of a schedule is among them; the first only warms up, so there is another where a
+training has more. Nothing else of the process changes but the random generators, which the caller keeps.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, sqrt
@@ -102,16 +102,42 @@ def mean_over(steps: Sequence[int], values: Sequence[float]) -> float:
     return sum(width * value for width, (_, value) in zip(widths, known, strict=True)) / total
 
 
-def training_times(make: Callable[[Path, Mapping[str, Any]], Any], seconds: float) -> TrainingTimes:
-    """Time a training for at most so many seconds, or as long as two steps take.
+MakeTrainer = Callable[[Path, Mapping[str, Any]], Any]
+"""Gives the Trainer of a training into a folder, with further `TrainingArguments` that win over its own."""
 
-    `make(folder, arguments)` gives its Trainer, with further `TrainingArguments` that win over its own.
+
+def seconds_of_steps(make: MakeTrainer, steps: Iterable[int]) -> dict[int, float]:
+    """The seconds of the first step of a training, which only warms up, and of these `steps` behind it, in their order.
+
+    The training has more steps than are timed.
     """
+    left = iter(steps)
+    timed = TimedSteps(lambda _, steps: next(left, None))
+    with TemporaryDirectory(prefix="layerwise-") as name:
+        trainer = make(Path(name), QUIET)
+        trainer.add_callback(timed)
+        trainer.train()
+        del trainer
+    gc.collect()  # a Trainer and its model refer to each other
+    return dict(zip(timed.visited, timed.taken, strict=True))
+
+
+def training_times(make: MakeTrainer, seconds: float) -> TrainingTimes:
+    """Time a training for at most so many seconds, or as long as two steps take."""
     begun = time.perf_counter()
+
+    def following(timed: TimedSteps, steps: int) -> int | None:
+        """The next step of a sample from all over the training, until the time is up."""
+        count = len(timed.taken)
+        until = min(begun + _IN_STEPS * seconds, timed.opened + _SHARE * timed.mean() * steps)
+        if (count > 1 and timed.before > until) or count >= steps:
+            return None
+        return min(spread(count, steps), max(0, steps - 2))  # the Trainer ends at the last
+
     with TemporaryDirectory(prefix="layerwise-") as name:
         folder = Path(name)
         trainer = make(folder, QUIET)
-        steps = _Steps(begun + _IN_STEPS * seconds)
+        steps = TimedSteps(following)
         trainer.add_callback(steps)
         trainer.train()
         arguments = trainer.args
@@ -135,39 +161,41 @@ def training_times(make: Callable[[Path, Mapping[str, Any]], Any], seconds: floa
     return times
 
 
-class _Steps(TrainerCallback):
-    """Goes from step to step all over the training until the time is up, and takes the seconds of each."""
+class TimedSteps(TrainerCallback):
+    """Takes a Trainer from one step to the `following` one, until that is none, and keeps the seconds of each.
 
-    def __init__(self, until: float) -> None:
-        self.until = until
+    `following` is called with this and with how many steps the training has.
+    """
+
+    def __init__(self, following: Callable[[TimedSteps, int], int | None]) -> None:
+        self.following = following
         self.opened = 0.0
         self.before = 0.0
+        self.visited: list[int] = []
         self.taken: list[float] = []
-        self.timed: list[int] = []
 
     def mean(self) -> float:
         """The seconds of a step in the mean over the training; the first step, which warms up, counts only alone."""
         if len(self.taken) == 1:
             return self.taken[0]
-        return mean_over(self.timed[1:], self.taken[1:])
+        return mean_over(self.visited[1:], self.taken[1:])
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The clock begins with the first step, when its batch is there."""
         if not self.taken:
             self.opened = self.before = time.perf_counter()
-        self.timed.append(state.global_step)
+        self.visited.append(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the time, and go to the step that follows."""
         now = time.perf_counter()
         self.taken.append(now - self.before)
         self.before = now
-        count = len(self.taken)
-        whole = self.mean() * state.max_steps
-        is_enough = count > 1 and now > min(self.until, self.opened + _SHARE * whole)
-        if is_enough or count >= state.max_steps:
+        step = self.following(self, state.max_steps)
+        if step is None:
             control.should_training_stop = True
         else:
-            # The Trainer adds one at the end of a step, and ends at the last.
-            state.global_step = min(spread(count, state.max_steps), max(0, state.max_steps - 2))
+            state.global_step = step  # the Trainer has added one to the step that ended
 
 
 def _validation(trainer: Any, end: float) -> float:

@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 
 from layerwise.data.splits import Example, Splits
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Fixed, SeededSampler
+from layerwise.plan.samplers import Fixed
 from layerwise.stack import Stack, load
 from layerwise.train.heal.options import HealingOptions
 from layerwise.train.heal.trainer import HealingTrainer
-from train.tiny_models import arguments, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import plan_trainer, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 PLAN = Plan.parse("0 2-3")
 DEPTH = 4
@@ -41,14 +41,11 @@ def batch_of(kind: str, rows: int = 4) -> Example:
 
 def trainer_of(stack: Stack, kind: str, folder: Path, options: HealingOptions, **more: Any) -> HealingTrainer:
     """A Trainer that heals `stack` under `PLAN`, as `train` makes it."""
-    splits = splits_for(kind)
-    draws = SeededSampler(Fixed(PLAN), stack.depth, 0)
-    made = HealingTrainer(
-        options=options, stack=stack, draws=draws, validation=draws, args=arguments(folder, **more),
-        data_collator=splits.collate, train_dataset=splits.train, eval_dataset=splits.validation,
-    )  # fmt: skip
-    made.current_gradient_accumulation_steps = 1
-    return made
+    own = {"options": options}
+    trainer: HealingTrainer = plan_trainer(
+        stack, splits_for(kind), folder, Fixed(PLAN), Fixed(PLAN), HealingTrainer, own, **more
+    )
+    return trainer
 
 
 def moved(trainer: HealingTrainer, seed: int = 1) -> None:

@@ -49,31 +49,19 @@ def states(*numbers: int) -> Tensor:
 # -- the file ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_written_is_read_by_number_and_only_whole(tmp_path: Path) -> None:
+def rows_of(cache: PrefixCache, *numbers: int) -> list[list[float]] | None:
+    """The first number of every state that is kept of these examples."""
+    rows = cache.read(numbers)
+    return None if rows is None else rows[:, :, 0].tolist()
+
+
+def test_rows_are_read_by_number_whole_without_padding_and_as_they_were_first_kept(tmp_path: Path) -> None:
     cache = opened(tmp_path)
-    assert cache.read([1]) is None
-    cache.write([3, 1], states(3, 1), [4, 4], step=0)
-    found = cache.read([1, 3, 1])
-    assert found is not None
-    assert torch.equal(found, states(1, 3, 1))
-    assert cache.read([1, 2]) is None
-
-
-def test_of_a_short_example_the_padding_is_not_kept(tmp_path: Path) -> None:
-    cache = opened(tmp_path)
-    cache.write([0], states(0), [2], step=0)
-    found = cache.read([0])
-    assert found is not None
-    assert found[0, :, 0].tolist() == [1, 1, 0, 0]
-
-
-def test_what_is_kept_stays_as_it_was_first_kept(tmp_path: Path) -> None:
-    cache = opened(tmp_path)
-    cache.write([0], states(0), [4], step=0)
-    cache.write([0, 1], states(7, 1), [4, 4], step=0)
-    found = cache.read([0, 1])
-    assert found is not None
-    assert torch.equal(found, states(0, 1))
+    assert rows_of(cache, 1) is None
+    cache.write([3, 1], states(3, 1), [4, 2], step=0)
+    cache.write([3, 0], states(7, 0), [4, 4], step=0)
+    assert rows_of(cache, 1, 3, 0) == [[2, 2, 0, 0], [4] * 4, [1] * 4]
+    assert rows_of(cache, 1, 2) is None
 
 
 @pytest.mark.parametrize("torn", ["states", "sums"])
@@ -85,27 +73,21 @@ def test_a_torn_row_is_computed_again(torn: str, tmp_path: Path) -> None:
     content[9 if torn == "sums" else 50] ^= 1  # of row 1
     path.write_bytes(content)
     again = opened(tmp_path)
-    assert again.read([0]) is not None
-    assert again.read([1]) is None
+    assert (rows_of(again, 0), rows_of(again, 1)) == ([[1] * 4], None)
     again.write([1], states(1), [4], step=0)
-    found = again.read([1])
-    assert found is not None
-    assert torch.equal(found, states(1))
+    assert rows_of(again, 1) == [[2] * 4]
 
 
-@pytest.mark.parametrize("change", [{"weights": "others"}, {"phase": "next"}])
-def test_states_of_other_weights_or_another_phase_are_not_read(change: dict[str, str], tmp_path: Path) -> None:
-    opened(tmp_path).write([0], states(0), [4], step=0)
-    assert opened(tmp_path).read([0]) is not None
-    assert opened(tmp_path, **change).read([0]) is None
-
-
-def test_what_was_kept_behind_the_checkpoint_is_let_go(tmp_path: Path) -> None:
+def test_states_of_other_weights_of_another_phase_or_behind_the_checkpoint_are_not_read(tmp_path: Path) -> None:
+    for change in ({"weights": "others"}, {"phase": "next"}):
+        opened(tmp_path).write([0], states(0), [4], step=0)
+        assert rows_of(opened(tmp_path), 0) is not None
+        assert rows_of(opened(tmp_path, **change), 0) is None
     cache = opened(tmp_path)
     for number, step in enumerate((3, 4, 5)):
         cache.write([number], states(number), [4], step)
     again = opened(tmp_path, step=4)
-    assert [again.read([number]) is not None for number in range(3)] == [True, False, False]
+    assert [rows_of(again, number) is not None for number in range(3)] == [True, False, False]
 
 
 def test_what_is_closed_is_gone_and_nothing_else(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,27 +141,6 @@ def test_tensors_without_a_gradient_wait() -> None:
         own.step()
     (expected,) = published(start.numpy(), gradients[late][2:], rates=[RATE], plain=False)
     np.testing.assert_allclose(named[late].detach().numpy(), expected, rtol=1e-12)
-
-
-def test_from_its_saved_state_it_goes_on_to_the_bit(tmp_path: Path) -> None:
-    steps, stop = 6, 3
-    whole, gradients = drawn(torch.float32, steps)
-    parted, _ = drawn(torch.float32, steps)
-
-    def go(named: Mapping[str, nn.Parameter], own: Lamb, part: range) -> None:
-        for step in part:
-            for name, parameter in named.items():
-                parameter.grad = torch.from_numpy(gradients[name][step]).float()
-            own.step()
-
-    go(whole, optimiser(whole), range(steps))
-    first = optimiser(parted)
-    go(parted, first, range(stop))
-    torch.save(first.state_dict(), tmp_path / "optimizer.pt")
-    second = optimiser(parted, learning_rate=7.0)  # the saved rate counts
-    second.load_state_dict(torch.load(tmp_path / "optimizer.pt", weights_only=True))
-    go(parted, second, range(stop, steps))
-    assert all(torch.equal(parted[name], whole[name]) for name in SHAPES)
 
 
 def test_a_closure_is_run_with_gradients_and_its_loss_returned() -> None:

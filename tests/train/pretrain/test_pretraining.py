@@ -25,7 +25,7 @@ from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.pretrain import trainer
 from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, pretraining_recipe
-from layerwise.train.pretrain.trainer import pretrain, steps_that_fit
+from layerwise.train.pretrain.trainer import pretrain
 from rounding import unit
 from tier import first_fast
 from train.kinds import Noted, Stopped, watched
@@ -216,18 +216,13 @@ def test_a_text_smaller_than_a_batch_is_refused_before_the_folder_is_claimed(tmp
 # Seconds in place of steps
 
 
-def test_steps_that_fit() -> None:
-    assert steps_that_fit(10.0, [(0.9, 1.0), (0.1, 11.0)]) == 5
-    assert steps_that_fit(0.1, [(1.0, 1.0)]) == 1
-
-
 @pytest.mark.slow
 def test_a_training_of_seconds_keeps_its_number_of_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timed = replace(RECIPE, seconds=6.0)
-    monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 1.0)
+    monkeypatch.setattr(trainer, "seconds_of_steps", lambda _, steps: dict.fromkeys([0, *steps], 1.0))
     with watched(Noted(), 5), pytest.raises(Stopped):
         run(tmp_path, timed)
-    monkeypatch.setattr(trainer, "seconds_a_step", lambda *args, **kwargs: 0.1)
+    monkeypatch.setattr(trainer, "seconds_of_steps", lambda _, steps: dict.fromkeys([0, *steps], 0.1))
     assert run(tmp_path, timed).steps == 6
 
 

@@ -337,7 +337,7 @@ class _Arms:
             )
         task = self.task
         relative = relative_step_times(
-            task.base, task.splits, self.schedule, self.budget, task.cost, task.settings
+            task.base, task.splits, self.schedule, task.cost, task.settings, task.arguments
         )  # fmt: skip
         return steps_that_take(self.schedule, relative, self.budget)
 

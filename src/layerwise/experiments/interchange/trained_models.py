@@ -22,7 +22,7 @@ from pathlib import Path
 
 from layerwise.checkpoint import push as hub
 from layerwise.checkpoint.card import CARD, CardTable, escaped, file_section, markdown_table, write_card
-from layerwise.checkpoint.origin import FILE as ORIGIN
+from layerwise.checkpoint.folder import FILE as ORIGIN
 from layerwise.checkpoint.push import check_push, push
 from layerwise.errors import CheckpointError, RunError
 from layerwise.experiments.engines.steps import Outline

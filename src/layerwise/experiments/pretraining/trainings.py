@@ -29,12 +29,12 @@ from layerwise.results import Manifest
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
-from layerwise.train.pretrain.curriculum import SpreadBatches
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import check_positive
 from layerwise.train.training_log import Progress
+from layerwise.train.trial_steps import spread
 
 FAMILY = "pretraining"
 """The family in the manifest of a run of pretrainings."""
@@ -84,7 +84,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         """The Trainer of a recipe, of steps from all over it, whatever seconds it is given."""
         given = {**self.arguments, **quiet}
         trainer = trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
-        trainer.batches = SpreadBatches.over(trainer.batches)
+        trainer.batches.steps = [spread(number, recipe.steps) for number in range(recipe.steps)]
         return trainer
 
     def length(self, recipe: PretrainingRecipe) -> tuple[float, int]:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, get_args
 
 from layerwise.bounded import named, read_json
 from layerwise.checkpoint import Origin
+from layerwise.checkpoint.folder import Writing
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_model import StoredModel
-from layerwise.checkpoint.stream import Writing
 from layerwise.errors import ModelError, OptionError
 from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models
 from layerwise.experiments.interchange.trained_models import Publication

@@ -22,7 +22,6 @@ from torch.utils.data import Sampler
 
 from layerwise.data.text.span_masking import Draw
 from layerwise.errors import TrainError
-from layerwise.train.trial_steps import spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +50,8 @@ class Batches(Sampler[list[Draw]]):
     """The batches of one process, step after step: a Trainer's batch sampler for the whole training.
 
     A step is divided among `passes` passes on each of `processes` processes; slot s of a step is the same example,
-    with the same masks, however it is divided. Raises `TrainError` when a batch does not divide.
+    with the same masks, however it is divided. `steps` are those that are read, all in their order. Raises `TrainError`
+    when a batch does not divide.
     """
 
     def __init__(
@@ -69,18 +69,16 @@ class Batches(Sampler[list[Draw]]):
         self.passes = passes
         self.processes = processes
         self.process = process
+        self.steps: Sequence[int] = range(self.phases[0].first, self.phases[-1].end)
 
     def __len__(self) -> int:
-        return self.passes * sum(phase.end - phase.first for phase in self.phases)
+        return self.passes * len(self.steps)
 
     def __iter__(self) -> Iterator[list[Draw]]:
-        for step in self._steps():
+        for step in self.steps:
             number = next(number for number, phase in enumerate(self.phases) if step < phase.end)
             for run in range(self.passes):
                 yield self._piece(number, self.phases[number], step, run)
-
-    def _steps(self) -> Iterator[int]:
-        return iter(range(self.phases[0].first, self.phases[-1].end))
 
     def _piece(self, number: int, phase: CurriculumPhase, step: int, run: int) -> list[Draw]:
         size = phase.batch_size // (self.passes * self.processes)
@@ -90,21 +88,6 @@ class Batches(Sampler[list[Draw]]):
     def _draw(self, number: int, phase: CurriculumPhase, step: int, slot: int) -> Draw:
         epoch, index = divmod((step - phase.first) * phase.batch_size + slot, phase.segments)
         return Draw(phase.length, int(_order(self.seed, number, epoch, phase.segments)[index]), step, slot)
-
-
-class SpreadBatches(Batches):
-    """The batches of steps from all over the training, in place of one after the other: a sample of its steps."""
-
-    def _steps(self) -> Iterator[int]:
-        first, end = self.phases[0].first, self.phases[-1].end
-        return (first + spread(number, end - first) for number in range(end - first))
-
-    @classmethod
-    def over(cls, batches: Batches) -> SpreadBatches:
-        """The same phases, seed and processes."""
-        return cls(
-            batches.phases, batches.seed, passes=batches.passes, processes=batches.processes, process=batches.process
-        )
 
 
 @lru_cache(maxsize=4)

@@ -12,9 +12,7 @@ to train. A training that resumes keeps the number that its first session measur
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +20,6 @@ from statistics import median
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
@@ -37,8 +34,6 @@ from layerwise.errors import RunError
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.checked import read
 from layerwise.results.training_record import TrainingRecord
-from layerwise.stack.compilation import compiled_blocks
-from layerwise.stack.placement import device_of
 from layerwise.train.arguments import MeasuredArguments, common_arguments, steps_and_looks, with_device
 from layerwise.train.checkpoint_dir import last_checkpoint, run_training
 from layerwise.train.precision import ARGUMENTS
@@ -47,6 +42,7 @@ from layerwise.train.pretrain.lamb import lamb
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 from layerwise.train.sharding import with_units
 from layerwise.train.training_log import Progress, gradient_norms
+from layerwise.train.trial_steps import MakeTrainer, seconds_of_steps
 from layerwise.train.validation import DividedValidation
 
 _TIMED = 4
@@ -104,32 +100,39 @@ def trainer_of(
     segments = [cut(text.train, length) for length in recipe.lengths]
     counts = [len(each) for each in segments]
     examples = MaskedSegments(segments, masking, tokenizer, seed)
+    validation = FixedMasks(cut(text.validation, recipe.lengths[0]), masking, tokenizer, recipe.validation)
+
+    def made(recipe: PretrainingRecipe, folder: Path, arguments: Mapping[str, Any]) -> PretrainingTrainer:
+        set_seed(seed)
+        model = new_model(recipe, tokenizer)
+        given = _arguments(recipe, seed, folder, with_units(arguments, model.encoder.layers))
+        return PretrainingTrainer(
+            recipe=recipe,
+            text=text,
+            tokenizer=tokenizer,
+            batches=Batches(
+                recipe.phases(counts),
+                seed,
+                passes=given.gradient_accumulation_steps,
+                processes=given.world_size,
+                process=given.process_index,
+            ),
+            model=model,
+            args=given,
+            data_collator=Padding(int(tokenizer.pad_token_id)),
+            train_dataset=examples,
+            eval_dataset=validation,
+            progress=progress,
+            compiled=list(model.encoder.layers) if recipe.compiled else (),
+            dynamic=True,
+        )
+
     if recipe.seconds is not None:
-        steps = promised_steps(folder) or _timed_steps(recipe, tokenizer, examples, counts, dict(arguments))
+        steps = promised_steps(folder) or _timed_steps(
+            recipe, recipe.phases(counts), lambda folder, quiet: made(recipe, folder, {**arguments, **quiet})
+        )
         recipe = replace(recipe, steps=steps)
-    set_seed(seed)
-    model = new_model(recipe, tokenizer)
-    given = _arguments(recipe, seed, folder, with_units(arguments, model.encoder.layers))
-    return PretrainingTrainer(
-        recipe=recipe,
-        text=text,
-        tokenizer=tokenizer,
-        batches=Batches(
-            recipe.phases(counts),
-            seed,
-            passes=given.gradient_accumulation_steps,
-            processes=given.world_size,
-            process=given.process_index,
-        ),
-        model=model,
-        args=given,
-        data_collator=Padding(int(tokenizer.pad_token_id)),
-        train_dataset=examples,
-        eval_dataset=FixedMasks(cut(text.validation, recipe.lengths[0]), masking, tokenizer, recipe.validation),
-        progress=progress,
-        compiled=list(model.encoder.layers) if recipe.compiled else (),
-        dynamic=True,
-    )
+    return made(recipe, folder, arguments)
 
 
 class PretrainingTrainer(DividedValidation):
@@ -223,38 +226,23 @@ def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[s
     return common_arguments(folder, seed, given, **own)
 
 
-def _timed_steps(
-    recipe: PretrainingRecipe,
-    tokenizer: PreTrainedTokenizerBase,
-    examples: MaskedSegments,
-    counts: list[int],
-    more: dict[str, Any],
-) -> int:
-    """The steps that fit into the recipe's seconds, the same on every process."""
+def _timed_steps(recipe: PretrainingRecipe, phases: Sequence[CurriculumPhase], make: MakeTrainer) -> int:
+    """The steps that fit into the recipe's seconds, the same on every process, by a few of each phase."""
     assert recipe.seconds is not None
-    state = PartialState(cpu=bool(more["use_cpu"]))
-    model: Any = new_model(recipe, tokenizer).to(state.device)
-    optimizer = _optimizer(recipe, model)
-    collate = Padding(int(tokenizer.pad_token_id))
-    half = recipe.precision != "float32"
-    compiled = compiled_blocks(model.encoder.layers, dynamic=True) if recipe.compiled else nullcontext()
-    with compiled, torch.autocast(state.device.type, torch.bfloat16, enabled=half):
-        paces = [
-            (
-                (phase.end - phase.first) / recipe.steps,
-                seconds_a_step(
-                    model,
-                    optimizer,
-                    examples,
-                    collate,
-                    phase,
-                    passes=recipe.gradient_accumulation_steps,
-                    processes=state.num_processes,
-                ),
-            )
-            for phase in recipe.phases(counts)
-        ]
-    return int(broadcast_object_list([steps_that_fit(recipe.seconds, paces)])[0])
+    few = [range(phase.first, min(phase.first + 1 + _TIMED, phase.end)) for phase in phases]
+    steps = [step for each in few for step in each]
+
+    def trial(folder: Path, quiet: Mapping[str, Any]) -> PretrainingTrainer:
+        trainer: PretrainingTrainer = make(folder, quiet)
+        trainer.batches.steps = steps
+        trainer.pace.progress = None  # nobody is told of steps that are no part of the training
+        return trainer
+
+    taken = seconds_of_steps(trial, steps[1:])
+    shares = [(phase.end - phase.first) / recipe.steps for phase in phases]
+    paces = [median([taken[step] for step in each[1:] or each]) for each in few]
+    fit = steps_that_fit(recipe.seconds, list(zip(shares, paces, strict=True)))
+    return int(broadcast_object_list([fit])[0])
 
 
 def steps_that_fit(seconds: float, paces: Sequence[tuple[float, float]]) -> int:
@@ -276,30 +264,3 @@ def promised_steps(folder: Path) -> int | None:
         return int(read(state)["max_steps"])
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{state} does not say how many steps there are; remove {checkpoint} to go on") from error
-
-
-def seconds_a_step(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    examples: MaskedSegments,
-    collate: Padding,
-    phase: CurriculumPhase,
-    *,
-    passes: int,
-    processes: int,
-) -> float:
-    """The median seconds of a step of `phase`, as one of `processes` runs it; the model is trained meanwhile."""
-    device = device_of(model)
-    batches = iter(Batches([phase], examples.seed, passes=passes, processes=processes))
-    taken = []
-    for _ in range(min(_TIMED + 1, phase.end - phase.first)):
-        begun = time.perf_counter()
-        for _ in range(passes):
-            batch = collate(examples.__getitems__(next(batches)))
-            loss = model(**{name: tensor.to(device) for name, tensor in batch.items()}).loss
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        loss.item()  # an accelerator may still be at work
-        taken.append(time.perf_counter() - begun)
-    return median(taken[1:] or taken)
