@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from layerwise.errors import MeasureError
+from layerwise.measure.contrasts.contrast import ArmEffects
+from layerwise.measure.contrasts.joint import redundant_layers
 from layerwise.measure.contrasts.manipulation import JOINT
 from layerwise.measure.contrasts.manipulation import joint_manipulation as contrasted
 from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
@@ -17,7 +19,6 @@ from layerwise.measure.interventions.perturbation_curves import (
     joint_key,
     joint_manipulation,
     perturbation_curves,
-    redundant_layers,
 )
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.sweep import sweep
@@ -186,7 +187,7 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     keys = {row.plan for row in rows}
     assert {joint_key(name, 0.1) for name in STRATEGIES} <= keys
     baseline = str(Plan.identity(DEPTH))
-    found = contrasted(rows, baseline, dict.fromkeys(range(DEPTH), 0.1), SET[:1], seed=0)
+    found = contrasted(ArmEffects.of(rows, baseline, seed=0), dict.fromkeys(range(DEPTH), 0.1), SET[:1])
     shares = {(row.condition, row.amount): row.value for row in found if row.metric == "excess"}
     assert {(name, 0.1) for name in STRATEGIES} <= set(shares)
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares
