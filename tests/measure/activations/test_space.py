@@ -35,10 +35,6 @@ def zones(within: float, across: float) -> Numbers:
     return np.where(np.outer(inside, inside), within, across)
 
 
-def test_the_middle_lies_between_two_eighths() -> None:
-    assert (MIDDLE.start, MIDDLE.stop) == (3, 15)
-
-
 def test_zones_are_seen_from_both_ends() -> None:
     found = values(planted(zones(0.9, 0.4)))
     assert found == pytest.approx({"published": 0.5, "beginning": 0.5, "ending": 0.5})

@@ -143,13 +143,6 @@ def test_top_five_is_kept_only_where_every_batch_has_it() -> None:
     assert joined([wide, narrow]).hits_top5 is None
 
 
-def test_the_model_is_left_as_it_was() -> None:
-    STACK.model.train()
-    evaluate(STACK, Plan.parse("3-0"), SPLITS.test, SPLITS.collate)
-    assert STACK.model.training
-    STACK.model.eval()
-
-
 def test_a_loss_that_is_not_finite_names_the_plan() -> None:
     stack = turning(3)
     with torch.no_grad():

@@ -146,16 +146,6 @@ def test_the_seed_is_the_noise_and_the_model_stays_as_it_was() -> None:
     assert weight_hash(STACK.model) == before
 
 
-def test_what_is_known_is_not_computed_again() -> None:
-    handed: list[Loss] = []
-    asked = {"sizes": (0.3,), "alphas": (0.5,), "layers": [1]}
-    rows = perturbation_curves(STACK, READING, **asked, cache=ResultCache(sink=handed.extend))  # type: ignore[arg-type]
-    again: list[Loss] = []
-    ledger = ResultCache(known=tuple(handed), sink=again.extend)
-    assert perturbation_curves(STACK, READING, **asked, cache=ledger) == rows  # type: ignore[arg-type]
-    assert not again
-
-
 def test_what_means_nothing_is_refused() -> None:
     with pytest.raises(MeasureError, match=r"size -0\.1"):
         perturbation_curves(STACK, READING, sizes=(-0.1,))
@@ -193,21 +183,3 @@ def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, readin
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares
     assert {row.claim for row in found} == {JOINT}
     assert [row.layer for row in found if row.metric == "member"] == [SET[0]]
-
-
-def test_what_is_known_of_a_set_is_not_computed_again(
-    stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[Loss] = []
-
-    def sink(new: Sequence[Loss]) -> None:
-        rows.extend(new)
-
-    first = joint_manipulation(stack, reading, SET, cache=ResultCache(sink=sink))
-
-    def runs(*_: object) -> None:
-        raise AssertionError("a known loss was computed again")
-
-    monkeypatch.setattr(stack, "capture", runs)
-    again = joint_manipulation(stack, reading, SET, cache=ResultCache(known=tuple(rows)))
-    assert again == first

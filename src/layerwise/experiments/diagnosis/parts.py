@@ -13,7 +13,7 @@ from functools import partial
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
-from layerwise.measure.activations.middle import MIDDLE, middle
+from layerwise.measure.activations.block_influence import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import agreement as metrics

@@ -27,7 +27,13 @@ from transformers import PreTrainedModel
 
 from layerwise.data.batches import AnyBatch, Batch
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.activations.padding import check_finite, counted_states, counted_tokens, some_windows
+from layerwise.measure.activations.padding import (
+    captured_batch,
+    check_finite,
+    counted_states,
+    counted_tokens,
+    some_windows,
+)
 from layerwise.measure.activations.residual_updates import additions, completing, difference, split
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.language.evaluation_data import EvalData
@@ -65,15 +71,15 @@ def output_ratios(stack: Stack, data: EvalData, branches: Branches | None) -> li
     halves: list[tuple[int, Sublayer | None]] = []
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
-            captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+            captured = captured_batch(stack, batch)
             states = [captured.state]
             ratios: dict[tuple[int, Sublayer | None], Tensor] = {}
             for layer in range(stack.depth):
                 after, added = _layer(stack, layer, states[-1], captured, branches)
                 ratios.update(_ratios(layer, states[-1], after, added))
                 states.append(after)
-            check_finite(states, batch)
             counted = counted_tokens(batch.inputs, states[0])
+            check_finite(states, counted, [window.document for window in batch.windows])
             # A token whose embedding is all zeros (a padding token that is text) reads nothing to be compared with.
             kept = counted & ~sink_tokens(states, counted) & states[0].flatten(2).any(dim=2)
             halves = list(ratios)

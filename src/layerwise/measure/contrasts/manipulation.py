@@ -39,16 +39,18 @@ _JOINT_KEY = re.compile(r"joint=(\w+):([0-9.]+)")
 
 
 def scaling(effects: ArmEffects) -> list[Score]:
-    """The rows of single layers, whose losses are called `12=noise:0.1`; none without scaling and a rival at one size."""
+    """The rows of single layers, whose losses are called `12=noise:0.1`; none without a rival of scaling's size."""
     named = {key: match for key in effects.keys if (match := _KEY.fullmatch(key))}
     part = effects.part(list(named))
+    if part is None:
+        return []
     runs: dict[str, dict[float, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     for index, match in enumerate(named.values()):
         runs[match[2]][float(match[3])][int(match[1])] = index
     own = runs.pop(SCALE, {}).get(SMALL, {})
     rivals = {name: sizes for name, sizes in sorted(runs.items()) if sizes.get(SMALL, {}).keys() & own.keys()}
     rows = []
-    for name, sizes in rivals.items() if part is not None else ():
+    for name, sizes in rivals.items():
         for kind, theirs in (("equal", sizes[SMALL]), ("unequal", sizes[max(sizes)])):
             if shared := sorted(own.keys() & theirs.keys()):
                 chosen = [*(own[layer] for layer in shared), *(theirs[layer] for layer in shared)]

@@ -29,7 +29,7 @@ from layerwise.data.batches import IGNORED, AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import captured_batch, counted_tokens
 from layerwise.measure.activations.residual_updates import split
 from layerwise.measure.cost.pass_time import PassClock, in_turns
 from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts
@@ -146,7 +146,7 @@ def logit_lens(stack: Stack, data: EvalData) -> list[Score]:
     sums = WindowSums()
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
-            captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+            captured = captured_batch(stack, batch)
             losses = [window_losses(stack, state, batch) for state in stack.states(plan, captured)]
             nlls = torch.tensor([[loss.nll for loss in state] for state in losses], dtype=torch.float64)
             for state, window in (~nlls.isfinite()).nonzero().tolist()[:1]:

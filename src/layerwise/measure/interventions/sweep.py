@@ -195,11 +195,9 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
     return records
 
 
-def partition_of(
-    stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int, finished: Finished | None = None
-) -> Partition:
-    """What a sweep costs that is divided among so many workers, leaving out what is finished."""
-    return _Work.of(plans, data, finished or _nothing).divided(stack, workers)[1]
+def partition_of(stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int) -> Partition:
+    """What a sweep costs that is divided among so many workers."""
+    return _Work.of(plans, data, _nothing).divided(stack, workers)[1]
 
 
 def cost_estimate(
@@ -209,11 +207,9 @@ def cost_estimate(
     return _Work.of(plans, data, finished or _nothing).estimate
 
 
-def streaming_of(
-    stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
-) -> StreamingEstimate | None:
+def streaming_of(stack: Stack, plans: Sequence[Plan], data: EvalData) -> StreamingEstimate | None:
     """What a sweep takes whose layers are read from the disk; `None` for a model that is in memory."""
-    return _Work.of(plans, data, finished or _nothing).streaming(stack)
+    return _Work.of(plans, data, _nothing).streaming(stack)
 
 
 @dataclass(frozen=True)
