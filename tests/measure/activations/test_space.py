@@ -74,7 +74,6 @@ def test_the_sums_hand_on_cosines_by_document_and_the_null() -> None:
     sums.add(states, torch.ones(5, 6, dtype=torch.bool), [f"{row}" for row in range(5)])
     rows = {(row.metric, f"{row.layer},{row.other}"): row.value for row in sums.scores()}
     cosines = sums._every.by_document()
-    assert cosines is not None
     for i, j in ((0, 0), (2, 9), (3, 4)):
         assert cosines.cosine.sum(axis=0)[i, j] / 30 == pytest.approx(rows["cosine", f"{i},{j}"])
         assert cosines.elsewhere.sum(axis=0)[i, j] / 30 == pytest.approx(rows["cosine_null", f"{i},{j}"])
@@ -98,7 +97,6 @@ def test_the_spread_of_the_null_is_that_of_a_mean_over_pairs() -> None:
     sums = SimilaritySums()
     sums.add(states, torch.ones(documents, 3, dtype=torch.bool), [f"{k}" for k in range(documents)])
     cosines = sums._every.by_document()
-    assert cosines is not None
     own = cosines.elsewhere[:, 1, 2] / cosines.tokens
     assert own.var(ddof=1) / documents == pytest.approx(jackknife, rel=0.2)
 

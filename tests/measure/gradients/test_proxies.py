@@ -6,21 +6,24 @@ import math
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from conftest import tiny_llama
 from layerwise.data.batches import batches
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
 from layerwise.measure.activations.residual_updates import split
+from layerwise.measure.gradients import taylor
 from layerwise.measure.gradients.proxies import cost_ratio, proxies, survey
-from layerwise.measure.gradients.taylor import Taylor
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
+from layerwise.stack.weights import layer_weights
 from measure.activations.test_similarity import cosine, padded, random
 from measure.by_layer import by_layer
 from measure.language.test_loss import ragged_batch
@@ -175,33 +178,23 @@ def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
     assert left[1].documents == idle_text().documents
 
 
-@pytest.mark.slow
-def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
-    """Simulated: gradients of documents about a mean; in most texts the interval holds the mean over all texts."""
-    stack = load(tiny_llama(depth=4))
-    shapes = {name: value.shape for name, value in stack.model.model.layers[0].named_parameters()}
-    draw = torch.Generator().manual_seed(0)
+def test_the_interval_of_taylor_is_that_of_the_jackknife_over_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all weights in the sample: the value again without each group, and Student's quantile."""
+    monkeypatch.setattr(taylor, "SAMPLED", 1_000_000)
+    stack, draw = load(tiny_llama(depth=4)), torch.Generator().manual_seed(0)
+    measured, tokens, weights = taylor.Taylor(stack), np.arange(1.0, 9.0), layer_weights(stack, 2)
+    groups = [{name: torch.randn(own.shape, generator=draw) for name, own in weights.items()} for _ in range(8)]
+    for number, gradient in enumerate(groups):
+        measured.add([{name: each.clone() for name, each in gradient.items()} for _ in range(4)], number + 1, number)
 
-    def normal(scale: float) -> dict[str, torch.Tensor]:
-        return {name: scale * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+    def value(kept: list[int]) -> float:
+        sums = (sum(groups[at][name].double() for at in kept) * own.double() for name, own in weights.items())
+        return sum(float(each.detach().abs().sum()) for each in sums) / tokens[kept].sum()
 
-    centre = normal(1.0)
-    texts = []
-    for _ in range(60):
-        taylor = Taylor(stack)
-        for group in range(8):
-            # What makes documents differ: how loud they are as a whole, and every weight for itself.
-            loud = 1 + 0.3 * float(torch.randn((), generator=draw))
-            noise = normal(0.5)
-            gradient = {name: loud * centre[name] + noise[name] for name in shapes}
-            taylor.add([gradient] * 4, 1, group)
-        texts.append(taylor.scores(8))
-    for layer in range(4):
-        rows = [scores[layer] for scores in texts]
-        truth = sum(row.value for row in rows) / len(rows)
-        held = sum(row.low <= truth <= row.high for row in rows)
-        assert held >= 51  # 57 of 60 are expected, and fewer than 51 with p < 0.01
-        assert rows[0].high - rows[0].low < truth
+    without = np.array([value([other for other in range(8) if other != group]) for group in range(8)])
+    reach = stats.t.ppf(0.975, 7) * np.sqrt(7 * without.var())
+    row, whole = measured.scores(8)[2], value(list(range(8)))
+    assert (row.value, row.low, row.high) == pytest.approx((whole, whole - reach, whole + reach), rel=1e-4)
 
 
 def test_the_lens_ends_at_the_models_own_loss() -> None:
@@ -222,7 +215,6 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
 
 def test_the_cost_is_a_ratio_of_times() -> None:
     found = cost_ratio(idle_stack(), idle_text(), rounds=2)
-    assert found.low is not None
     assert 0 < found.low <= found.high
     assert (found.layer, found.metric) == (None, "cost_ratio")
 

@@ -92,11 +92,8 @@ def test_every_point_has_its_row_and_its_null(measured: list[Score]) -> None:
             assert {0.1, 0.5, 1.0} <= set(Rows(measured).where(layer=layer, condition=strategy).axis("amount"))
         for part in (None, "attn", "mlp"):
             row = one(measured, layer, "gate", 0.5, part=part)
-            assert row.low is not None
-            assert row.high is not None
             assert row.low <= row.value <= row.high
             null = one(measured, layer, "gate", 0.5, part=part, against="no_effect")
-            assert null.high is not None
             assert (null.value, null.low) == (0.0, -null.high)
     assert {row.task for row in measured} == {"all"}
     keys = [row.key for row in measured]
@@ -130,7 +127,6 @@ def test_turning_a_harmful_layer_down_helps() -> None:
     stack, reading = with_harm(2)
     rows = perturbation_curves(stack, reading, sizes=(), alphas=(0.0, 0.5), layers=[1, 2])
     harmful = one(rows, 2, "gate", 0)
-    assert harmful.high is not None
     assert harmful.high < 0
     assert harmful.value < one(rows, 2, "gate", 0.5).value < 0
 
@@ -166,13 +162,9 @@ def test_the_set_costs_little_one_by_one_and_has_two_layers_at_least() -> None:
 def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, reading: EvalData) -> None:
     """A set of one layer costs together what it costs by itself, to rounding: both sides move it alike."""
     rows: list[Loss] = []
-
-    def sink(new: Sequence[Loss]) -> None:
-        rows.extend(new)
-
     before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
-    perturbation_curves(stack, reading, sizes=(0.1, 1.0), alphas=(), layers=SET, cache=ResultCache(sink=sink))
-    joint_manipulation(stack, reading, SET[:1], cache=ResultCache(sink=sink))
+    perturbation_curves(stack, reading, sizes=(0.1, 1.0), alphas=(), layers=SET, cache=ResultCache(sink=rows.extend))
+    joint_manipulation(stack, reading, SET[:1], cache=ResultCache(sink=rows.extend))
     assert all(torch.equal(weight, before[name]) for name, weight in stack.model.state_dict().items())
     keys = {row.plan for row in rows}
     assert {joint_key(name, 0.1) for name in STRATEGIES} <= keys

@@ -80,7 +80,7 @@ def test_sets_are_inner_layers_apart_from_each_other() -> None:
 
 def test_a_set_is_replaced_together(stack: Stack, reading: EvalData) -> None:
     rows: list[Loss] = []
-    predicted_weight_loss(stack, reading, cache=ResultCache(sink=lambda new: rows.extend(new)))
+    predicted_weight_loss(stack, reading, cache=ResultCache(sink=rows.extend))
     found = sum(row.nll for row in rows if row.plan == "set:2=predicted")
     with substituted(stack, {layer: predict_layer(stack, layer) for layer in (1, 4)}), torch.no_grad():
         expected = 0.0

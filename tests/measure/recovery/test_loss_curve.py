@@ -89,8 +89,6 @@ def test_rows_of_a_layer() -> None:
     assert rows["steps"].high == 12.0, "no interval reaches beyond the cap"
     assert rows["censored"].value == pytest.approx(1 / 3)
     low, high = rows["censored"].low, rows["censored"].high
-    assert low is not None
-    assert high is not None
     assert 0 < low < 1 / 3 < high < 1
     assert (beside["steps"].low, beside["steps"].high) == (0.0, 0.0)
     assert (rows["area"].documents, rows["area"].tokens) == (9, 99)

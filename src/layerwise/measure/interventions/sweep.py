@@ -145,7 +145,7 @@ def sweep_into(
     `name` is what the workers of `spread` call `data`.
     """
     work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
-    _Sweep(stack, work, sink, progress or _silent, spread or Spread(), name).run()
+    _Sweep(stack, work, sink, progress or (lambda meter, due: None), spread or Spread(), name).run()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -375,7 +375,3 @@ class _Sweep:
 def _nothing(task: str, document: str, window: int) -> frozenset[str]:
     """What is finished in a sweep that starts afresh."""
     return frozenset()
-
-
-def _silent(meter: CostMeter, estimate: CostEstimate) -> None:
-    """The progress of a sweep that nobody watches."""
