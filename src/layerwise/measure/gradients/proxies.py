@@ -224,23 +224,14 @@ class GateGradients:
         estimate = statistics.paired_bootstrap(above, below, seed=seed)
         flips = max(FEWEST_FLIPS, FLIPS_PER_GATE * len(above))
         test = statistics.sign_flips(above, seed=seed, flips=flips)
-        adjusted = statistics.holm(test.p)
-        errors = estimate.error
-        mde = statistics.minimum_detectable_effect(errors, below.size, comparisons=len(above))
-        bands = statistics.null_band(test, above, below)
+        mde = statistics.minimum_detectable_effect(estimate.error, below.size, comparisons=len(above))
+        tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), mde.tolist(), strict=True)
+        bands = statistics.null_band(test, above, below).tolist()
+        behind = self._sums.documents, self._sums.tokens
         scores = []
-        for index, about in enumerate(self._about):
-            value, low, high, p, p_adjusted, least = (
-                float(numbers[index])
-                for numbers in (estimate.value, estimate.low, estimate.high, test.p, adjusted, mde)
-            )
-            scores.append(
-                Score(
-                    PROXIES, "gate_gradient", value, low, high, p, p_adjusted, least, self._sums.documents,
-                    self._sums.tokens, **about,
-                )
-            )  # fmt: skip
-            if math.isfinite(band := float(bands[index])):
+        for about, own, numbers, band in zip(self._about, estimate.each(), tests, bands, strict=True):
+            scores.append(Score(PROXIES, "gate_gradient", *own.row(), *numbers, *behind, **about))
+            if math.isfinite(band):
                 scores.append(Score(PROXIES, "gate_gradient", 0.0, -band, band, against=NO_EFFECT, **about))
         return scores
 
