@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import Part, Resampled, first, renewed
+from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, first, renewed
+from layerwise.measure.contrasts.joint import accumulation
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.measure.contrasts.trainings import over_trainings, pattern
 from layerwise.measure.interventions.accuracy import Predictions
@@ -144,3 +145,14 @@ def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
     assert row.mde == pytest.approx(arm + stats.t.ppf(0.9, 7) * found.error)
     few = Resampled.of([part.on(range(7))], seed=0).row("claim", "mean", first)
     assert (few.value, few.low, few.high, few.mde) == (pytest.approx(values[:7].mean()), None, None, None)
+
+
+def test_the_shares_of_a_set_are_of_its_own_arms() -> None:
+    """Predicted layers cost half by themselves; random errors a little more than that."""
+    costs = [4.0, *[0.5] * 4, 2.0, *[0.3] * 4]
+    part = Part(np.outer(costs, np.ones(8)), np.ones(8), documents=8, tokens=80)
+    rows = accumulation(ArmEffects((), lambda keys: part, 0), {"set:4": range(4)})
+    values = {row.metric: row.value for row in rows}
+    assert values == pytest.approx(
+        {"joint": 4.0, "singles": 2.0, "excess": 2.0, "share": 0.5, "share_of_noise": 0.4, "layers": 4.0}
+    )
