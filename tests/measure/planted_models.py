@@ -12,6 +12,7 @@ sample better than the one it was drawn from; and noise that is added to the mod
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 
 import torch
 from transformers import LlamaForCausalLM
@@ -22,6 +23,7 @@ from layerwise.data.text.tokens import Window
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.stack import Stack, load
 
+IDLE = 2
 SHARPNESS = 4.0
 """How much the head is scaled: a random head is so unsure of its next token that no layer would matter."""
 
@@ -56,6 +58,18 @@ def with_harm(
     noise = tiny_llama(depth=depth, seed=seed + 1000).model.layers[layer]
     model.model.layers[layer].load_state_dict(noise.state_dict())
     return load(model), reading
+
+
+@cache
+def idle_stack() -> Stack:
+    """A stack of six layers whose layer `IDLE` adds nothing."""
+    return load(planted(identity=[IDLE]))
+
+
+@cache
+def idle_text() -> EvalData:
+    """What that stack would write."""
+    return own_text(idle_stack())
 
 
 def own_text(stack: Stack, *, windows: int = 32, length: int = 16, seed: int = 0, per_document: int = 1) -> EvalData:

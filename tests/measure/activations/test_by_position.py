@@ -212,7 +212,6 @@ def test_distances() -> None:
     assert distances_of(1 + 14 * 14, is_image=True) is not None
     assert distances_of(11, is_image=True) is None
     steps = distances_of(3, is_image=False)
-    assert steps is not None
     assert steps.tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
 
 

@@ -16,24 +16,17 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from measure.by_layer import by_layer
-from measure.planted_models import own_text, planted
-
-IDENTITY = 2
-
-
-@cache
-def planted_stack() -> Stack:
-    return load(planted(identity=[IDENTITY]))
+from measure.planted_models import idle_stack, own_text, planted
 
 
 @cache
 def reading() -> EvalData:
-    return own_text(planted_stack(), length=12)
+    return own_text(idle_stack(), length=12)
 
 
 @cache
 def scores_of_planted() -> list[Score]:
-    return activations(planted_stack(), reading())
+    return activations(idle_stack(), reading())
 
 
 def loop(stack: Stack, layer: int) -> dict[str | None, float]:
@@ -63,7 +56,7 @@ def loop(stack: Stack, layer: int) -> dict[str | None, float]:
 @pytest.mark.parametrize("layer", [0, 3])
 def test_the_ratios_equal_a_computation_by_hand(layer: int) -> None:
     found = by_layer(scores_of_planted(), "output_ratio")
-    for name, expected in loop(planted_stack(), layer).items():
+    for name, expected in loop(idle_stack(), layer).items():
         score = found[layer if name is None else (layer, name)]
         assert score.value == pytest.approx(expected, rel=1e-5)
         assert score.low < score.value < score.high
@@ -127,9 +120,9 @@ def test_uniform_attention_on_one_sink_is_the_mean_of_one_by_position() -> None:
 
 
 def test_windows_together_or_alone_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    together = sinks(planted_stack(), reading())
+    together = sinks(idle_stack(), reading())
     monkeypatch.setattr(module, "ATTENTION", 1)
-    alone = sinks(planted_stack(), reading())
+    alone = sinks(idle_stack(), reading())
     for left, right in zip(together, alone, strict=True):
         assert left.value == pytest.approx(right.value, rel=1e-5)
 

@@ -16,6 +16,10 @@ from layerwise.plan import Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
 
+Contrasts = dict[tuple[str, str, str], Score]
+Shares = dict[tuple[str, str], float]
+Rows = dict[str, list[Loss]]
+
 DEPTH = 8
 WHOLE = str(Plan.identity(DEPTH))
 WINDOWS = (3, 5, 7)
@@ -34,9 +38,9 @@ SCALED = ("arc_a", "gsm8k", "hellaswag", "winogrande")
 RESAMPLES = 400
 
 
-def answers_of(plans: Iterable[str], seed: int = 0) -> dict[str, list[Loss]]:
+def answers_of(plans: Iterable[str], seed: int = 0) -> Rows:
     draw = np.random.default_rng(seed)
-    rows: dict[str, list[Loss]] = {name: [] for name in JUDGED}
+    rows: Rows = {name: [] for name in JUDGED}
     for name, count in SIZES.items():
         hard = draw.random(count)
         for plan in plans:
@@ -47,19 +51,19 @@ def answers_of(plans: Iterable[str], seed: int = 0) -> dict[str, list[Loss]]:
 
 
 @pytest.fixture(scope="module")
-def rows() -> dict[str, list[Loss]]:
+def rows() -> Rows:
     return answers_of(PLANS)
 
 
 @pytest.fixture(scope="module")
-def answers(rows: dict[str, list[Loss]]) -> Answers:
+def answers(rows: Rows) -> Answers:
     return Answers.of(rows, PLANS, JUDGED)
 
 
 @pytest.fixture(scope="module")
-def scores(rows: dict[str, list[Loss]]) -> dict[tuple[str, str], float]:
+def scores(rows: Rows) -> Shares:
     """(plan, benchmark) to the normalised score."""
-    share: dict[tuple[str, str], float] = {}
+    share: Shares = {}
     for name, given in rows.items():
         for plan in PLANS:
             share[plan, name] = fmean(row.hits for row in given if row.plan == plan)
@@ -71,7 +75,7 @@ def scores(rows: dict[str, list[Loss]]) -> dict[tuple[str, str], float]:
 
 
 @pytest.fixture(scope="module")
-def contrasts(answers: Answers) -> dict[tuple[str, str, str], Score]:
+def contrasts(answers: Answers) -> Contrasts:
     found = benchmark_contrasts(Scaled.of(answers, WHOLE, seed=0, resamples=RESAMPLES), plan_records(MEMBERS), DEPTH)
     return {
         (row.claim, row.task, " ".join(filter(None, (row.metric, row.condition, row.against)))): row for row in found
@@ -79,7 +83,7 @@ def contrasts(answers: Answers) -> dict[tuple[str, str, str], Score]:
 
 
 def test_without_all_answers_of_the_model_as_trained_there_is_no_scale_and_the_reason_says_so(
-    rows: dict[str, list[Loss]],
+    rows: Rows,
 ) -> None:
     lost = {name: [row for row in own if (row.plan, row.document) != (WHOLE, "0")] for name, own in rows.items()}
     told = Scaled.of(Answers.of(lost, PLANS, JUDGED), WHOLE, seed=0).unscaled()
@@ -87,19 +91,19 @@ def test_without_all_answers_of_the_model_as_trained_there_is_no_scale_and_the_r
     assert all(sentence.endswith("the model as trained has not answered every document") for sentence in told)
 
 
-def at(scores: dict[tuple[str, str], float], strategy: str, size: int, name: str) -> float:
+def at(scores: Shares, strategy: str, size: int, name: str) -> float:
     drawn = [str(member.plan) for member in MEMBERS if (member.strategy, member.affected) == (strategy, size)]
     return fmean(scores[plan, name] for plan in drawn)
 
 
-def fall(scores: dict[tuple[str, str], float], strategy: str, name: str) -> float:
+def fall(scores: Shares, strategy: str, name: str) -> float:
     """The slope of the line from the model as trained, fitted by numpy, for each tenth of the depth."""
     lost = [1 - at(scores, strategy, size, name) for size in WINDOWS]
     (slope,) = np.linalg.lstsq(np.array(WINDOWS, dtype=float)[:, None], np.array(lost), rcond=None)[0]
     return float(slope) * DEPTH / 10
 
 
-def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: dict[tuple[str, str], float]) -> None:
+def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: Shares) -> None:
     found = {(row.plan, row.task, row.metric): row for row in Scaled.of(answers, WHOLE, seed=0).rows(answers.metrics)}
     for plan in PLANS:
         for name in SCALED:
@@ -126,9 +130,7 @@ def test_a_benchmark_without_a_scale_says_why(answers: Answers) -> None:
     assert guessed.endswith("which is not above the 0.500 of guessing")
 
 
-def test_falls_are_slopes_over_all_windows(
-    contrasts: dict[tuple[str, str, str], Score], scores: dict[tuple[str, str], float]
-) -> None:
+def test_falls_are_slopes_over_all_windows(contrasts: Contrasts, scores: Shares) -> None:
     for strategy in PAINTERS_RANKING:
         each = [fall(scores, strategy, name) for name in SCALED]
         for name, value in zip(SCALED, each, strict=True):
@@ -140,9 +142,7 @@ def test_falls_are_slopes_over_all_windows(
     assert len([key for key in contrasts if key[0] == "shallowest_on_benchmarks"]) == 8
 
 
-def test_fragility_is_a_fall_over_that_of_the_others(
-    contrasts: dict[tuple[str, str, str], Score], scores: dict[tuple[str, str], float]
-) -> None:
+def test_fragility_is_a_fall_over_that_of_the_others(contrasts: Contrasts, scores: Shares) -> None:
     for metric, strategies in {"log_ratio": PAINTERS_RANKING, "log_ratio parallel": ("parallel",)}.items():
         falls = {name: fmean(fall(scores, each, name) for each in strategies) for name in SCALED}
         for name in SCALED:
@@ -152,9 +152,7 @@ def test_fragility_is_a_fall_over_that_of_the_others(
     assert (corrected.high or 0) - (corrected.low or 0) > (once.high or 0) - (once.low or 0)
 
 
-def test_order_is_held_against_absence(
-    contrasts: dict[tuple[str, str, str], Score], scores: dict[tuple[str, str], float]
-) -> None:
+def test_order_is_held_against_absence(contrasts: Contrasts, scores: Shares) -> None:
     task, other = "arc_a and gsm8k", "hellaswag and winogrande"
     windows = [size for size in WINDOWS if all(at(scores, "skip", size, name) >= 0.25 for name in SCALED)]
     assert len(windows) >= 2
@@ -176,15 +174,13 @@ def test_order_is_held_against_absence(
         assert contrasts["order_by_benchmark", name, "log_ratio"].value == pytest.approx(ratio[name,])
 
 
-def test_repeating_is_averaged_over_wide_windows(
-    contrasts: dict[tuple[str, str, str], Score], scores: dict[tuple[str, str], float]
-) -> None:
+def test_repeating_is_averaged_over_wide_windows(contrasts: Contrasts, scores: Shares) -> None:
     for strategy in ("middle_repeat", "skip"):
         left = fmean(at(scores, strategy, size, name) for size in (5, 7) for name in SCALED)
         assert contrasts["repeat_at_chance", "all", strategy].value == pytest.approx(left)
 
 
-def test_a_plan_that_did_not_answer_everything_is_left_out(rows: dict[str, list[Loss]]) -> None:
+def test_a_plan_that_did_not_answer_everything_is_left_out(rows: Rows) -> None:
     fewer = {**rows, "gsm8k": [row for row in rows["gsm8k"] if (row.plan, row.document) != (PLANS[3], "7")]}
     assert Answers.of(fewer, PLANS, JUDGED).plans == tuple(plan for plan in PLANS if plan != PLANS[3])
 
@@ -198,7 +194,6 @@ def test_what_is_hard_for_every_plan_cancels() -> None:
     assert np.all(scaled.scores.effects == 1.0)
     wrong = Answers((WHOLE, "0"), {"arc": np.stack([right, 1 - right])}, {"arc": "acc"}, {"arc": 0.25})
     drawn = Scaled.of(wrong, WHOLE, seed=0, resamples=100).scores.effects
-    assert drawn is not None
     assert drawn[:, 0, 1].std() > 0.05
 
 

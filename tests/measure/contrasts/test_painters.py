@@ -18,6 +18,9 @@ from layerwise.plan import Member, Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
 
+Found = dict[tuple[str, str], Score]
+Costs = dict[tuple[str, str, int], float]
+
 DEPTH = 8
 WHOLE = str(Plan.identity(DEPTH))
 TASKS = {"text": 20, "sums": 17, "rare": 3}  # documents of each
@@ -44,7 +47,7 @@ def losses(members: tuple[Member, ...]) -> list[Loss]:
 
 
 @pytest.fixture(scope="module")
-def found(losses: list[Loss], members: tuple[Member, ...]) -> dict[tuple[str, str], Score]:
+def found(losses: list[Loss], members: tuple[Member, ...]) -> Found:
     scores = painters_contrasts(losses, plan_records(members), DEPTH)
     assert {score.measure for score in scores} == {"contrast"}
     return {(score.claim, _named(score)): score for score in scores}
@@ -57,7 +60,7 @@ def _named(score: Score) -> str:
 
 
 @pytest.fixture(scope="module")
-def costs(losses: list[Loss], members: tuple[Member, ...]) -> dict[tuple[str, str, int], float]:
+def costs(losses: list[Loss], members: tuple[Member, ...]) -> Costs:
     """(family, strategy, window) to nats per token above the model as trained, the mean over draws."""
     nll, tokens = dict.fromkeys({row.plan for row in losses}, 0.0), dict.fromkeys({row.plan for row in losses}, 0)
     for row in losses:
@@ -76,9 +79,7 @@ def relative(first: float, second: float) -> float:
     return (first - second) / ((abs(first) + abs(second)) / 2)
 
 
-def test_costs_are_means_over_windows_and_draws(
-    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
-) -> None:
+def test_costs_are_means_over_windows_and_draws(found: Found, costs: Costs) -> None:
     mean = {name: fmean(costs["painters", name, size] for size in (3, 5, 7)) for name in PAINTERS_RANKING}
     for name, value in mean.items():
         assert found["ranking", name].value == pytest.approx(value)
@@ -99,16 +100,14 @@ def test_costs_are_means_over_windows_and_draws(
         assert pair.value == pytest.approx(relative(mean[harsher], mean[milder]))
 
 
-def test_what_a_few_layers_save_is_told_by_the_whole_middle(
-    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
-) -> None:
+def test_what_a_few_layers_save_is_told_by_the_whole_middle(found: Found, costs: Costs) -> None:
     few, whole = costs["painters", "skip", 3], costs["painters", "skip", 7]
     assert found["all_needed", "saved"].value == pytest.approx(1 - (few / 3) / (whole / 7))
     assert found["all_needed", "rise"].value == pytest.approx(whole - few)
 
 
 def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_gains(
-    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
+    found: Found, costs: Costs
 ) -> None:
     by_count = {size: [costs["looped", f"loops={count}", size] for count in range(1, 9)] for size in (3, 5, 7)}
     by_gain = {size: [costs["gain_sweep", f"gain={gain}", size] for gain in range(1, size + 1)] for size in (3, 5, 7)}
@@ -123,9 +122,7 @@ def test_the_best_counts_are_fitted_over_the_windows_and_held_against_the_best_g
     assert found["looping", "gain:looped_parallel"].value == pytest.approx(relative(gain, looped))
 
 
-def test_slopes_are_those_of_lines_from_no_cost(
-    found: dict[tuple[str, str], Score], costs: dict[tuple[str, str, int], float]
-) -> None:
+def test_slopes_are_those_of_lines_from_no_cost(found: Found, costs: Costs) -> None:
     sizes = np.array([3.0, 5.0, 7.0])
     slopes = {}
     for name in PAINTERS_RANKING:
@@ -138,15 +135,11 @@ def test_slopes_are_those_of_lines_from_no_cost(
             assert pair.value == pytest.approx(relative(slopes[harsher], slopes[milder]))
 
 
-def test_every_contrast_has_its_interval_and_what_it_is_made_of(
-    found: dict[tuple[str, str], Score], losses: list[Loss]
-) -> None:
+def test_every_contrast_has_its_interval_and_what_it_is_made_of(found: Found, losses: list[Loss]) -> None:
     tokens = sum(row.tokens for row in losses if row.plan == WHOLE)
     once, ranked = found["parallel", "skip:parallel"], found["ranking", "skip:parallel"]
     assert (ranked.low or 0.0) < (once.low or 0.0) < (once.high or 0.0) < (ranked.high or 0.0)
     for score in found.values():
-        assert score.low is not None
-        assert score.high is not None
         assert score.low <= score.value <= score.high
         assert score.mde is not None
         assert score.documents == 40

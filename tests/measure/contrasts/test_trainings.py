@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import Part, Resampled, first, renewed
+from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, first, renewed
+from layerwise.measure.contrasts.joint import accumulation
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.measure.contrasts.trainings import over_trainings, pattern
 from layerwise.measure.interventions.accuracy import Predictions
@@ -113,7 +114,6 @@ def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> 
         return next(row for row in shuffled(arms, chance=CHANCE, batch=100) if row.metric == "spared_above@baseline")
 
     whole = spared(slice(None))
-    assert whole.low is not None
     # Both seeds are the same, so the interval is that of the units: the jackknife over batches gives the same error.
     left = [spared(np.r_[0 : 100 * n, 100 * n + 100 : 4000]).value for n in range(40)]  # type: ignore[arg-type]
     jackknife = np.sqrt(39 / 40 * np.square(np.array(left) - np.mean(left)).sum())
@@ -139,10 +139,20 @@ def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
     part = Part(values[None], np.ones(8), documents=8, tokens=80)
     drawn = Resampled.of([part], seed=0, resamples=20_000)
     found, row = drawn.estimate(first), drawn.row("claim", "mean", first, power=0.9)
-    assert found is not None
     assert found.error == pytest.approx(stats.sem(values), rel=0.02)
     assert (row.value, row.low, row.high) == (values.mean(), found.low, found.high)
     arm = max(found.value - found.low, found.high - found.value)
     assert row.mde == pytest.approx(arm + stats.t.ppf(0.9, 7) * found.error)
     few = Resampled.of([part.on(range(7))], seed=0).row("claim", "mean", first)
     assert (few.value, few.low, few.high, few.mde) == (pytest.approx(values[:7].mean()), None, None, None)
+
+
+def test_the_shares_of_a_set_are_of_its_own_arms() -> None:
+    """Predicted layers cost half by themselves; random errors a little more than that."""
+    costs = [4.0, *[0.5] * 4, 2.0, *[0.3] * 4]
+    part = Part(np.outer(costs, np.ones(8)), np.ones(8), documents=8, tokens=80)
+    rows = accumulation(ArmEffects((), lambda keys: part, 0), {"set:4": range(4)})
+    values = {row.metric: row.value for row in rows}
+    assert values == pytest.approx(
+        {"joint": 4.0, "singles": 2.0, "excess": 2.0, "share": 0.5, "share_of_noise": 0.4, "layers": 4.0}
+    )

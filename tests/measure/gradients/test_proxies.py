@@ -6,43 +6,34 @@ import math
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from conftest import tiny_llama
 from layerwise.data.batches import batches
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
 from layerwise.measure.activations.residual_updates import split
+from layerwise.measure.gradients import taylor
 from layerwise.measure.gradients.proxies import cost_ratio, proxies, survey
-from layerwise.measure.gradients.taylor import Taylor
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
+from layerwise.stack.weights import layer_weights
 from measure.activations.test_similarity import cosine, padded, random
 from measure.by_layer import by_layer
 from measure.language.test_loss import ragged_batch
-from measure.planted_models import own_text, planted, with_harm
+from measure.planted_models import IDLE, idle_stack, idle_text, planted, with_harm
 from rounding import unit
-
-IDENTITY = 2
-
-
-@cache
-def planted_stack() -> Stack:
-    return load(planted(identity=[IDENTITY]))
-
-
-@cache
-def reading() -> EvalData:
-    return own_text(planted_stack())
 
 
 @cache
 def scores_of_planted() -> list[Score]:
-    return proxies(planted_stack(), reading())
+    return proxies(idle_stack(), idle_text())
 
 
 def of_states(metric: str, against: str | None = None) -> dict[Any, Score]:
@@ -73,22 +64,22 @@ def test_padding_is_not_seen() -> None:
 
 
 def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
-    name = IDENTITY
+    name = IDLE
     for metric in ("block_influence", "gate_gradient", "gate_sensitivity", "taylor"):
         found = by_layer(scores_of_planted(), metric)
         assert found[name].value == found[name].low == found[name].high == 0.0
-        others = [abs(found[layer].value) for layer in range(6) if layer != IDENTITY]
+        others = [abs(found[layer].value) for layer in range(6) if layer != IDLE]
         assert min(others) > 1e-3
     distances = Rows(scores_of_planted()).where(metric="angular_distance", against=None)
     angular = {(row.layer, row.amount): row for row in distances}
     # Equal states are divided by their norms, which rounding may tell apart: a unit for each norm and each quotient.
     rounding = 4 * unit(torch.float64)
-    assert abs(angular[IDENTITY, 1].value) <= rounding
+    assert abs(angular[IDLE, 1].value) <= rounding
     assert abs(angular[2, 2].value - angular[3, 1].value) <= rounding
     gates = by_layer(scores_of_planted(), "gate_gradient")
     assert gates[name, "attn"].value == gates[name, "mlp"].value == 0.0
     lens = of_states("logit_lens")
-    assert lens[name].value == lens[IDENTITY + 1].value
+    assert lens[name].value == lens[IDLE + 1].value
 
 
 def outside(scores: list[Score]) -> set[Any]:
@@ -115,37 +106,37 @@ def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> 
     assert sensitivity.keys() == gates.keys()
     for about, score in sensitivity.items():
         assert score.value >= abs(gates[about].value)
-        if score.layer != IDENTITY:
+        if score.layer != IDLE:
             assert score.low > 0
 
 
 def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
     """By hand, one window at a time: |dL/dalpha| of a layer that is turned by alpha."""
     slopes = []
-    few = EvalData("few", "1", reading().length, "next_token", reading().batches[:1])
+    few = EvalData("few", "1", idle_text().length, "next_token", idle_text().batches[:1])
     (batch,) = few.batches
     for row in range(len(batch.windows)):
         alpha = torch.ones((), requires_grad=True)
         inputs = {name: value[row : row + 1] for name, value in batch.inputs.items()}
         with torch.no_grad():
-            captured = planted_stack().capture(**inputs)
+            captured = idle_stack().capture(**inputs)
         state = captured.state
-        for layer in range(planted_stack().depth):
-            after = planted_stack().apply(layer, state, captured)
+        for layer in range(idle_stack().depth):
+            after = idle_stack().apply(layer, state, captured)
             state = torch.lerp(state, after, alpha) if layer == 4 else after
-        logits = planted_stack().finish(state, inputs).logits
+        logits = idle_stack().finish(state, inputs).logits
         targets = batch.targets[row : row + 1].flatten()
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets, ignore_index=-100, reduction="sum")
         slopes.append(float(torch.autograd.grad(loss, alpha)[0]))
-    found = by_layer(survey(planted_stack(), few, None), "gate_sensitivity")[4]
+    found = by_layer(survey(idle_stack(), few, None), "gate_sensitivity")[4]
     assert found.value == pytest.approx(sum(map(abs, slopes)) / few.tokens, rel=1e-4)
 
 
 def test_a_layer_that_is_too_loud_is_found() -> None:
-    stack = load(planted(identity=[IDENTITY]))
+    stack = load(planted(identity=[IDLE]))
     with torch.no_grad():
         stack.model.model.layers[3].mlp.down_proj.weight *= 4
-    scores = survey(stack, reading(), split(stack, reading()))
+    scores = survey(stack, idle_text(), split(stack, idle_text()))
     gates = by_layer(scores, "gate_gradient")
     assert {3, (3, "mlp")} <= outside(scores)
     assert max(gates[3].p_adjusted, gates[3, "mlp"].p_adjusted) < 0.05
@@ -168,57 +159,47 @@ def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> Non
 
 
 def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
-    windows = [window for batch in reading().batches for window in batch.windows]
-    whole = EvalData("one", "1", reading().length, "next_token", batches(windows, 10_000, 0))
-    assert len(whole.batches) == 1 < len(reading().batches)
-    left, right = by_layer(scores_of_planted(), "taylor"), by_layer(survey(planted_stack(), whole, None), "taylor")
+    windows = [window for batch in idle_text().batches for window in batch.windows]
+    whole = EvalData("one", "1", idle_text().length, "next_token", batches(windows, 10_000, 0))
+    assert len(whole.batches) == 1 < len(idle_text().batches)
+    left, right = by_layer(scores_of_planted(), "taylor"), by_layer(survey(idle_stack(), whole, None), "taylor")
     batch = whole.batches[0]
     loss = torch.nn.functional.cross_entropy(
-        planted_stack().model(**batch.inputs, use_cache=False).logits.flatten(0, 1),
+        idle_stack().model(**batch.inputs, use_cache=False).logits.flatten(0, 1),
         batch.targets.flatten(),
         ignore_index=-100,
     )
-    for layer, block in enumerate(planted_stack().model.model.layers):
+    for layer, block in enumerate(idle_stack().model.model.layers):
         weights = list(block.parameters())
         gradients = torch.autograd.grad(loss, weights, retain_graph=True)
         expected = sum(float((w.detach() * g).abs().sum()) for w, g in zip(weights, gradients, strict=True))
         assert right[layer].value == pytest.approx(expected, rel=1e-4)
         assert left[layer].value == pytest.approx(expected, rel=1e-4)
-    assert left[1].documents == reading().documents
+    assert left[1].documents == idle_text().documents
 
 
-@pytest.mark.slow
-def test_the_interval_of_taylor_holds_what_other_documents_give() -> None:
-    """Simulated: gradients of documents about a mean; in most texts the interval holds the mean over all texts."""
-    stack = load(tiny_llama(depth=4))
-    shapes = {name: value.shape for name, value in stack.model.model.layers[0].named_parameters()}
-    draw = torch.Generator().manual_seed(0)
+def test_the_interval_of_taylor_is_that_of_the_jackknife_over_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all weights in the sample: the value again without each group, and Student's quantile."""
+    monkeypatch.setattr(taylor, "SAMPLED", 1_000_000)
+    stack, draw = load(tiny_llama(depth=4)), torch.Generator().manual_seed(0)
+    measured, tokens, weights = taylor.Taylor(stack), np.arange(1.0, 9.0), layer_weights(stack, 2)
+    groups = [{name: torch.randn(own.shape, generator=draw) for name, own in weights.items()} for _ in range(8)]
+    for number, gradient in enumerate(groups):
+        measured.add([{name: each.clone() for name, each in gradient.items()} for _ in range(4)], number + 1, number)
 
-    def normal(scale: float) -> dict[str, torch.Tensor]:
-        return {name: scale * torch.randn(shape, generator=draw) for name, shape in shapes.items()}
+    def value(kept: list[int]) -> float:
+        sums = (sum(groups[at][name].double() for at in kept) * own.double() for name, own in weights.items())
+        return sum(float(each.detach().abs().sum()) for each in sums) / tokens[kept].sum()
 
-    centre = normal(1.0)
-    texts = []
-    for _ in range(60):
-        taylor = Taylor(stack)
-        for group in range(8):
-            # What makes documents differ: how loud they are as a whole, and every weight for itself.
-            loud = 1 + 0.3 * float(torch.randn((), generator=draw))
-            noise = normal(0.5)
-            gradient = {name: loud * centre[name] + noise[name] for name in shapes}
-            taylor.add([gradient] * 4, 1, group)
-        texts.append(taylor.scores(8))
-    for layer in range(4):
-        rows = [scores[layer] for scores in texts]
-        truth = sum(row.value for row in rows) / len(rows)
-        held = sum(row.low <= truth <= row.high for row in rows)
-        assert held >= 51  # 57 of 60 are expected, and fewer than 51 with p < 0.01
-        assert rows[0].high - rows[0].low < truth
+    without = np.array([value([other for other in range(8) if other != group]) for group in range(8)])
+    reach = stats.t.ppf(0.975, 7) * np.sqrt(7 * without.var())
+    row, whole = measured.scores(8)[2], value(list(range(8)))
+    assert (row.value, row.low, row.high) == pytest.approx((whole, whole - reach, whole + reach), rel=1e-4)
 
 
 def test_the_lens_ends_at_the_models_own_loss() -> None:
     lens = of_states("logit_lens")
-    own = sum(row.nll for row in sweep(planted_stack(), [Plan.identity(6)], reading())) / reading().tokens
+    own = sum(row.nll for row in sweep(idle_stack(), [Plan.identity(6)], idle_text())) / idle_text().tokens
     assert lens[6].value == pytest.approx(own, rel=1e-12)
     assert lens[6].value < lens[0].value
     assert of_states("logit_lens", against="uniform")[0].value == pytest.approx(math.log(97))
@@ -233,8 +214,7 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
 
 
 def test_the_cost_is_a_ratio_of_times() -> None:
-    found = cost_ratio(planted_stack(), reading(), rounds=2)
-    assert found.low is not None
+    found = cost_ratio(idle_stack(), idle_text(), rounds=2)
     assert 0 < found.low <= found.high
     assert (found.layer, found.metric) == (None, "cost_ratio")
 
@@ -250,7 +230,7 @@ def test_few_windows_have_values_without_intervals() -> None:
 
 
 def test_bfloat16_weights_are_scored() -> None:
-    stack = load(planted(identity=[IDENTITY]).to(torch.bfloat16))
-    found = survey(stack, reading(), split(stack, reading()))
-    assert by_layer(found, "block_influence")[IDENTITY].value == 0.0
+    stack = load(planted(identity=[IDLE]).to(torch.bfloat16))
+    found = survey(stack, idle_text(), split(stack, idle_text()))
+    assert by_layer(found, "block_influence")[IDLE].value == 0.0
     assert all(math.isfinite(score.value) for score in found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,10 +12,13 @@ import torch
 from conftest import tiny_llama
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation as module
 from layerwise.measure.interventions import intervention
 from layerwise.measure.interventions.ablation import ablation, ablation_losses, skip_keys
 from layerwise.measure.interventions.intervention import ResultCache
+from layerwise.measure.interventions.pruning import pruning
+from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import EvalData, split
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.stats.verdicts import verdicts
@@ -25,18 +30,20 @@ from measure.by_layer import by_layer
 from measure.planted_models import own_text, planted, with_harm
 from tier import first_fast
 
+Measured = tuple[Stack, EvalData, list[Score]]
+
 DEPTH = 6
 
 
 @pytest.fixture(scope="module")
-def idle() -> tuple[Stack, EvalData, list[Score]]:
+def idle() -> Measured:
     """A stack whose layer 3 adds nothing, on text of its own."""
     stack = load(planted(identity=[3], depth=DEPTH))
     reading = own_text(stack, windows=24, length=12)
     return stack, reading, ablation(stack, reading)
 
 
-def test_a_layer_that_does_nothing_has_no_effect(idle: tuple[Stack, EvalData, list[Score]]) -> None:
+def test_a_layer_that_does_nothing_has_no_effect(idle: Measured) -> None:
     _, _, scores = idle
     for metric in ("skip", "mean_ablate"):
         found = by_layer(scores, metric)
@@ -46,7 +53,7 @@ def test_a_layer_that_does_nothing_has_no_effect(idle: tuple[Stack, EvalData, li
         assert all(found[layer].value > 0.05 for layer in range(DEPTH) if layer != 3)
 
 
-def test_every_intervention_has_its_rows_and_its_null(idle: tuple[Stack, EvalData, list[Score]]) -> None:
+def test_every_intervention_has_its_rows_and_its_null(idle: Measured) -> None:
     _, _, scores = idle
     layers: set[Any] = set(range(DEPTH))
     halves = {(layer, part) for layer in range(DEPTH) for part in ("attn", "mlp")}
@@ -65,7 +72,7 @@ def test_every_intervention_has_its_rows_and_its_null(idle: tuple[Stack, EvalDat
     assert by_layer(scores, "nll")[None].value > 0
 
 
-def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: tuple[Stack, EvalData, list[Score]]) -> None:
+def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: Measured) -> None:
     """Skipping `2.attn` is the plan `0 1 2.mlp 3-5`."""
     stack, reading, _ = idle
     losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
@@ -80,9 +87,7 @@ def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: tuple[Stack, Eva
 
 
 @pytest.mark.parametrize("part", first_fast(["attn", None]))
-def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(
-    idle: tuple[Stack, EvalData, list[Score]], part: Sublayer | None
-) -> None:
+def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(idle: Measured, part: Sublayer | None) -> None:
     """By hand: a document's loss with layer 2 held at its mean over the documents of the other half."""
     stack, reading, _ = idle
     key = "2=mean_ablate" + (f".{part}" if part else "")
@@ -143,7 +148,7 @@ def test_a_copy_of_the_neighbour_changes_nothing() -> None:
 
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_and_another_moves_the_noise(
-    idle: tuple[Stack, EvalData, list[Score]],
+    idle: Measured,
 ) -> None:
     stack, reading, scores = idle
     assert ablation(stack, reading, seed=0) == scores
@@ -192,7 +197,8 @@ def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest
     assert "cannot be split" in said[0]
 
 
-def test_a_shallow_model_is_refused() -> None:
+@pytest.mark.parametrize("measure", [ablation, partial(pruning, scores=()), proxies, racing])
+def test_a_shallow_model_is_refused(measure: Callable[[Stack, EvalData], object]) -> None:
     stack = load(tiny_llama(depth=3))
     with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
-        ablation(stack, own_text(stack, windows=8, length=8))
+        measure(stack, own_text(stack, windows=8, length=8))

@@ -27,19 +27,9 @@ from layerwise.plan import Plan, edits
 from layerwise.results import Loss
 from layerwise.stack import Stack, load
 from layerwise.stack.executors.graph import build
-from measure.planted_models import own_text, planted
+from measure.planted_models import planted
 
 DEPTH = 6
-
-
-@pytest.fixture(scope="module")
-def stack() -> Stack:
-    return load(planted(depth=DEPTH))
-
-
-@pytest.fixture(scope="module")
-def reading(stack: Stack) -> EvalData:
-    return own_text(stack, windows=12, length=12)
 
 
 def skip(layer: int) -> Intervention:

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from layerwise.errors import MeasureError
+from layerwise.measure.contrasts.contrast import ArmEffects
+from layerwise.measure.contrasts.joint import redundant_layers
 from layerwise.measure.contrasts.manipulation import JOINT
 from layerwise.measure.contrasts.manipulation import joint_manipulation as contrasted
 from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
@@ -17,7 +19,6 @@ from layerwise.measure.interventions.perturbation_curves import (
     joint_key,
     joint_manipulation,
     perturbation_curves,
-    redundant_layers,
 )
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.sweep import sweep
@@ -91,11 +92,8 @@ def test_every_point_has_its_row_and_its_null(measured: list[Score]) -> None:
             assert {0.1, 0.5, 1.0} <= set(Rows(measured).where(layer=layer, condition=strategy).axis("amount"))
         for part in (None, "attn", "mlp"):
             row = one(measured, layer, "gate", 0.5, part=part)
-            assert row.low is not None
-            assert row.high is not None
             assert row.low <= row.value <= row.high
             null = one(measured, layer, "gate", 0.5, part=part, against="no_effect")
-            assert null.high is not None
             assert (null.value, null.low) == (0.0, -null.high)
     assert {row.task for row in measured} == {"all"}
     keys = [row.key for row in measured]
@@ -129,7 +127,6 @@ def test_turning_a_harmful_layer_down_helps() -> None:
     stack, reading = with_harm(2)
     rows = perturbation_curves(stack, reading, sizes=(), alphas=(0.0, 0.5), layers=[1, 2])
     harmful = one(rows, 2, "gate", 0)
-    assert harmful.high is not None
     assert harmful.high < 0
     assert harmful.value < one(rows, 2, "gate", 0.5).value < 0
 
@@ -143,16 +140,6 @@ def test_the_seed_is_the_noise_and_the_model_stays_as_it_was() -> None:
     assert one(first, 1, "noise", 0.3).value != one(other, 1, "noise", 0.3).value
     assert one(first, 1, "scale", 0.3).value == one(other, 1, "scale", 0.3).value
     assert weight_hash(STACK.model) == before
-
-
-def test_what_is_known_is_not_computed_again() -> None:
-    handed: list[Loss] = []
-    asked = {"sizes": (0.3,), "alphas": (0.5,), "layers": [1]}
-    rows = perturbation_curves(STACK, READING, **asked, cache=ResultCache(sink=handed.extend))  # type: ignore[arg-type]
-    again: list[Loss] = []
-    ledger = ResultCache(known=tuple(handed), sink=again.extend)
-    assert perturbation_curves(STACK, READING, **asked, cache=ledger) == rows  # type: ignore[arg-type]
-    assert not again
 
 
 def test_what_means_nothing_is_refused() -> None:
@@ -175,38 +162,16 @@ def test_the_set_costs_little_one_by_one_and_has_two_layers_at_least() -> None:
 def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, reading: EvalData) -> None:
     """A set of one layer costs together what it costs by itself, to rounding: both sides move it alike."""
     rows: list[Loss] = []
-
-    def sink(new: Sequence[Loss]) -> None:
-        rows.extend(new)
-
     before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
-    perturbation_curves(stack, reading, sizes=(0.1, 1.0), alphas=(), layers=SET, cache=ResultCache(sink=sink))
-    joint_manipulation(stack, reading, SET[:1], cache=ResultCache(sink=sink))
+    perturbation_curves(stack, reading, sizes=(0.1, 1.0), alphas=(), layers=SET, cache=ResultCache(sink=rows.extend))
+    joint_manipulation(stack, reading, SET[:1], cache=ResultCache(sink=rows.extend))
     assert all(torch.equal(weight, before[name]) for name, weight in stack.model.state_dict().items())
     keys = {row.plan for row in rows}
     assert {joint_key(name, 0.1) for name in STRATEGIES} <= keys
     baseline = str(Plan.identity(DEPTH))
-    found = contrasted(rows, baseline, dict.fromkeys(range(DEPTH), 0.1), SET[:1], seed=0)
+    found = contrasted(ArmEffects.of(rows, baseline, seed=0), dict.fromkeys(range(DEPTH), 0.1), SET[:1])
     shares = {(row.condition, row.amount): row.value for row in found if row.metric == "excess"}
     assert {(name, 0.1) for name in STRATEGIES} <= set(shares)
     assert all(abs(excess) < 1e-4 for excess in shares.values()), shares
     assert {row.claim for row in found} == {JOINT}
     assert [row.layer for row in found if row.metric == "member"] == [SET[0]]
-
-
-def test_what_is_known_of_a_set_is_not_computed_again(
-    stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[Loss] = []
-
-    def sink(new: Sequence[Loss]) -> None:
-        rows.extend(new)
-
-    first = joint_manipulation(stack, reading, SET, cache=ResultCache(sink=sink))
-
-    def runs(*_: object) -> None:
-        raise AssertionError("a known loss was computed again")
-
-    monkeypatch.setattr(stack, "capture", runs)
-    again = joint_manipulation(stack, reading, SET, cache=ResultCache(known=tuple(rows)))
-    assert again == first

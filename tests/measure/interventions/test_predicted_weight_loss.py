@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -59,34 +58,6 @@ def test_layers_that_are_all_alike_cost_hardly_anything_to_predict() -> None:
     assert abs(costs[0]) < costs[1] / 2
 
 
-def test_the_model_is_as_before(stack: Stack, reading: EvalData) -> None:
-    before = {name: value.clone() for name, value in stack.model.state_dict().items()}
-    predicted_weight_loss(stack, reading)
-    assert all(torch.equal(value, before[name]) for name, value in stack.model.state_dict().items())
-
-
-def test_nothing_known_is_computed_again(
-    stack: Stack, reading: EvalData, scores: list[Score], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows: list[Loss] = []
-
-    def sink(new: Sequence[Loss]) -> None:
-        rows.extend(new)
-
-    predicted_weight_loss(stack, reading, cache=ResultCache(sink=sink))
-    keys = {row.plan for row in rows}
-    assert {"2=predicted", "2=same_norm_random", "set:2=predicted", "set:2=same_norm_random"} <= keys
-    later: list[Loss] = []
-
-    def predicts(*_: object) -> None:
-        raise AssertionError("a known prediction was made again")
-
-    monkeypatch.setattr("layerwise.measure.interventions.predicted_weight_loss.predict_layer", predicts)
-    ledger = ResultCache(known=tuple(rows), sink=lambda new: later.extend(new))
-    assert predicted_weight_loss(stack, reading, cache=ledger) == scores
-    assert not later
-
-
 def test_a_random_error_has_the_norm_of_the_prediction_s() -> None:
     own = {"w": torch.randn(20, 30), "v": torch.randn(5, 5)}
     predicted = {name: 0.5 * value for name, value in own.items()}
@@ -109,7 +80,7 @@ def test_sets_are_inner_layers_apart_from_each_other() -> None:
 
 def test_a_set_is_replaced_together(stack: Stack, reading: EvalData) -> None:
     rows: list[Loss] = []
-    predicted_weight_loss(stack, reading, cache=ResultCache(sink=lambda new: rows.extend(new)))
+    predicted_weight_loss(stack, reading, cache=ResultCache(sink=rows.extend))
     found = sum(row.nll for row in rows if row.plan == "set:2=predicted")
     with substituted(stack, {layer: predict_layer(stack, layer) for layer in (1, 4)}), torch.no_grad():
         expected = 0.0

@@ -185,9 +185,6 @@ def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -
     assert added[2] > 0
     assert [added[layer] for layer in (0, 1, 3)] == pytest.approx([0, 0, 0], abs=1e-6)
     row = found.one(metric="accuracy_lost", layer=2)
-    assert row is not None
-    assert row.low is not None
-    assert row.high is not None
     assert row.low <= row.value <= row.high
     assert row.documents == int(SURVEYED.outcomes[order].scored.sum())
 

@@ -35,7 +35,6 @@ def in_order(rows: list[Loss]) -> list[Loss]:
 
 def readings(stack: Stack) -> Counter[int]:
     """Counts from here on how often each layer is read."""
-    assert stack.resident is not None
     stack.resident.count()
     files, counted = stack.resident._files, Counter[int]()
     plain = type(files).read
@@ -52,7 +51,6 @@ def test_leave_one_out_reads_each_layer_once_a_batch(stacks: tuple[Stack, Stack]
     whole, streamed = stacks
     data, members = text(3), families.leave_one_out(DEPTH)
     estimate = streaming_of(streamed, with_identity(streamed, members), data)
-    assert estimate is not None
     assert estimate.readings == estimate.bound == DEPTH * len(estimate.rounds)
     assert [number for each in estimate.rounds for number in each] == list(range(len(data.batches)))
     counted = readings(streamed)
@@ -60,7 +58,6 @@ def test_leave_one_out_reads_each_layer_once_a_batch(stacks: tuple[Stack, Stack]
     rows = sweep(streamed, members, data, progress=lambda *seen: meters.append(seen))
     assert in_order(rows) == in_order(sweep(whole, members, data))
     assert counted == dict.fromkeys(range(DEPTH), len(estimate.rounds))
-    assert streamed.resident is not None
     assert streamed.resident.cost.most_layers <= 3
     assert streamed.resident.cost.most_bytes <= estimate.resident_bytes
     assert rows[0].plan == str(Plan.identity(DEPTH))
@@ -93,7 +90,6 @@ def test_interventions_share_the_readings(stacks: tuple[Stack, Stack]) -> None:
     whole, streamed = stacks
     data = text(2, tokens=24)
     skips = [Intervention(layer, "skip", lambda context: lambda one: one.state) for layer in range(DEPTH)]
-    assert streamed.resident is not None
     readings(streamed)
     assert intervention_losses(streamed, skips, data) == intervention_losses(whole, skips, data)
     state = data.batches[0].size * 32 * 4

@@ -175,13 +175,6 @@ def test_some_conditions_alone() -> None:
     assert told == [(1, 2), (2, 2)]
 
 
-def test_progress_ends_where_it_says() -> None:
-    told: list[tuple[int, int]] = []
-    found = survey(turning(3), SPLITS.test, SPLITS.collate, QUESTIONS, progress=lambda *at: told.append(at))
-    total = len(found.outcomes) + len(found.orders)
-    assert told == [(number, total) for number in range(1, total + 1)]
-
-
 def test_a_file_of_zeros_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("layerwise.bounded.UNPACKED", 2**20)
     np.savez_compressed(tmp_path / "s.npz", **{"sequential|hits": np.zeros(2**18)})

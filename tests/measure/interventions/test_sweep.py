@@ -15,7 +15,6 @@ from layerwise.measure.interventions.sweep import (
     CostEstimate,
     CostMeter,
     cost_estimate,
-    plan_records,
     sweep,
     with_identity,
 )
@@ -97,13 +96,6 @@ def test_a_half_finished_batch_gives_only_the_missing_windows() -> None:
     assert {row.document for row in rows} == {window.document for window in BATCH.windows} - {first}
 
 
-def test_rows_reach_the_sink_as_soon_as_they_exist() -> None:
-    arrived: list[list[Loss]] = []
-    sweep(STACK, families.leave_one_out(STACK.depth), READING, sink=lambda rows: arrived.append(list(rows)))
-    assert len(arrived) == 7
-    assert all(len({row.plan for row in rows}) == 1 for rows in arrived)
-
-
 @pytest.mark.parametrize("kept", [1, 2, 4])
 def test_a_sweep_that_is_stopped_has_measured_the_model_itself(kept: int) -> None:
     """Whenever it stops after its first row, what it has can be compared with the model as trained."""
@@ -147,8 +139,3 @@ def test_the_training_mode_is_given_back() -> None:
     stack = load(model)
     sweep(stack, [Plan.parse("0-3")], READING)
     assert all(module.training for module in model.modules())
-
-
-def test_plan_records_say_why_and_what_it_costs() -> None:
-    record = plan_records(families.painters(6))[0]
-    assert (record.family, record.evaluations > 0, record.stages <= record.evaluations) == ("painters", True, True)

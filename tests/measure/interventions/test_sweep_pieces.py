@@ -60,8 +60,6 @@ class Divided:
         on_partial: Callable[[int, Any], None] | None = None,
         rest: Callable[[Any], Any] | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        assert on_partial is not None
-        assert rest is not None
         for number, piece in reversed(list(enumerate(pieces))):
             left = rest(piece)
             while True:

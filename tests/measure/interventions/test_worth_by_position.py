@@ -51,7 +51,6 @@ def test_a_survey_keeps_the_tables(tmp_path) -> None:  # type: ignore[no-untyped
     tables = worth_by_position(turning(3), SPLITS.test, SPLITS.collate)
     Survey(3, {}, tables=tables).save(tmp_path / "survey.npz")
     kept = Survey.read(tmp_path / "survey.npz").tables
-    assert kept is not None
     assert np.array_equal(kept.worth, tables.worth)
     assert np.array_equal(kept.added, tables.added)
     Survey(3, {}).save(tmp_path / "bare.npz")

@@ -15,7 +15,7 @@ from layerwise.measure.recovery.loss_curve import (
     recovery_rows,
     recovery_time,
     steps_to_recover,
-    twin_recovery_time,
+    untouched,
 )
 from layerwise.results.selection import Rows
 
@@ -57,10 +57,11 @@ def test_a_run_that_diverged_is_censored_and_has_no_area() -> None:
 
 
 def test_the_twin_is_compared_with_the_model_before_any_step() -> None:
-    found = twin_recovery_time(TWIN, 0.05)
+    found = recovery_time(TWIN, untouched(TWIN), 0.05)
     assert found.steps == 0
     assert found.area == pytest.approx(-4 * (0.05 + 0.15 + 0.2))
-    assert twin_recovery_time(LossCurve(STEPS, (3.0, 3.2, 3.2, 3.2)), 0.05).censored, "a rate that harms the twin shows"
+    harmed = LossCurve(STEPS, (3.0, 3.2, 3.2, 3.2))
+    assert recovery_time(harmed, untouched(harmed), 0.05).censored, "a rate that harms the twin shows"
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.floats(0, 0.5))
@@ -77,18 +78,17 @@ def test_no_later_gap_is_above_the_tolerance(gaps: list[float], tolerance: float
 
 def test_rows_of_a_layer() -> None:
     courses = [recovery_time(damaged(0.5, 0.4, 0.01, gap), TWIN, 0.05) for gap in (0.01, 0.02, 0.3)]
-    twins = [twin_recovery_time(TWIN, 0.05)] * 3
-    made = Rows(recovery_rows({"layer": 3, "condition": "noise_50", "arm": "layer"}, courses, twins, 12, 9, 99))
+    twins = [recovery_time(TWIN, untouched(TWIN), 0.05)] * 3
+    made = Rows(recovery_rows({"layer": 3}, courses, twins, twins[:2] + courses[2:], 12, 9, 99))
     rows = made.where(against=None).along("metric")
-    assert set(rows) == {"initial_damage", "steps", "area", "censored"}
+    assert set(rows) == {"initial_damage", "steps", "area", "censored", "steps_to_untouched", "censored_untouched"}
+    assert [rows[f"{name}_untouched"].value for name in ("steps_to", "censored")] == pytest.approx([4.0, 1 / 3])
     beside = made.where(against="twin").along("metric")
     assert set(beside) == {"steps", "area"}
     assert rows["steps"].value == pytest.approx((8 + 8 + 12) / 3)
     assert rows["steps"].high == 12.0, "no interval reaches beyond the cap"
     assert rows["censored"].value == pytest.approx(1 / 3)
     low, high = rows["censored"].low, rows["censored"].high
-    assert low is not None
-    assert high is not None
     assert 0 < low < 1 / 3 < high < 1
     assert (beside["steps"].low, beside["steps"].high) == (0.0, 0.0)
     assert (rows["area"].documents, rows["area"].tokens) == (9, 99)
@@ -96,14 +96,15 @@ def test_rows_of_a_layer() -> None:
 
 def test_two_seeds_have_no_interval() -> None:
     courses = [recovery_time(damaged(0.5, 0.4, 0.01, 0.01), TWIN, 0.05)] * 2
-    rows = recovery_rows({"layer": 3}, courses, courses, 12, 9, 99)
-    assert all(row.low is None for row in rows if row.metric != "censored")
+    rows = recovery_rows({"layer": 3}, courses, courses, courses, 12, 9, 99)
+    assert all(row.low is None for row in rows if not row.metric.startswith("censored"))
 
 
 def test_a_layer_whose_seeds_all_diverged_has_no_area() -> None:
     courses = [recovery_time(LossCurve(STEPS, ()), TWIN, 0.05)] * 3
-    made = recovery_rows({"layer": 3}, courses, courses, 12, 9, 99)
-    assert {(row.metric, row.against) for row in made} == {("steps", None), ("steps", "twin"), ("censored", None)}
+    made = recovery_rows({"layer": 3}, courses, courses, courses, 12, 9, 99)
+    ends = {"steps", "censored", "steps_to_untouched", "censored_untouched"}
+    assert {(row.metric, row.against) for row in made} == {("steps", "twin"), *((metric, None) for metric in ends)}
     assert Rows(made).value(metric="censored") == 1.0
 
 

@@ -81,7 +81,6 @@ def test_smooth_norms_are_predictable_without_meaning_anything() -> None:
     scores = predictability(planted_stack({"w": growing}))
     assert row(scores, "norm_r2").value > 0.9
     band = row(scores, "norm_r2", against="shuffled_layers")
-    assert band.high is not None
     assert band.high < 0.5
     assert row(scores, "heldout_rows_r2").value <= 0
 
@@ -91,7 +90,6 @@ def test_related_layers_share_subspaces_and_strangers_do_not() -> None:
     for metric in ("subspace", "subspace_units"):
         assert row(kin, metric).value > 0.8
         band = row(kin, metric, against="shuffled_layers")
-        assert band.high is not None
         assert band.high < row(kin, metric).value
         assert row(strangers, metric).value == pytest.approx(16 / 64, abs=0.03)
     assert row(kin, "docs").value > 0.8 > row(strangers, "docs").value

@@ -13,23 +13,19 @@ from functools import partial
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
-from layerwise.measure.activations.middle import MIDDLE, middle
+from layerwise.measure.activations.block_influence import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import agreement as metrics
 from layerwise.measure.contrasts import joint, manipulation
-from layerwise.measure.contrasts.contrast import arms
+from layerwise.measure.contrasts.contrast import ArmEffects, arms
 from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
 from layerwise.measure.contrasts.order import ORDER, order_by_task
 from layerwise.measure.gradients.proxies import cost_ratio, proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
 from layerwise.measure.interventions.order import members as reordered
-from layerwise.measure.interventions.perturbation_curves import (
-    joint_manipulation,
-    perturbation_curves,
-    redundant_layers,
-)
+from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
 from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.sweep import plan_records, runnable, sweep
@@ -96,11 +92,14 @@ def _predictability(context: PartContext, note: Note) -> None:
     rows += predicted_weight_loss(context.stack, context.short_text, seed=context.seed, cache=cache)
     context.store("predictability", rows)
     subject, layers = list(joint_sets(context.stack.depth).items())[-1]
-    rows = joint.joint_collapse(context.losses(), context.baseline, subject, layers, seed=context.seed)
-    context.store_contrast(joint.COLLAPSE, rows)
+    effects_of = _effects(context)
+    context.store_contrast(joint.COLLAPSE, joint.joint_collapse(effects_of, subject, layers))
     sets = joint_sets(context.stack.depth) | neighbour_sets(context.stack.depth)
-    rows = joint.accumulation(context.losses(), context.baseline, sets, seed=context.seed)
-    context.store_contrast(joint.ACCUMULATION, rows)
+    context.store_contrast(joint.ACCUMULATION, joint.accumulation(effects_of, sets))
+
+
+def _effects(context: PartContext) -> ArmEffects:
+    return ArmEffects.of(context.losses(), context.baseline, seed=context.seed)
 
 
 def _ablation(context: PartContext, note: Note) -> None:
@@ -111,8 +110,8 @@ def _ablation(context: PartContext, note: Note) -> None:
     context.store("ablation", ablation.ablation_of(context.stack, losses, seed=context.seed))
     context.store_contrast(CORE, _core(context, losses))
     skips = list(ablation.skip_keys(context.stack.depth).values())
-    rows = importance_range(losses, context.baseline, skips, seed=context.seed)
-    context.store_contrast(RANGE, rows)
+    effects_of = ArmEffects.of(losses, context.baseline, seed=context.seed)
+    context.store_contrast(RANGE, importance_range(effects_of, skips))
     if context.config.budget is None:
         keys = ablation.skip_keys(context.stack.depth)
         rows = verdicts.verdicts(losses, context.baseline, keys, seed=context.seed, rule=context.rule)
@@ -175,14 +174,12 @@ def _manipulation(context: PartContext, note: Note) -> None:
         "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)
     )
     # A cache knows what was stored when it was made, and each of these stores.
-    context.store_contrast(
-        manipulation.SCALING, manipulation.scaling(context.losses(), context.baseline, seed=context.seed)
-    )
+    context.store_contrast(manipulation.SCALING, manipulation.scaling(_effects(context)))
     ranking = _skipped(context, context.cache("manipulation", note))
-    layers = redundant_layers(ranking)
+    layers = joint.redundant_layers(ranking)
     cache = context.cache("manipulation", note)
     joint_manipulation(context.stack, context.short_text, layers, seed=context.seed, cache=cache)
-    rows = manipulation.joint_manipulation(context.losses(), context.baseline, ranking, layers, seed=context.seed)
+    rows = manipulation.joint_manipulation(_effects(context), ranking, layers)
     context.store_contrast(manipulation.JOINT, rows)
 
 
@@ -243,8 +240,7 @@ def _pruning(context: PartContext, note: Note) -> None:
     context.run.store.add_plans(records)
     context.store("pruning", rows)
     ranking = rankings(scores).get("skip", {})
-    rows = joint.redundant_sets(context.losses(), context.baseline, records, ranking, seed=context.seed)
-    context.store_contrast(joint.REDUNDANT, rows)
+    context.store_contrast(joint.REDUNDANT, joint.redundant_sets(_effects(context), records, ranking))
 
 
 def _probing(context: PartContext, note: Note) -> None:

@@ -15,7 +15,7 @@ put at every position equally often (`layerwise.measure.activations.by_position`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from layerwise.measure.activations.by_position import Collate, batches, rotations_of
 from layerwise.measure.activations.padding import counted_tokens
-from layerwise.measure.activations.structure import eager, is_attention
+from layerwise.measure.activations.structure import eager, with_attention
 from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import ATTENTION, UNIFORM_ATTENTION
@@ -47,8 +47,8 @@ def attention_by_position(
     with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
         for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):
             for plan in rotations_of(stack.depth, f"{seed}/attention/{number}"):
-                weights = _attention(stack, plan, inputs)
-                if weights is None:
+                _, weights = with_attention(stack, inputs, stack.under(plan, single_pass=True))
+                if not weights:
                     text = f"{arm}: the model does not give the attention of every layer"
                     return [], [Note(ATTENTION, text)]
                 for position, layer in enumerate(plan.order()):
@@ -110,19 +110,6 @@ def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
         return None
     grid = wide(torch.cartesian_prod(torch.arange(side), torch.arange(side)))
     return torch.cdist(grid, grid)
-
-
-def _attention(stack: Stack, plan: Any, inputs: Mapping[str, Tensor]) -> Sequence[Tensor] | None:
-    """The attention of every visit under a plan, in its order; `None` where one is not given."""
-    try:
-        with stack.under(plan, single_pass=True):
-            output = stack.model(**inputs, output_attentions=True)
-    except (TypeError, ValueError, RuntimeError):
-        return None  # a model may refuse the question in any of these ways
-    weights = getattr(output, "attentions", None)
-    if not weights or len(weights) != stack.depth or any(layer is None for layer in weights):
-        return None
-    return weights if all(is_attention(layer, layer.shape[-1]) for layer in weights) else None
 
 
 def _total(values: Tensor, counted: Tensor) -> float:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ from layerwise.stack.executors.state import read_state, returned_state
 from layerwise.stack.inputs import evaluating
 
 Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
+_T = TypeVar("_T")
 BASES = 3
 EXAMPLES = 64
 
@@ -161,6 +162,30 @@ def watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterator
             handle.remove()
 
 
+@contextmanager
+def recorded(stack: Stack, read: Callable[[Tensor, Tensor], _T]) -> Iterator[dict[int, _T]]:
+    """Within the context: what `read` makes of the states before and after each layer, by layer, at its last call."""
+    seen: dict[int, _T] = {}
+
+    def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:
+        seen[layer] = read(read_state(args, kwargs), returned_state(output))
+
+    with watched(stack, see):
+        yield seen
+
+
+def outputs_under(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[int, Tensor]:
+    """One state an example of the output of every layer under a plan, (batch, width) each; see `pooled`."""
+    with (
+        evaluating(stack.model),
+        torch.inference_mode(),
+        recorded(stack, lambda before, after: pooled(after, inputs)) as outputs,
+        stack.under(plan, single_pass=True),
+    ):
+        stack.model(**inputs)
+    return outputs
+
+
 def _norms(state: Tensor, counted: Tensor) -> Tensor:
     """The norm of the state of every counted token, (tokens,)."""
     return torch.linalg.vector_norm(wide(state[counted]).flatten(1), dim=1)
@@ -222,12 +247,5 @@ def _fitted(stack: Stack, examples: Any, collate: Collate, batch_size: Callable[
 
 def _outputs(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[int, Tensor]:
     """What every layer gives under a plan, normalised: (batch, width) each, float64."""
-    outputs: dict[int, Tensor] = {}
-
-    def keep(layer: int, args: Any, kwargs: Any, output: Any) -> None:
-        read = exact_on_cpu(pooled(returned_state(output), inputs))
-        outputs[layer] = layer_norm(read, read.shape[-1:])
-
-    with evaluating(stack.model), torch.inference_mode(), watched(stack, keep), stack.under(plan, single_pass=True):
-        stack.model(**inputs)
-    return outputs
+    outputs = {layer: exact_on_cpu(state) for layer, state in outputs_under(stack, plan, inputs).items()}
+    return {layer: layer_norm(state, state.shape[-1:]) for layer, state in outputs.items()}

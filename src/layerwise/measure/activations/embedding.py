@@ -22,13 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.by_position import Collate, batches, pooled, rotations_of, watched
+from layerwise.measure.activations.by_position import Collate, batches, outputs_under, rotations_of
 from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import CHANCE, OUTPUT_LAYOUT
 from layerwise.stack import Stack
-from layerwise.stack.executors.state import returned_state
-from layerwise.stack.inputs import evaluating
 
 BATCHES = 16
 """So many random orders, at least, precede a layer at each position."""
@@ -127,22 +125,13 @@ def outputs_by_position(
     Of the tokens of an example one state is made as in `pooled`. Examples are drawn over all classes.
     """
     parts: list[Tensor] = []
-    index = {layer: at for at, layer in enumerate(layers)}
-    with evaluating(stack.model), torch.inference_mode():
-        for number, inputs in enumerate(batches(stack, examples, collate, count, seed, parts=BATCHES)):
-            outputs: dict[tuple[int, int], Tensor] = {}
-            for plan in rotations_of(stack.depth, f"{seed}/embedding/{number}"):
-                position_of = {layer: position for position, layer in enumerate(plan.order())}
-
-                def keep(layer: int, args: Any, kwargs: Any, output: Any, position_of: Any = position_of) -> None:
-                    if layer in index:
-                        state = pooled(returned_state(output), inputs)  # noqa: B023  (called before the next batch)
-                        outputs[index[layer], position_of[layer]] = state.float().cpu()  # noqa: B023
-
-                with watched(stack, keep), stack.under(plan, single_pass=True):
-                    stack.model(**inputs)
-            rows = [torch.stack([outputs[at, position] for position in range(stack.depth)]) for at in index.values()]
-            parts.append(torch.stack(rows))
+    for number, inputs in enumerate(batches(stack, examples, collate, count, seed, parts=BATCHES)):
+        outputs: dict[tuple[int, int], Tensor] = {}
+        for plan in rotations_of(stack.depth, f"{seed}/embedding/{number}"):
+            states = outputs_under(stack, plan, inputs)
+            outputs |= {(layer, at): states[layer].float().cpu() for at, layer in enumerate(plan.order())}
+        rows = [torch.stack([outputs[layer, position] for position in range(stack.depth)]) for layer in layers]
+        parts.append(torch.stack(rows))
     return torch.cat(parts, dim=2).numpy()
 
 

@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
-from layerwise.stack import Stack
+from layerwise.stack import Capture, Stack
 
 
 def side_by_side(
@@ -46,9 +46,14 @@ def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
 
 def counted_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor], Tensor]:
     """The states of a batch before `plan` and after each of its steps, and which of their tokens are counted."""
-    inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
-    states = list(stack.states(plan, stack.capture(**inputs)))
-    return states, counted_tokens(inputs, states[0])
+    captured = captured_batch(stack, batch)
+    states = list(stack.states(plan, captured))
+    return states, counted_tokens(captured.inputs, states[0])
+
+
+def captured_batch(stack: Stack, batch: AnyBatch) -> Capture:
+    """What the model calls its layers with on a batch."""
+    return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
 
 
 def token_mean(state: Tensor, counted: Tensor) -> Tensor:
@@ -80,14 +85,15 @@ def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
         yield Batch(ids, mask, targets, batch.windows[chosen])
 
 
-def check_finite(states: Sequence[Tensor], batch: AnyBatch) -> None:
-    """Raise `MeasureError` for a state that is not finite where it counts, naming the state and the document."""
-    counted = counted_tokens(batch.inputs, states[0])
+def check_finite(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
+    """Raise `MeasureError` for a state that is not finite at a token that is `counted`, (batch, seq), naming the state
+    and which of the `documents` of the rows it is of.
+    """
     for number, state in enumerate(states):
         finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
         if not finite.all():
             row = int((~finite).any(dim=1).nonzero()[0])
             raise MeasureError(
-                f"hidden state {number} is not finite in document {batch.windows[row].document!r}: nothing that is "
+                f"hidden state {number} is not finite in document {documents[row]!r}: nothing that is "
                 "measured on it would mean anything; load the model in float32, or leave that document out"
             )

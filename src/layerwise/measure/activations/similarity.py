@@ -37,7 +37,7 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import counted_states
+from layerwise.measure.activations.padding import check_finite, counted_states
 from layerwise.measure.activations.space import Cosines, same_space
 from layerwise.measure.stats.float64 import exact_on_cpu, norms, wide
 from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
@@ -310,14 +310,7 @@ def _check(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) 
             f"hidden states of shapes {sorted(shapes)} cannot be compared over tokens {tuple(counted.shape)}: "
             "similarity needs the same (batch, seq, width) after every layer"
         )
-    for layer, state in enumerate(states):
-        finite = state.flatten(2).isfinite().all(dim=2) | ~counted
-        if not finite.all():
-            row = int((~finite).any(dim=1).nonzero()[0])
-            raise MeasureError(
-                f"hidden state {layer} is not finite in document {documents[row]!r}: similarity would be "
-                "meaningless; load the model in float32, or leave that document out"
-            )
+    check_finite(states, counted, documents)
 
 
 FEWEST_TOKENS = 4

@@ -17,9 +17,10 @@ arXiv 2309.17453.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,7 +28,13 @@ from transformers import PreTrainedModel
 
 from layerwise.data.batches import AnyBatch, Batch
 from layerwise.errors import UnsupportedModel
-from layerwise.measure.activations.padding import check_finite, counted_states, counted_tokens, some_windows
+from layerwise.measure.activations.padding import (
+    captured_batch,
+    check_finite,
+    counted_states,
+    counted_tokens,
+    some_windows,
+)
 from layerwise.measure.activations.residual_updates import additions, completing, difference, split
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.language.evaluation_data import EvalData
@@ -65,15 +72,15 @@ def output_ratios(stack: Stack, data: EvalData, branches: Branches | None) -> li
     halves: list[tuple[int, Sublayer | None]] = []
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
-            captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+            captured = captured_batch(stack, batch)
             states = [captured.state]
             ratios: dict[tuple[int, Sublayer | None], Tensor] = {}
             for layer in range(stack.depth):
                 after, added = _layer(stack, layer, states[-1], captured, branches)
                 ratios.update(_ratios(layer, states[-1], after, added))
                 states.append(after)
-            check_finite(states, batch)
             counted = counted_tokens(batch.inputs, states[0])
+            check_finite(states, counted, [window.document for window in batch.windows])
             # A token whose embedding is all zeros (a padding token that is text) reads nothing to be compared with.
             kept = counted & ~sink_tokens(states, counted) & states[0].flatten(2).any(dim=2)
             halves = list(ratios)
@@ -144,22 +151,27 @@ def _windows_at_once(stack: Stack, batch: AnyBatch) -> int:
 
 
 def _attention(stack: Stack, batch: AnyBatch) -> tuple[Sequence[Tensor], Sequence[Tensor]] | None:
-    """Attention weights (batch, heads, query, key) of all layers and the hidden states; `None` if one is not given."""
+    """Attention weights of all layers and the hidden states; `None` if one is not given."""
     inputs = accepted(stack.model, {name: value.to(stack.device) for name, value in batch.inputs.items()})
+    output, weights = with_attention(stack, inputs, output_hidden_states=True)
+    states = getattr(output, "hidden_states", None)
+    return (weights, states) if weights and states and len(states) == stack.depth + 1 else None
+
+
+def with_attention(
+    stack: Stack, inputs: Mapping[str, Tensor], under: AbstractContextManager[Any] | None = None, **wanted: bool
+) -> tuple[Any, Sequence[Tensor]]:
+    """What the model gives within a context, and the attention of its layers, (batch, heads, query, key) each; none at
+    all where one is not given.
+    """
     try:
-        output = stack.model(**inputs, output_attentions=True, output_hidden_states=True)
+        with under or nullcontext():
+            output = stack.model(**inputs, output_attentions=True, **wanted)
     except (TypeError, ValueError, RuntimeError):
-        return None  # a model may refuse the question in any of these ways
-    weights, states = getattr(output, "attentions", None), getattr(output, "hidden_states", None)
-    if not weights or not states or len(weights) != stack.depth or len(states) != stack.depth + 1:
-        return None
-    seq = states[0].shape[1]
-    return (weights, states) if all(is_attention(layer, seq) for layer in weights) else None
-
-
-def is_attention(weights: object, seq: int) -> bool:
-    """Whether what a model gives is the attention of a layer, (batch, heads, seq, seq)."""
-    return isinstance(weights, Tensor) and weights.ndim == 4 and weights.shape[-2:] == (seq, seq)
+        return None, ()  # a model may refuse the question in any of these ways
+    weights = getattr(output, "attentions", None) or ()
+    given = all(isinstance(of, Tensor) and of.ndim == 4 and of.shape[2] == of.shape[3] for of in weights)
+    return output, weights if given and len(weights) == stack.depth else ()
 
 
 def _share_of_sinks(weights: Tensor, at: Tensor, asking: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,29 @@ class Resampled:
     def rows(self, claim: str, statistics: Mapping[str, Statistic], **settings: Any) -> list[Score]:
         """The `row` of every one of `statistics`, by metric."""
         return [self.row(claim, metric, statistic, **settings) for metric, statistic in statistics.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class ArmEffects:
+    """What arms cost beside the model as trained, by the keys of their losses, and the seed that resamples them.
+
+    `part` gives the effects of some of the `keys` in the order in which they are named; `None` where no window has the
+    losses of all of them.
+    """
+
+    keys: tuple[str, ...]
+    part: Callable[[Sequence[str]], Part | None]
+    seed: Seed
+    resamples: int = RESAMPLES
+
+    @classmethod
+    def of(cls, losses: Sequence[Loss], baseline: str, *, seed: Seed) -> ArmEffects:
+        """The effects of all losses against those of `baseline`, see `arms`."""
+        return cls(tuple(dict.fromkeys(row.plan for row in losses)), partial(arms, losses, baseline), seed)
+
+    def resampled(self, part: Part, indices: Iterable[int]) -> Resampled:
+        """The effects of some of the arms of `part`, resampled."""
+        return Resampled.of([part.of(indices)], seed=self.seed, resamples=self.resamples)
 
 
 def detectable(estimate: Estimate[float], power: float = POWER) -> float:

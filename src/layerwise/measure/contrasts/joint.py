@@ -37,24 +37,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import (
-    CONTRAST,
-    RESAMPLES,
-    Part,
-    Resampled,
-    Statistic,
-    arms,
-    first,
-    mean_of_drawn,
-    seeds,
-)
+from layerwise.measure.contrasts.contrast import CONTRAST, ArmEffects, Statistic, first, mean_of_drawn, seeds
 from layerwise.measure.interventions.predicted_weight_loss import set_columns
-from layerwise.measure.stats.statistics import Numbers, Seed
-from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.measure.stats.statistics import Numbers
+from layerwise.results.rows import PlanRecord, Score
 
 ACCUMULATION, COLLAPSE, REDUNDANT = "error_accumulation", "joint_collapse", "redundant_sets"
 LEAST = 1e-3
@@ -64,36 +53,19 @@ SURVIVES = 0.2
 """Nats per token, a fifth more perplexity: what the published model "survives" (scaling by 0.9, +19 %)."""
 
 
-def accumulation(
-    losses: Sequence[Loss], baseline: str, sets: Mapping[str, Sequence[int]], *, seed: Seed
-) -> list[Score]:
+def accumulation(effects: ArmEffects, sets: Mapping[str, Sequence[int]]) -> list[Score]:
     """The rows of predicted sets, by name their layers; none of a set of which a loss is missing."""
     rows: list[Score] = []
     for name, layers in sets.items():
         kinds = ("predicted", "same_norm_random")
-        keys = [key for kind in kinds for key in (f"{name}={kind}", *(f"{layer}={kind}" for layer in layers))]
-        part = arms(losses, baseline, keys)
+        part = effects.part([key for kind in kinds for key in (f"{name}={kind}", *(f"{of}={kind}" for of in layers))])
         if part is not None:
-            rows += accumulation_rows(part, set_columns(name, layers), seed=seed)
+            about, half = set_columns(name, layers), 1 + len(layers)
+            own, noise = (effects.resampled(part, range(start, start + half)) for start in (0, half))
+            rows += own.rows(ACCUMULATION, ADDITIVITY, **about)
+            rows.append(noise.row(ACCUMULATION, "share_of_noise", _share, **about))
+            rows.append(Score(CONTRAST, "layers", float(len(layers)), claim=ACCUMULATION, **about))
     return rows
-
-
-def accumulation_rows(
-    part: Part, about: Mapping[str, Any], *, seed: Seed, resamples: int = RESAMPLES
-) -> list[Score]:  # fmt: skip
-    """The rows of one set from effects: of the predicted set and its layers, then of the random errors in them.
-
-    `about` are the columns that name the set: its `condition` and `amount`.
-    """
-    half = len(part.numerators) // 2
-    own, noise = (
-        Resampled.of([part.of(range(start, start + half))], seed=seed, resamples=resamples) for start in (0, half)
-    )
-    return [
-        *own.rows(ACCUMULATION, ADDITIVITY, **about),
-        noise.row(ACCUMULATION, "share_of_noise", _share, **about),
-        Score(CONTRAST, "layers", float(half - 1), claim=ACCUMULATION, **about),
-    ]
 
 
 def _singles(effects: Numbers) -> Numbers:
@@ -113,28 +85,22 @@ ADDITIVITY: Mapping[str, Statistic] = {
 """The four numbers of a set: the first effect is its joint one, the others those of its layers."""
 
 
-def joint_collapse(
-    losses: Sequence[Loss], baseline: str, subject: str, layers: Sequence[int], *, seed: Seed
-) -> list[Score]:
-    """The rows of the set `subject` (`set:8`) of `layers`; none where a loss is missing."""
-    keys = [f"{subject}=predicted", f"{subject}=same_norm_random", *(f"{layer}=predicted" for layer in layers)]
-    part = arms(losses, baseline, keys)
-    return [] if part is None else joint_collapse_rows(part, seed=seed)
-
-
-def joint_collapse_rows(part: Part, *, seed: Seed, resamples: int = RESAMPLES) -> list[Score]:
-    """The rows from effects: of the set, of random errors in its layers, and of each layer by itself.
+def joint_collapse(effects: ArmEffects, subject: str, layers: Sequence[int]) -> list[Score]:
+    """The rows of the set `subject` (`set:8`) of `layers`; none where a loss is missing.
 
     A last row, `layers`, says how many layers were replaced together.
     """
-    drawn = Resampled.of([part], seed=seed, resamples=resamples)
+    keys = [f"{subject}=predicted", f"{subject}=same_norm_random", *(f"{layer}=predicted" for layer in layers)]
+    part = effects.part(keys)
+    if part is None:
+        return []
     statistics: dict[str, Statistic] = {
         "joint": first,
         "beyond_singles": lambda effects: np.asarray(1 - effects[..., 2:].sum(axis=-1) / _damage(effects)),
         "beyond_noise": lambda effects: np.asarray(1 - effects[..., 1] / _damage(effects)),
     }
-    rows = drawn.rows(COLLAPSE, statistics, power=1 - 0.2 / 3)
-    return [*rows, Score(CONTRAST, "layers", float(len(part.numerators) - 2), claim=COLLAPSE)]
+    rows = effects.resampled(part, range(len(keys))).rows(COLLAPSE, statistics, power=1 - 0.2 / 3)
+    return [*rows, Score(CONTRAST, "layers", float(len(layers)), claim=COLLAPSE)]
 
 
 def _damage(effects: Numbers) -> Numbers:
@@ -151,14 +117,17 @@ def chosen_size(ranking: Mapping[int, float], most: int) -> int:
     return max([2, *(count for count, total in enumerate(sums[:most], start=1) if total < SURVIVES)])
 
 
-def redundant_sets(
-    losses: Sequence[Loss],
-    baseline: str,
-    records: Sequence[PlanRecord],
-    ranking: Mapping[int, float],
-    *,
-    seed: Seed,
-) -> list[Score]:
+def redundant_layers(ranking: Mapping[int, float]) -> tuple[int, ...]:
+    """Of `ranking`, layer to what skipping it costs, the largest set that costs little one by one; two at least.
+
+    >>> redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5})
+    (1, 2, 3)
+    """
+    size = chosen_size(ranking, max(2, len(ranking) - 2))
+    return tuple(sorted(sorted(ranking, key=ranking.__getitem__)[:size]))
+
+
+def redundant_sets(effects: ArmEffects, records: Sequence[PlanRecord], ranking: Mapping[int, float]) -> list[Score]:
     """The rows of the chosen set: `records` say which plan drops which set, `ranking` is that of `skip`, by layer.
 
     None where the sets or their losses are missing.
@@ -168,26 +137,20 @@ def redundant_sets(
         strategy: [record.plan for record in records if (record.strategy, record.affected) == (strategy, size)]
         for strategy in ("skip", "random")
     }
-    if not all(plans.values()):
+    keys = [*plans["skip"][:1], *plans["random"]]
+    part = effects.part(keys) if all(plans.values()) else None
+    if part is None:
         return []
-    part = arms(losses, baseline, [plans["skip"][0], *plans["random"]])
-    return [] if part is None else redundant_sets_rows(part, size, sum(sorted(ranking.values())[:size]), seed=seed)
-
-
-def redundant_sets_rows(
-    part: Part, size: int, singles: float, *, seed: Seed, resamples: int = RESAMPLES
-) -> list[Score]:
-    """The rows from effects: of the chosen set of `size` layers, and of every random set of as many."""
-    draw = np.random.default_rng([*seeds(seed), size])
+    draw = np.random.default_rng([*seeds(effects.seed), size])
 
     def spared(effects: Numbers) -> Numbers:
         sets = effects[..., 1:]
         random = sets.mean() if sets.ndim == 1 else mean_of_drawn(sets, draw, sets.shape[-1])
         return np.asarray(random - first(effects))
 
-    drawn = Resampled.of([part], seed=seed, resamples=resamples)
+    drawn = effects.resampled(part, range(len(keys)))
     return [
         *drawn.rows(REDUNDANT, {"joint": first, "spared": spared}, power=1 - 0.2 / 2),
         Score(CONTRAST, "layers", float(size), claim=REDUNDANT),
-        Score(CONTRAST, "singles", singles, claim=REDUNDANT),
+        Score(CONTRAST, "singles", sum(sorted(ranking.values())[:size]), claim=REDUNDANT),
     ]

@@ -32,7 +32,7 @@ from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import RESAMPLES, Part, Resampled, Statistic, arms
+from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, Statistic
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.results.rows import Loss, Score
@@ -138,15 +138,12 @@ def _over_random(columns: Columns, layers: range, effects: Numbers) -> Numbers:
     return np.asarray(np.median(SHARE * average - random, axis=-1))
 
 
-def importance_range(losses: Sequence[Loss], baseline: str, keys: Sequence[str], *, seed: Seed) -> list[Score]:
+def importance_range(effects: ArmEffects, keys: Sequence[str]) -> list[Score]:
     """The rows of the range for the layers that `keys` skip; none where a loss is missing."""
-    part = arms(losses, baseline, keys)
-    return [] if part is None else importance_range_rows(part, seed=seed)
-
-
-def importance_range_rows(part: Part, *, seed: Seed, resamples: int = RESAMPLES) -> list[Score]:
-    """The rows of the range from the effects of skipping each layer."""
-    drawn = Resampled.of([part], seed=seed, resamples=resamples)
+    part = effects.part(keys)
+    if part is None:
+        return []
+    drawn = effects.resampled(part, range(len(keys)))
     return drawn.rows(RANGE, {"range": _to_the_median, "published": _to_the_least})
 
 

@@ -20,14 +20,13 @@ compare with. The examples of a batch share what was drawn, so intervals are ove
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from layerwise.measure.contrasts.shuffled import by_batch
 from layerwise.measure.contrasts.trainings import over_trainings
-from layerwise.measure.interventions.accuracy import Numbers, Predictions
+from layerwise.measure.interventions.accuracy import Numbers
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.statistics import student_interval
@@ -39,21 +38,8 @@ METRICS = {"accuracy_lost": ("hits", 1.0), "nll_added": ("nll", -1.0)}
 """What is counted of an outcome, and the sign that makes a loss of it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PairedCost:
-    """What something costs, example by example: `values` (examples,) of those that count, with their labels."""
-
-    values: Numbers
-    scored: Numbers
-
-    @property
-    def mean(self) -> float:
-        """The cost of a scored label."""
-        return float(self.values.sum() / self.scored.sum())
-
-
-PairedCosts = list[PairedCost]
-"""One for every seed."""
+PairedCosts = list[Numbers]
+"""For every seed what something costs, example by example; not a number where a condition does not count it."""
 
 
 def node_loss(arms: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Score]:
@@ -72,15 +58,17 @@ def node_loss(arms: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Scor
 
 def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str, batch: int) -> Iterator[Score]:
     """The rows of every layout, for so many nodes lost in one order."""
+    labels = [survey.outcomes[SEQUENTIAL].scored for survey in surveys]
     for metric in METRICS:
         by_layout: dict[str, PairedCosts] = {}
         for layout in LAYOUTS:
             of: dict[str, Any] = {"arm": arm, "part": layout, "other": count, "amount": float(lost), "condition": order}
-            together = [cost for survey in surveys if (cost := _together(survey, count, layout, lost, order, metric))]
+            each_seed = [_together(survey, count, layout, lost, order, metric) for survey in surveys]
+            together = [cost for cost in each_seed if cost is not None]
             if not together or len(together) < len(surveys):
                 continue
             by_layout[layout] = together
-            yield from _score(metric, together, batch, **of)
+            yield from _score(metric, together, labels, batch, **of)
             beside = {
                 SINGLE: [_single(survey, count, lost, order, metric) for survey in surveys],
                 SCATTERED: [_scattered(survey, count, lost, order, metric) for survey in surveys],
@@ -90,35 +78,34 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
                 known = [cost for cost in costs if cost is not None]
                 if len(known) == len(surveys):
                     if null != BLOCKS:
-                        yield from _score(metric, known, batch, **of, against=null)
-                    yield from _score(f"{metric}_above", _less(together, known), batch, **of, against=null)
+                        yield from _score(metric, known, labels, batch, **of, against=null)
+                    above = [cost - other for cost, other in zip(together, known, strict=True)]
+                    yield from _score(f"{metric}_above", above, labels, batch, **of, against=null)
             if lost == 1:
-                each = [
-                    [
-                        _cost(survey, f"nodes {count} {layout} without {node} {order}", order, metric)
-                        for survey in surveys
-                    ]
-                    for node in range(count)
-                ]
-                means = [np.mean([cost.mean for cost in of if cost is not None]) for of in each]
+                means = []
+                for node in range(count):
+                    task = f"nodes {count} {layout} without {node} {order}"
+                    costs = [_cost(survey, task, order, metric) for survey in surveys]
+                    pairs = zip(costs, labels, strict=True)
+                    means.append(np.mean([_mean(cost, own) for cost, own in pairs if cost is not None]))
                 yield Score(NODES, f"{metric}_worst", float(np.max(means)), **of)
 
 
-def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> PairedCost | None:
+def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> Numbers | None:
     """What the loss of nodes costs: the mean over each of them, or over sets that were drawn."""
     if lost > 1:
         return _cost(survey, f"nodes {count} {layout} any {lost} {order}", order, metric)
     each = [_cost(survey, f"nodes {count} {layout} without {node} {order}", order, metric) for node in range(count)]
-    return _combined([cost for cost in each if cost is not None], 1 / count) if all(each) else None
+    return _sum(each, 1 / count)
 
 
-def _single(survey: Survey, count: int, lost: int, order: str, metric: str) -> PairedCost | None:
+def _single(survey: Survey, count: int, lost: int, order: str, metric: str) -> Numbers | None:
     """What the layers of the lost nodes cost one by one: every layer is on one of the nodes that may be lost."""
     each = [_cost(survey, f"without {layer} {order}", order, metric) for layer in range(survey.depth)]
-    return _combined([cost for cost in each if cost is not None], lost / count) if all(each) else None
+    return _sum(each, lost / count)
 
 
-def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -> PairedCost | None:
+def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -> Numbers | None:
     """What as many layers cost, left out at random."""
     sizes = {len(node) for node in node_layout(survey.depth, count, BLOCKS)}
     if len(sizes) > 1:
@@ -126,7 +113,7 @@ def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -
     return _cost(survey, f"kept {survey.depth - lost * sizes.pop()} random {order}", order, metric)
 
 
-def _cost(survey: Survey, task: str, order: str, metric: str) -> PairedCost | None:
+def _cost(survey: Survey, task: str, order: str, metric: str) -> Numbers | None:
     """With all layers less under `task`, in the same order; `None` where it was not surveyed."""
     under, whole = survey.outcomes.get(task), survey.outcomes.get(order)
     if under is None or whole is None:
@@ -135,41 +122,30 @@ def _cost(survey: Survey, task: str, order: str, metric: str) -> PairedCost | No
     counted = (under.scored > 0) & (whole.scored > 0)
     if not counted.any():
         return None
-    difference = sign * (_values(whole, field) - _values(under, field))
-    return PairedCost(np.where(counted, difference, 0.0), np.where(counted, whole.scored, 0.0))
+    values: Numbers = sign * (getattr(whole, field) - getattr(under, field))
+    return np.where(counted, values, np.nan)
 
 
-def _values(outcome: Predictions, field: str) -> Numbers:
-    values: Numbers = getattr(outcome, field)
-    return values
+def _sum(costs: Sequence[Numbers | None], factor: float) -> Numbers | None:
+    """`factor` times the sum of several costs; `None` where one of them is missing."""
+    known = [cost for cost in costs if cost is not None]
+    return factor * np.sum(known, axis=0) if len(known) == len(costs) else None
 
 
-def _combined(costs: Sequence[PairedCost], factor: float) -> PairedCost:
-    """`factor` times the sum of several costs, on the examples that all of them count."""
-    counted = np.all([cost.scored > 0 for cost in costs], axis=0)
-    total = factor * np.sum([cost.values for cost in costs], axis=0)
-    return PairedCost(np.where(counted, total, 0.0), np.where(counted, costs[0].scored, 0.0))
+def _mean(cost: Numbers, labels: Numbers) -> float:
+    """The cost of a scored label, on the examples that count."""
+    counted = ~np.isnan(cost)
+    return float(np.where(counted, cost, 0.0).sum() / np.where(counted, labels, 0.0).sum())
 
 
-def _less(costs: PairedCosts, others: PairedCosts) -> PairedCosts:
-    differences = []
-    for cost, other in zip(costs, others, strict=True):
-        counted = (cost.scored > 0) & (other.scored > 0)
-        differences.append(
-            PairedCost(np.where(counted, cost.values - other.values, 0.0), np.where(counted, cost.scored, 0.0))
-        )
-    return differences
-
-
-def _score(metric: str, costs: PairedCosts, batch: int, **of: Any) -> Iterator[Score]:
+def _score(metric: str, costs: PairedCosts, labels: Sequence[Numbers], batch: int, **of: Any) -> Iterator[Score]:
     """The mean over seeds with its interval; nothing where no example is left that all conditions count."""
-    if not all(cost.scored.any() for cost in costs):
+    counted = ~np.isnan(costs)
+    if not counted.any(axis=1).all():
         return
-    documents = int((costs[0].scored > 0).sum())
-    means = [cost.mean for cost in costs]
-    values, scored = (
-        by_batch(np.array([getattr(cost, name) for cost in costs]), batch) for name in ("values", "scored")
-    )
+    documents = int(counted[0].sum())
+    means = [_mean(cost, own) for cost, own in zip(costs, labels, strict=True)]
+    values, scored = (by_batch(np.where(counted, of_examples, 0.0), batch) for of_examples in (costs, labels))
     kept = (scored > 0).all(axis=0)
     values, scored = values[:, kept], scored[:, kept]
     low = high = None

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch, LabelledBatch
-from layerwise.measure.activations.padding import check_finite, some_windows
+from layerwise.measure.activations.padding import captured_batch, check_finite, counted_tokens, some_windows
 from layerwise.measure.language.loss import CHUNK
 from layerwise.measure.stats.float64 import exact, widest
 from layerwise.plan import Sublayer
@@ -68,9 +68,8 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
     Without `branches` the gates are those of whole layers. Raises `MeasureError` for a state or a loss that is not
     finite, naming the layer and the document.
     """
-    inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
     with torch.no_grad():
-        captured = stack.capture(**inputs)
+        captured = captured_batch(stack, batch)
     gates: dict[Gate, Tensor] = {}
     state = captured.state.detach().requires_grad_()
     states = [state]
@@ -81,7 +80,8 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
             _note_gate(gates, (layer, None), after, after.detach() - state.detach(), len(state))
             state = after
             states.append(state)
-    check_finite(states, batch)
+    counted = counted_tokens(batch.inputs, states[0])
+    check_finite(states, counted, [window.document for window in batch.windows])
     nll, gradient = loss_gradient(stack, state.detach(), batch)
     parameters = _parameters(stack)
     flat = [parameter for named in parameters for parameter in named.values()]

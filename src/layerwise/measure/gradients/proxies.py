@@ -29,7 +29,7 @@ from layerwise.data.batches import IGNORED, AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import captured_batch, counted_tokens
 from layerwise.measure.activations.residual_updates import split
 from layerwise.measure.cost.pass_time import PassClock, in_turns
 from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts
@@ -146,7 +146,7 @@ def logit_lens(stack: Stack, data: EvalData) -> list[Score]:
     sums = WindowSums()
     with evaluating(stack.model), torch.inference_mode():
         for batch in data.batches:
-            captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+            captured = captured_batch(stack, batch)
             losses = [window_losses(stack, state, batch) for state in stack.states(plan, captured)]
             nlls = torch.tensor([[loss.nll for loss in state] for state in losses], dtype=torch.float64)
             for state, window in (~nlls.isfinite()).nonzero().tolist()[:1]:
@@ -224,23 +224,14 @@ class GateGradients:
         estimate = statistics.paired_bootstrap(above, below, seed=seed)
         flips = max(FEWEST_FLIPS, FLIPS_PER_GATE * len(above))
         test = statistics.sign_flips(above, seed=seed, flips=flips)
-        adjusted = statistics.holm(test.p)
-        errors = estimate.error
-        mde = statistics.minimum_detectable_effect(errors, below.size, comparisons=len(above))
-        bands = statistics.null_band(test, above, below)
+        mde = statistics.minimum_detectable_effect(estimate.error, below.size, comparisons=len(above))
+        tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), mde.tolist(), strict=True)
+        bands = statistics.null_band(test, above, below).tolist()
+        behind = self._sums.documents, self._sums.tokens
         scores = []
-        for index, about in enumerate(self._about):
-            value, low, high, p, p_adjusted, least = (
-                float(numbers[index])
-                for numbers in (estimate.value, estimate.low, estimate.high, test.p, adjusted, mde)
-            )
-            scores.append(
-                Score(
-                    PROXIES, "gate_gradient", value, low, high, p, p_adjusted, least, self._sums.documents,
-                    self._sums.tokens, **about,
-                )
-            )  # fmt: skip
-            if math.isfinite(band := float(bands[index])):
+        for about, own, numbers, band in zip(self._about, estimate.each(), tests, bands, strict=True):
+            scores.append(Score(PROXIES, "gate_gradient", *own.row(), *numbers, *behind, **about))
+            if math.isfinite(band):
                 scores.append(Score(PROXIES, "gate_gradient", 0.0, -band, band, against=NO_EFFECT, **about))
         return scores
 

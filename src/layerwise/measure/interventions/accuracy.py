@@ -93,8 +93,7 @@ def evaluate(
     with evaluating(stack.model), torch.inference_mode():
         for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
             chosen = plan if isinstance(plan, Plan) else plan(number)
-            labels = batch["labels"].to(stack.device)
-            inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+            inputs, labels = inputs_and_labels(batch, stack.device)
             under = partial(stack.under, chosen, single_pass=True)
             part = predictions_of(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
             if not np.isfinite(part.nll).all():
@@ -103,6 +102,13 @@ def evaluate(
                 )
             parts.append(part)
     return joined(parts)
+
+
+def inputs_and_labels(batch: Mapping[str, Tensor], device: torch.device) -> tuple[dict[str, Tensor], Tensor]:
+    """The arguments of the model, and the labels, of a batch of examples."""
+    placed = {name: tensor.to(device) for name, tensor in batch.items()}
+    labels = placed.pop("labels")
+    return placed, labels
 
 
 def predictions_of(
@@ -264,8 +270,7 @@ class HeldOut:
         head = find_head(stack)
         with evaluating(stack.model), torch.inference_mode():
             for batch in self.batches:
-                labels = batch["labels"].to(stack.device)
-                inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+                inputs, labels = inputs_and_labels(batch, stack.device)
                 parts.append(predictions_of(stack.model, head, inputs, labels, filled_in=self.filled_in))
         predictions = joined(parts)
         if not np.isfinite(predictions.nll).all():

@@ -14,7 +14,7 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.activations.padding import counted_tokens
+from layerwise.measure.activations.padding import captured_batch, counted_tokens
 from layerwise.plan import Sublayer
 from layerwise.stack import Capture, Stack
 from layerwise.stack.executors.graph import Apply as Node
@@ -135,7 +135,3 @@ class CleanBatches(Sequence[CleanBatch]):
 
     def __getitem__(self, number: Any) -> Any:
         return self.walks[number].at(self.node)
-
-
-def captured_batch(stack: Stack, batch: AnyBatch) -> Capture:
-    return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -153,12 +153,11 @@ def phenomenon_rows(suite: str, edges: Sequence[Edge], margins: Sequence[EdgeMar
         rows += _whole(of, each)
         named = [of | own for own in columns]
         rows += _effects(named, each, chosen[at], adjusted[at], parts[at][0], adjusted.size)
-        low, high = confirming[at].low, confirming[at].high
-        units = int(parts[at][1].sum())
+        units, of_edges = int(parts[at][1].sum()), confirming[at].each()
         rows += [
             Score(
-                EDGE_PHENOMENA, "confirmed", float(confirming[at].value[edge]), float(low[edge]), float(high[edge]),
-                fresh[at, edge], p_adjusted=confirmed[at, edge], documents=units, **named[edge],
+                EDGE_PHENOMENA, "confirmed", *of_edges[edge].row(), fresh[at, edge], p_adjusted=confirmed[at, edge],
+                documents=units, **named[edge],
             )
             for where, edge in selected
             if where == at
@@ -179,11 +178,10 @@ def _right(margins: Numbers) -> Numbers:
 def _whole(of: dict[str, Any], margins: EdgeMargins) -> Iterator[Score]:
     names, units = margins.phenomenon.paradigms, len(margins.whole)
     for metric, values in (("margin", margins.whole), ("right", _right(margins.whole))):
-        own = estimates(values[None], names)
-        bounds = (float(own.low[0]), float(own.high[0]))
+        value, low, high = estimates(values[None], names).row()
         if metric == "right":
-            bounds = (max(0.0, bounds[0]), min(1.0, bounds[1]))
-        yield Score(EDGE_PHENOMENA, metric, float(own.value[0]), *bounds, documents=units, **of)
+            low, high = max(0.0, low), min(1.0, high)
+        yield Score(EDGE_PHENOMENA, metric, value, low, high, documents=units, **of)
     if margins.phenomenon.linguistic is not None:
         yield Score(EDGE_PHENOMENA, "linguistic", float(margins.phenomenon.linguistic), **of)
 
@@ -198,14 +196,11 @@ def _effects(
 ) -> Iterator[Score]:
     names = [name for name, kept in zip(margins.phenomenon.paradigms, units, strict=True) if kept]
     right = estimates((_right(margins.whole) - _right(margins.without))[:, units], names)
-    p, detectable, count = chosen.p(), chosen.detectable(comparisons), int(units.sum())
-    for at, of in enumerate(edges):
-        for metric, own in (("effect", chosen), ("accuracy", right)):
-            value = (float(own.value[at]), float(own.low[at]), float(own.high[at]))
-            row = Score(EDGE_PHENOMENA, metric, *value, documents=count, **of)
-            if metric == "effect":
-                row = replace(row, p=float(p[at]), p_adjusted=float(adjusted[at]), mde=float(detectable[at]))
-            yield row
+    tests = zip(chosen.p().tolist(), adjusted.tolist(), chosen.detectable(comparisons).tolist(), strict=True)
+    count = int(units.sum())
+    for of, effect, accuracy, test in zip(edges, chosen.each(), right.each(), tests, strict=True):
+        yield Score(EDGE_PHENOMENA, "effect", *effect.row(), *test, documents=count, **of)
+        yield Score(EDGE_PHENOMENA, "accuracy", *accuracy.row(), documents=count, **of)
 
 
 def _contrast_rows(
@@ -224,13 +219,9 @@ def _contrast_rows(
             variance += part
             squares += np.square(part) / own.freedom
     contrast = Estimate.student(value, np.sqrt(variance), satterthwaite(variance, squares))
-    p, low, high = contrast.p(), contrast.low, contrast.high
-    adjusted = holm(p)
-    for at, of in enumerate(columns):
-        bounds = (float(low[at]), float(high[at]), float(p[at]))
-        yield Score(
-            EDGE_PHENOMENA, "contrast", float(value[at]), *bounds, p_adjusted=float(adjusted[at]), condition=suite, **of
-        )  # fmt: skip
+    p = contrast.p()
+    for single, of, *tests in zip(contrast.each(), columns, p.tolist(), holm(p).tolist(), strict=True):
+        yield Score(EDGE_PHENOMENA, "contrast", *single.row(), *tests, condition=suite, **of)
     yield from _by_depth(suite, edges, value)
 
 

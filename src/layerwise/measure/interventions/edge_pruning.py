@@ -236,12 +236,11 @@ def ranking_rows(ranked: Ranked, whole: Losses, *, seed: int = 0, depth: int) ->
     """Rows of every edge, and how far size and effect agree about them."""
     rows = []
     units = len(whole.nll)
-    for index, edge in enumerate(ranked.edges):
+    tests = zip(ranked.p.tolist(), ranked.p_adjusted.tolist(), strict=True)
+    for edge, weight, effect, test in zip(ranked.edges, ranked.weights, ranked.effect.each(), tests, strict=True):
         of = edge_columns(edge, depth)
-        value, low, high = (float(part[index]) for part in (ranked.effect.value, ranked.effect.low, ranked.effect.high))
-        p, adjusted = float(ranked.p[index]), float(ranked.p_adjusted[index])
-        rows.append(Score(EDGES, "weight", float(ranked.weights[index]), **of))
-        rows.append(Score(EDGES, "effect", value, low, high, p, p_adjusted=adjusted, documents=units, **of))
+        rows.append(Score(EDGES, "weight", float(weight), **of))
+        rows.append(Score(EDGES, "effect", *effect.row(), *test, documents=units, **of))
     agreed = rank_correlation(np.abs(ranked.weights), ranked.effect.value, seed=seed)
     if agreed is not None:
         rows.append(Score(EDGES, "rank_correlation", agreed.value, agreed.low, agreed.high, agreed.p))
@@ -292,16 +291,14 @@ def pruned_rows(
     differences: dict[tuple[str, str | None], Numbers] = {
         ("difference", None): mine, ("difference", SIZE): sized, ("less_than_by_size", None): sized - mine,
     }  # fmt: skip
-    intervals = paired_bootstrap(np.stack(list(differences.values())), base.counted, seed=seed)
-    p = sign_flips(np.stack(list(differences.values())), seed=seed).p
+    stacked = np.stack(list(differences.values()))
+    intervals = paired_bootstrap(stacked, base.counted, seed=seed).each()
+    p = sign_flips(stacked, seed=seed).p.tolist()
     rows += [
-        Score(
-            EDGES, metric, float(intervals.value[index]), float(intervals.low[index]), float(intervals.high[index]),
-            float(p[index]), condition=PRUNED, against=against, documents=len(mine),
-        )
-        for index, (metric, against) in enumerate(differences)
-    ]  # fmt: skip
-    return [*rows, _random_row(ratio(np.stack(random), base.counted), float(intervals.value[0]))]
+        Score(EDGES, metric, *own.row(), each, condition=PRUNED, against=against, documents=len(mine))
+        for (metric, against), own, each in zip(differences, intervals, p, strict=True)
+    ]
+    return [*rows, _random_row(ratio(np.stack(random), base.counted), intervals[0].value)]
 
 
 def _random_row(losses: Numbers, mine: float) -> Score:

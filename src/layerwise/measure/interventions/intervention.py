@@ -27,7 +27,8 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch, CleanBatches, captured_batch
+from layerwise.measure.activations.padding import captured_batch
+from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch, CleanBatches
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.stats.strata import shuffled

@@ -22,7 +22,7 @@ of the set, as the others were published. Those losses are rows called `joint=<s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,7 +30,6 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.contrasts.joint import chosen_size
 from layerwise.measure.interventions.batch_walk import Apply, CleanBatch
 from layerwise.measure.interventions.intervention import (
     Intervention,
@@ -115,16 +114,6 @@ def interventions(stack: Stack, *, seed: int = 0, layers: Sequence[int] | None =
     """Every change of every layer, or of some `layers`, that `perturbation_curves` measures."""
     moves, gates = _points(stack, SIZES, ALPHAS, layers, seed)
     return [point.intervention for group in (moves, *gates.values()) for point in group]
-
-
-def redundant_layers(ranking: Mapping[int, float]) -> tuple[int, ...]:
-    """Of `ranking`, layer to what skipping it costs, the largest set that costs little one by one; two at least.
-
-    >>> redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5})
-    (1, 2, 3)
-    """
-    size = chosen_size(ranking, max(2, len(ranking) - 2))
-    return tuple(sorted(sorted(ranking, key=ranking.__getitem__)[:size]))
 
 
 def joint_manipulation(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -256,16 +257,14 @@ class Survey:
     tables: PositionTables | None = None
 
     def save(self, path: Path) -> None:
-        """Write everything as one `.npz` of plain arrays."""
+        """Write everything as one `.npz` of plain arrays, each called by what it is of and what it holds."""
         arrays: dict[str, Any] = {"depth": np.array(self.depth)}
         for name, outcome in self.outcomes.items():
             parts = {"hits": outcome.hits, "nll": outcome.nll, "scored": outcome.scored, "top5": outcome.hits_top5}
             arrays |= {f"{name}|{part}": values for part, values in parts.items() if values is not None}
-        for plan, pair in self.orders.items():
-            arrays[f"{plan}|order"] = np.array(pair)
-        for name, identical in self.identical.items():
-            share = math.nan if identical.accuracy is None else identical.accuracy
-            arrays[f"{name}|identical"] = np.array([identical.draws, identical.identical, share])
+        arrays |= {f"{plan}|order": np.array(pair) for plan, pair in self.orders.items()}
+        for name, each in self.identical.items():
+            arrays[f"{name}|identical"] = np.array([each.draws, each.identical, each.accuracy], dtype=np.float64)
         for name, answers in (("position", self.positions), ("probed", self.probed)):
             arrays |= {f"{position}|{name}": counts for position, counts in answers.items()}
         if self.tables is not None:
@@ -292,41 +291,26 @@ class Survey:
     @classmethod
     def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Survey:
         """A survey from the arrays that `save` makes of it."""
-        names = [name.removesuffix("|hits") for name in arrays if name.endswith("|hits")]
+        of: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
+        for key, values in arrays.items():
+            name, _, held = key.rpartition("|")
+            of[held][name] = values
         outcomes = {
-            name: Predictions(
-                arrays[f"{name}|hits"], arrays.get(f"{name}|top5"), arrays[f"{name}|nll"], arrays[f"{name}|scored"]
-            )
-            for name in names
+            name: Predictions(hits, of["top5"].get(name), of["nll"][name], of["scored"][name])
+            for name, hits in of["hits"].items()
         }
-        orders = {
-            name.removesuffix("|order"): (float(values[0]), float(values[1]))
-            for name, values in arrays.items()
-            if name.endswith("|order")
-        }
+        orders = {plan: (float(accuracy), float(nll)) for plan, (accuracy, nll) in of["order"].items()}
         identical = {
-            name.removesuffix("|identical"): Identical(
-                int(values[0]), int(values[1]), None if math.isnan(values[2]) else float(values[2])
-            )
-            for name, values in arrays.items()
-            if name.endswith("|identical")
+            name: Identical(int(draws), int(same), None if math.isnan(share) else float(share))
+            for name, (draws, same, share) in of["identical"].items()
         }
-        tables = None
-        if "worth|table" in arrays:
-            tables = PositionTables(arrays["added|table"], arrays["worth|table"])
-        return cls(
-            int(arrays["depth"]), outcomes, orders, identical, _answers(arrays, "position"),
-            _answers(arrays, "probed"), tables,
-        )  # fmt: skip
-
-
-def _answers(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[int, NDArray[np.float64]]:
-    """The answers of a kind, by position; a survey that kept no more than their sums has them as one batch."""
-    return {
-        int(key.removesuffix(f"|{name}")): values.astype(np.float64).reshape(2, -1)
-        for key, values in arrays.items()
-        if key.endswith(f"|{name}")
-    }
+        # A survey that kept no more than the sums of its answers has them as one batch.
+        positions, probed = (
+            {int(position): counts.astype(np.float64).reshape(2, -1) for position, counts in of[held].items()}
+            for held in ("position", "probed")
+        )
+        tables = PositionTables(of["table"]["added"], of["table"]["worth"]) if of["table"] else None
+        return cls(int(of["depth"][""]), outcomes, orders, identical, positions, probed, tables)
 
 
 Progress = Callable[[int, int], None]

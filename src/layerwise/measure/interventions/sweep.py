@@ -145,7 +145,7 @@ def sweep_into(
     `name` is what the workers of `spread` call `data`.
     """
     work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
-    _Sweep(stack, work, sink, progress or _silent, spread or Spread(), name).run()
+    _Sweep(stack, work, sink, progress or (lambda meter, due: None), spread or Spread(), name).run()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -195,11 +195,9 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
     return records
 
 
-def partition_of(
-    stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int, finished: Finished | None = None
-) -> Partition:
-    """What a sweep costs that is divided among so many workers, leaving out what is finished."""
-    return _Work.of(plans, data, finished or _nothing).divided(stack, workers)[1]
+def partition_of(stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int) -> Partition:
+    """What a sweep costs that is divided among so many workers."""
+    return _Work.of(plans, data, _nothing).divided(stack, workers)[1]
 
 
 def cost_estimate(
@@ -209,11 +207,9 @@ def cost_estimate(
     return _Work.of(plans, data, finished or _nothing).estimate
 
 
-def streaming_of(
-    stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
-) -> StreamingEstimate | None:
+def streaming_of(stack: Stack, plans: Sequence[Plan], data: EvalData) -> StreamingEstimate | None:
     """What a sweep takes whose layers are read from the disk; `None` for a model that is in memory."""
-    return _Work.of(plans, data, finished or _nothing).streaming(stack)
+    return _Work.of(plans, data, _nothing).streaming(stack)
 
 
 @dataclass(frozen=True)
@@ -379,7 +375,3 @@ class _Sweep:
 def _nothing(task: str, document: str, window: int) -> frozenset[str]:
     """What is finished in a sweep that starts afresh."""
     return frozenset()
-
-
-def _silent(meter: CostMeter, estimate: CostEstimate) -> None:
-    """The progress of a sweep that nobody watches."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.data.splits import sample
-from layerwise.measure.activations.by_position import rotations_of, update_share, watched
-from layerwise.measure.interventions.accuracy import Numbers, predictions_of
+from layerwise.measure.activations.by_position import recorded, rotations_of, update_share
+from layerwise.measure.interventions.accuracy import Numbers, inputs_and_labels, predictions_of
 from layerwise.measure.language.lm_head import LanguageModelHead, find_head
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.stack import Stack
-from layerwise.stack.executors.state import read_state, returned_state
 from layerwise.stack.inputs import evaluating
 
 EXAMPLES = 512
@@ -57,17 +57,10 @@ def worth_by_position(
     for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
         if number == UNITS:
             break  # what is left over is less than a batch
-        labels = batch["labels"].to(stack.device)
-        inputs = {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
+        inputs, labels = inputs_and_labels(batch, stack.device)
         of_batch = np.zeros(shape), np.zeros(shape)
         for plan in rotations_of(stack.depth, f"{seed}/worth/{number}"):
-            norms: dict[int, float] = {}
-
-            def see(layer: int, args: Any, kwargs: Any, output: Any, norms: dict[int, float] = norms) -> None:
-                before, after = read_state(args, kwargs), returned_state(output)
-                norms[layer] = update_share(inputs, before, after)  # noqa: B023  (called before the next batch)
-
-            with watched(stack, see):
+            with recorded(stack, partial(update_share, inputs)) as norms:
                 whole = _loss(stack, head, plan, inputs, labels)
             for position, layer in enumerate(plan.order()):
                 of_batch[0][layer, position] = norms[layer]

@@ -22,6 +22,7 @@ from torch.nn import functional
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
+from layerwise.measure.activations.padding import captured_batch
 from layerwise.measure.language.evaluation_data import EvalData, minibatches, sample, split
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.recovery.damage import generator
@@ -207,7 +208,7 @@ class RecoveryTraining:
     def _reached(self, batches: Sequence[AnyBatch], layer: int) -> list[_Point]:
         points = []
         for batch in batches:
-            captured = self._copy.capture(**{name: value.to(self._copy.device) for name, value in batch.inputs.items()})
+            captured = captured_batch(self._copy, batch)
             state = captured.state
             for earlier in range(layer):
                 state = self._copy.apply(earlier, state, captured)

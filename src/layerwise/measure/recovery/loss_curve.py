@@ -13,7 +13,7 @@ runs share because all have the same cap; the share of censored runs stands besi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,11 +153,6 @@ def recovery_time(damaged: LossCurve, twin: LossCurve, tolerance: float) -> Reco
     )
 
 
-def twin_recovery_time(twin: LossCurve, tolerance: float) -> RecoveryTime:
-    """How the twin fares beside the model before any step."""
-    return recovery_time(twin, untouched(twin), tolerance)
-
-
 def untouched(twin: LossCurve) -> LossCurve:
     """The model before any step, which its twin begins as."""
     return LossCurve(twin.steps, twin.nll[:1] * len(twin.steps))
@@ -167,67 +162,47 @@ def recovery_rows(
     about: Mapping[str, Any],
     times: Sequence[RecoveryTime],
     twins: Sequence[RecoveryTime],
+    published: Sequence[RecoveryTime],
     cap: int,
-    documents: int,
-    tokens: int,
+    *evaluated: int,
 ) -> list[Score]:
     """The rows of one layer, damage and scope, over seeds: see `layerwise.measure.recovery.recovery`.
 
-    `about` are their columns: the `layer`, the damage as `condition`, what was trained after it as `arm`.
+    `about` are their columns: the `layer`, the damage as `condition`, what was trained after it as `arm`. `published`
+    are the times to the untouched model, `evaluated` the documents and tokens that every loss is of.
     """
     damage = [each.initial_damage for each in times if each.initial_damage is not None]
-    areas = [each.area for each in times if each.area is not None]
-    twin_areas = [each.area for each in twins if each.area is not None]
+    areas, twin_areas = ([each.area for each in of if each.area is not None] for of in (times, twins))
     summaries = [
-        ("initial_damage", None, _mean(damage)),
-        ("steps", None, _mean([each.steps for each in times], cap)),
-        ("steps", TWIN, _mean([each.steps for each in twins], cap)),
-        ("area", None, _mean(areas)),
-        ("area", TWIN, _mean(twin_areas)),
+        ("initial_damage", None, mean_over_seeds(damage)),
+        ("steps", None, mean_over_seeds([each.steps for each in times], cap)),
+        ("steps", TWIN, mean_over_seeds([each.steps for each in twins], cap)),
+        ("area", None, mean_over_seeds(areas)),
+        ("area", TWIN, mean_over_seeds(twin_areas)),
         ("censored", None, _share([each.censored for each in times])),
+        ("steps_to_untouched", None, mean_over_seeds([each.steps for each in published], cap)),
+        ("censored_untouched", None, _share([each.censored for each in published])),
     ]
+    documents, tokens = evaluated
     return [
         Score(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, against=against, **about)
-        for metric, against, intervals in summaries
-        for numbers in intervals
-    ]
-
-
-def published_rows(
-    about: Mapping[str, Any], times: Sequence[RecoveryTime], cap: int, documents: int, tokens: int
-) -> list[Score]:
-    """The rows of the published count, against the untouched model: its steps, and the share that did not get there."""
-    summaries = [
-        ("steps_to_untouched", _mean([each.steps for each in times], cap)),
-        ("censored_untouched", _share([each.censored for each in times])),
-    ]
-    return [
-        Score(RECOVERY, metric, *numbers, documents=documents, tokens=tokens, **about)
-        for metric, intervals in summaries
-        for numbers in intervals
-    ]
-
-
-def damage_rows(about: Mapping[str, Any], damage: Sequence[float], documents: int, tokens: int) -> list[Score]:
-    """The one row of a layer that was not trained: its damage, over seeds, is too small to recover from."""
-    return [
-        Score(RECOVERY, "initial_damage", *numbers, documents=documents, tokens=tokens, **about)
-        for numbers in _mean(damage)
+        for metric, against, numbers in summaries
+        if numbers is not None
     ]
 
 
 Numbers = tuple[float, float | None, float | None]
 
 
-def _mean(values: Sequence[float], cap: float | None = None) -> Iterator[Numbers]:
-    """Mean and Student interval over seeds, within 0 and `cap` where there is one; nothing where there is no value."""
+def mean_over_seeds(values: Sequence[float], cap: float | None = None) -> Numbers | None:
+    """Mean and Student interval over seeds, within 0 and `cap` where there is one; `None` where there is no value."""
     if not values:
-        return
+        return None
     value, low, high = statistics.mean_of(values, fewest=FEWEST_SEEDS)
     if cap is not None and low is not None and high is not None:
         low, high = max(0.0, low), min(float(cap), high)
-    yield value, low, high
+    return value, low, high
 
 
-def _share(flags: Sequence[bool]) -> Iterator[Numbers]:
-    yield statistics.wilson(sum(flags), len(flags)).row()
+def _share(flags: Sequence[bool]) -> Numbers:
+    return statistics.wilson(sum(flags), len(flags)).row()

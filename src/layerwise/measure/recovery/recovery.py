@@ -35,6 +35,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -49,17 +50,15 @@ from layerwise.measure.recovery.loss_curve import (
     LossCurveKey,
     RecoveryTime,
     as_rows,
-    damage_rows,
     from_rows,
-    published_rows,
+    mean_over_seeds,
     recovery_rows,
     recovery_time,
-    twin_recovery_time,
     untouched,
 )
 from layerwise.measure.stats.ranks import FEWEST_LAYERS
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import TWIN
+from layerwise.results.vocabulary import RECOVERY, TWIN
 from layerwise.stack import Stack
 from layerwise.stack.weights import layer_weights, random_twin
 
@@ -126,13 +125,16 @@ def recovery(
     for treatment in dict.fromkeys([*times, *(treatment for treatment, _ in study.spared)]):
         by_layer = times.get(treatment, {})
         spared = {layer: damage for (of, layer), damage in study.spared.items() if of == treatment}
-        about = dict(zip(("condition", "arm"), treatment, strict=True))
+        about: dict[str, Any] = dict(zip(("condition", "arm"), treatment, strict=True))
         for layer, (damaged, twins, published) in by_layer.items():
             columns = {"layer": layer, **about}
-            rows += recovery_rows(columns, damaged, twins, recipe.steps, *study.evaluated)
-            rows += published_rows(columns, published, recipe.steps, *study.evaluated)
+            rows += recovery_rows(columns, damaged, twins, published, recipe.steps, *study.evaluated)
         for layer, damage in spared.items():
-            rows += damage_rows({"layer": layer, **about}, damage, *study.evaluated)
+            mean = mean_over_seeds(damage)
+            assert mean is not None, "every seed of a layer that was spared was damaged"
+            documents, tokens = study.evaluated
+            row = Score(RECOVERY, "initial_damage", *mean, documents=documents, tokens=tokens, layer=layer, **about)
+            rows.append(row)
         if spared:
             cache.log(_left_out("/".join(treatment), spared, recipe.tolerance))
         recovered = [_recovered(layer, damaged) for layer, (damaged, *_) in by_layer.items()]
@@ -279,7 +281,7 @@ def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) ->
         beside = runs.get(own) or runs[whole]
         damaged, twins, published = times.setdefault((run.damage, run.scope), {}).setdefault(run.layer, ([], [], []))
         damaged.append(recovery_time(trajectory, beside, tolerance))
-        twins.append(twin_recovery_time(beside, tolerance))
+        twins.append(recovery_time(beside, untouched(beside), tolerance))
         published.append(recovery_time(trajectory, untouched(beside), 0.0))
     return times
 

@@ -5,18 +5,17 @@ Every world is one of documents (`report.claims.documents`), put through the mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.joint import (
-    accumulation_rows,
-    joint_collapse_rows,
-    redundant_sets,
-    redundant_sets_rows,
-)
-from layerwise.measure.contrasts.layers import importance_range_rows
-from layerwise.measure.contrasts.manipulation import SCALE, SMALL, joint_manipulation_rows, scaling_rows
-from layerwise.results.rows import PlanRecord
+from layerwise.measure.contrasts.contrast import ArmEffects
+from layerwise.measure.contrasts.joint import accumulation, joint_collapse, redundant_sets
+from layerwise.measure.contrasts.layers import importance_range
+from layerwise.measure.contrasts.manipulation import SCALE, SMALL, joint_manipulation, scaling
+from layerwise.results.rows import PlanRecord, Score
 from report.claims import truths
 from report.claims.documents import part
 from report.claims.truths import CONTRADICTED, EACH, NOT_SO, NULL, OPEN, SUPPORTED, Truth
@@ -26,28 +25,40 @@ DEPTH = 12
 REST = (0.03, 0.02, 0.02, 0.015, 0.025, 0.02, 0.02)
 
 
+RANKING = {0: 4.0, 1: 0.05, 2: 0.05, 3: 0.05, 4: 1.0, 5: 2.0}  # three cost little
+
+SETS = [
+    PlanRecord(f"{strategy}{size}-{number}", "pruning", strategy, size, number, 1, 1, 1, 1)
+    for strategy, size, count in (("skip", 3, 1), ("random", 3, 20), ("skip", 1, 1))
+    for number in range(count)
+]
+
+
+def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), resamples: int = 300, **how: Any) -> ArmEffects:
+    """Arms that cost so much on documents, in the order in which they are asked for."""
+    return ArmEffects(tuple(keys), lambda asked: part(costs, run, **how), run, resamples)
+
+
 def unlike(*effects: float, noise: float = 0.01, documents: int = 20, skew: float = 0.5) -> Truth:
     """Single layers that cost so much."""
-    return lambda run: importance_range_rows(
-        part(effects, run, documents=documents, noise=noise, skew=skew), seed=run, resamples=300
-    )
+    keys = [f"{layer}=skip" for layer in range(len(effects))]
+    return lambda run: importance_range(planted(effects, run, documents=documents, noise=noise, skew=skew), keys)
 
 
 def collapsed(joint: float, single: float, random: float, *, noise: float = 0.1, documents: int = 20) -> Truth:
     """Four predicted layers cost `joint` together and `single` one by one; random errors cost `random` together."""
     arms = [joint, random, *[single] * 4]
-    return lambda run: joint_collapse_rows(part(arms, run, documents=documents, noise=noise), seed=run, resamples=300)
+    return lambda run: joint_collapse(planted(arms, run, documents=documents, noise=noise), "set:4", range(4))
 
 
 def dropped(joint: float, random: float, *, noise: float = 0.02, documents: int = 16) -> Truth:
     """The chosen three layers cost `joint`; random sets cost `random` at the mean, each its own."""
-    return lambda run: redundant_sets_rows(
-        part(
-            [joint, *np.random.default_rng([run, 7]).lognormal(-0.02, 0.2, 20) * random],
-            run, documents=documents, noise=noise,
-        ),
-        3, 0.15, seed=run, resamples=300,
-    )  # fmt: skip
+
+    def world(run: int) -> list[Score]:
+        arms = [joint, *np.random.default_rng([run, 7]).lognormal(-0.02, 0.2, 20) * random]
+        return redundant_sets(planted(arms, run, documents=documents, noise=noise), SETS, RANKING)
+
+    return world
 
 
 def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, documents: int = 16) -> Truth:
@@ -56,27 +67,22 @@ def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, d
     for name in ("noise", "copy"):
         for layer in range(6):
             arms |= {f"{layer}={name}:0.1": equal, f"{layer}={name}:1": largest}
-    return lambda run: scaling_rows(
-        part(list(arms.values()), run, documents=documents, noise=noise), list(arms), seed=run, resamples=200
-    )
+    how: dict[str, Any] = {"documents": documents, "noise": noise, "keys": list(arms), "resamples": 200}
+    return lambda run: scaling(planted(list(arms.values()), run, **how))
 
 
 def predicted(joint: float, single: float, *, noise: float = 0.1, documents: int = 40) -> Truth:
     """Four predicted layers cost `joint` together and `single` one by one; random errors add up."""
     arms = [joint, *[single] * 4, 4 * 0.3, *[0.3] * 4]
-    return lambda run: accumulation_rows(
-        part(arms, run, documents=documents, noise=noise), {"condition": "set", "amount": 4.0}, seed=run, resamples=300
-    )
+    return lambda run: accumulation(planted(arms, run, documents=documents, noise=noise), {"set:4": range(4)})
 
 
 def manipulated(scale: float, rivals: float, *, largest: float = 6.0, noise: float = 0.02) -> Truth:
     """Three layers cost `scale` under scaling and `rivals` under two other strategies of its size."""
-    joint = [(SCALE, SMALL), (SCALE, 1.0), ("noise", SMALL), ("noise", 1.0), ("copy", SMALL), ("copy", 1.0)]
     costs = [scale, largest, rivals, largest, rivals, largest]
     arms = [*costs, *(cost / 3 for cost in costs for _ in range(3))]
-    return lambda run: joint_manipulation_rows(
-        part(arms, run, documents=20, noise=noise), joint, 3, seed=run, resamples=300
-    )
+    keys = [f"joint={name}:{size:g}" for name in (SCALE, "noise", "copy") for size in (SMALL, 1.0)]
+    return lambda run: joint_manipulation(planted(arms, run, documents=20, noise=noise, keys=keys), RANKING, range(3))
 
 
 test_each_world_is_told = truths.simulated({
@@ -195,12 +201,6 @@ def test_the_figures_hold_joint_and_single_costs_and_the_null() -> None:
 
 
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:
-    assert scaling_rows(part([0.1, 3.0, 0.1], 0), ["0=scale:0.1", "0=noise:1", "0=gate:0.9"], seed=0) == []
-    ranking = {0: 4.0, 1: 0.05, 2: 0.05, 3: 0.05, 4: 1.0, 5: 2.0}
-    sets = [("skip", 3, 1), ("random", 3, 20), ("skip", 1, 1)]
-    listed = [
-        PlanRecord(f"{strategy}{size}-{number}", "pruning", strategy, size, number, 1, 1, 1, 1)
-        for strategy, size, count in sets
-        for number in range(count)
-    ]
-    assert redundant_sets([], "0-5", [], ranking, seed=0) == redundant_sets([], "0-5", listed, ranking, seed=0) == []
+    keys = ["0=scale:0.1", "0=noise:1", "0=gate:0.9"]
+    assert scaling(planted([0.1, 3.0], 0, keys=keys)) == []
+    assert all(redundant_sets(ArmEffects.of([], "0-5", seed=0), records, RANKING) == [] for records in ([], SETS))

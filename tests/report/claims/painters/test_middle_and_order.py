@@ -9,7 +9,7 @@ from math import exp
 import numpy as np
 import pytest
 
-from layerwise.measure.activations.middle import TWINS, log_ratio, middle_rows
+from layerwise.measure.activations.block_influence import TWINS, log_ratio, middle_rows
 from layerwise.measure.contrasts.contrast import Part
 from layerwise.measure.contrasts.order import order_by_task
 from layerwise.report.claims.painters import FASTER
