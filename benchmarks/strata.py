@@ -252,7 +252,7 @@ VERBS = {"sweep": sweep, "search": search, "frontier": frontier, "claims": claim
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=8, help="texts of each mix, each with documents of its own")
-    parser.add_argument("--studies", type=int, default=125, help="studies on each text")
+    parser.add_argument("--studies", type=int, default=250, help="studies on each text")
     parser.add_argument("--verbs", nargs="+", default=list(VERBS), choices=VERBS)
     options = parser.parse_args()
     began, failed = time.perf_counter(), 0
