@@ -1,6 +1,6 @@
 """Whether the intervals of a mix of tasks hold what they promise: simulated studies of 2, 3 and 5 unlike tasks.
 
-    python benchmarks/strata.py                # about three minutes on one core; no model
+    python benchmarks/strata.py                # about four minutes on one core; no model
 
 Documents of a task have log-normal lengths, and plans that cost them so many nats a token: the level of the task, and
 what a document differs from it, which is normal. Every study has its own documents; what holds in the mix is the sum of
@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import Resampled, arms
+from layerwise.measure.contrasts.contrast import Resampled, Statistic, arms, first, less
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.stats.effects import ArmLosses, differences, effects
@@ -224,26 +224,14 @@ def claims(text: Text, studies: int, draw: np.random.Generator) -> Iterator[tupl
     rows = text.rows({"b": base, **dict(zip(keys, base + np.concatenate([changes, others]), strict=True))})
     part = arms(rows, "b", keys)
     assert part is not None
-    resampled = Resampled.of([part], seed=0)
-    kinds: Mapping[str, tuple[Callable[[Numbers, int], Numbers], float, Numbers]] = {
-        "effect": (lambda drawn, at: drawn[..., at], text.truth(), width_by_hand((text, changes))),
-        "difference": (
-            lambda drawn, at: drawn[..., at] - drawn[..., studies + at],
-            text.truth(0.5),
-            width_by_hand((text, changes - others)),
-        ),
-        "quotient": (
-            lambda drawn, at: drawn[..., studies + at] / drawn[..., at],
-            0.5,
-            quotient_by_hand(text, others, changes),
-        ),
+    kinds: Mapping[str, tuple[Statistic, float, Numbers]] = {
+        "effect": (first, text.truth(), width_by_hand((text, changes))),
+        "difference": (less, text.truth(0.5), width_by_hand((text, changes - others))),
+        "quotient": (lambda pair: pair[..., 1] / pair[..., 0], 0.5, quotient_by_hand(text, others, changes)),
     }
+    drawn = [Resampled.of([part.of((at, studies + at))], seed=0) for at in range(studies)]
     for name, (statistic, truth, by_hand) in kinds.items():
-        made = [
-            resampled.row("claim", name, lambda drawn, at=at, of=statistic: of(drawn, at))  # type: ignore[misc]
-            for at in range(studies)
-        ]
-        yield f"claims: {name}", Answer.of(made, truth, by_hand)
+        yield f"claims: {name}", Answer.of([each.row("claim", name, statistic) for each in drawn], truth, by_hand)
 
 
 VERBS = {"sweep": sweep, "search": search, "frontier": frontier, "claims": claims}

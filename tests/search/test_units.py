@@ -22,8 +22,7 @@ from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.greedy import Space
 from layerwise.search.one_shot import first_within, one_shot_plans, random_sets, skip_effects, turning
-from layerwise.search.prices import Piece, PlanPrices, PriceTable, byte_table
-from layerwise.search.timing import measured
+from layerwise.search.prices import Piece, PlanPrices, PriceTable, byte_table, measured
 from layerwise.stack import Stack
 from measure.conftest import reading, stack
 
