@@ -132,20 +132,22 @@ def test_a_contrast_is_expanded_by_the_strata_that_it_varies_with() -> None:
     changes = [np.repeat([-1.0, 1.0], 500)[:, None] * np.sqrt(variance) for variance in (4 / 5, 48 / 17)]
     effects = np.concatenate(np.broadcast_arrays(changes[0], changes[1][::-1]), axis=1).sum(axis=1, keepdims=True)
     strata = [(units, slice(0, 1), own) for units, own in zip((5, 17), changes, strict=True)]
-    drawn = Resampled(np.zeros(1), effects, 5, 22, 22, strata).estimate(first)
-    assert drawn is not None
-    assert drawn.freedom == pytest.approx((1 + 3) ** 2 / (1 / 4 + 9 / 16))
-    assert drawn.error == pytest.approx(effects.std(ddof=1) * np.sqrt((1 + 3) / (4 / 5 + 48 / 17)))
+    for level, statistic in ((0.0, first), (3.0, lambda each: each[..., 0] ** 2)):
+        drawn = Resampled(np.full(1, level), effects + level, 5, 22, 22, strata).estimate(statistic)
+        assert drawn is not None
+        assert drawn.freedom == pytest.approx((1 + 3) ** 2 / (1 / 4 + 9 / 16))
+        spread = statistic(effects + level).std(ddof=1)
+        assert drawn.error == pytest.approx(spread * np.sqrt((1 + 3) / (4 / 5 + 48 / 17)))
 
 
 def test_a_small_stratum_that_hardly_varies_widens_no_contrast() -> None:
     draw = np.random.default_rng(0)
     nats = np.concatenate([np.full(16, 3.0), draw.normal(0, 1, 200)])[None]
     part = Part(nats, np.ones(216), 216, 216, np.repeat([0, 1], [16, 200]))
-    own, (expected,) = (
-        Resampled.of([part], seed=0, resamples=20_000).estimate(first),
-        student_interval(nats, np.ones(216), strata=part.strata).each(),
-    )
+    resampled = Resampled.of([part], seed=0, resamples=20_000)
+    (one, other), (expected,) = resampled.strata, student_interval(nats, np.ones(216), strata=part.strata).each()
+    assert resampled.effects == pytest.approx(resampled.value + one[2] + other[2]), "what resamples change, and no more"
+    own = resampled.estimate(first)
     assert own is not None
     assert own.freedom == pytest.approx(199) == expected.freedom
     assert own.high - own.low == pytest.approx(expected.high - expected.low, rel=0.03)
