@@ -13,8 +13,7 @@ import torch
 import layerwise
 from layerwise.measure.cost.pass_time import PHASES, Setting
 from layerwise.plan import Plan
-from layerwise.search.prices import PlanPrices
-from layerwise.search.timing import measured
+from layerwise.search.prices import PlanPrices, measured
 
 
 def main() -> None:

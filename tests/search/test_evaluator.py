@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 import torch
 
+from layerwise.errors import MeasureError
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
 from layerwise.search.cost import WorstCase
@@ -99,6 +100,19 @@ def test_a_plan_is_written_out_once_a_call_and_batch_not_for_every_window(
         evaluator.evaluate(some, rung, whole)  # all of it is known
     evaluator.losses(some)
     assert max(written.values()) <= len(rungs) + 1
+
+
+def test_a_plan_that_has_not_read_all_of_the_text_has_no_rows(stack: Stack, reading: EvalData) -> None:
+    order, windows = pieces(reading, fewest=1), len(reading.windows)
+    rungs = [portion(reading, list(order)[start::2]) for start in (0, 1)]
+    evaluator, (whole, other) = GraphEvaluator(stack, rungs), plans(["0-5", "1-5"])
+    evaluator.evaluate([whole], 0, whole)
+    read = len(rungs[0].windows)
+    for plan, count in ((whole, read), (other, 0)):
+        with pytest.raises(MeasureError, match=rf"losses of {plan} .* read {count} of {windows} windows: evaluate it"):
+            evaluator.losses([plan])
+    evaluator.evaluate([whole], 1, whole)
+    assert sum(row.tokens for row in evaluator.losses([whole])) == sum(window.scored for window in reading.windows)
 
 
 def test_what_a_round_costs_is_known_before_it_runs(stack: Stack, reading: EvalData) -> None:

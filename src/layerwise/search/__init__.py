@@ -3,7 +3,7 @@
     result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
     result.best, result.front, result.confirmed
 
-budget, prices, timing   what a plan may cost: layers, milliseconds, bytes; the front of loss and price
+budget, prices           what a plan may cost: layers, milliseconds, bytes; the front of loss and price
 moves, averaging         from a plan to the plans next to it; averages of neighbouring layers
 evaluator, cost          all candidates of a round as one graph, and what that costs, known beforehand
 rungs                    a round: candidates leave on growing text, with a shared error rate

@@ -76,9 +76,9 @@ def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, p
     The texts are independent, so their errors add up; Student's interval, of Satterthwaite's degrees of freedom. No
     row where a text has too few units.
     """
-    parts = []
+    parts, compared = [], {str(whole), str(plan)}
     for losses, sign in ((search, -1.0), (report, 1.0)):
-        grid = arrange(row for row in losses if row.plan in (str(whole), str(plan)))
+        grid = arrange(row for row in losses if row.plan in compared)
         units = unit_pieces(grid)
         if len(units) < FEWEST_UNITS:
             return []

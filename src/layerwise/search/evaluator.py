@@ -138,13 +138,21 @@ class GraphEvaluator:
         }
 
     def losses(self, plans: Iterable[Plan]) -> list[Loss]:
-        """The rows of plans that have read all of the text."""
+        """The rows of plans that have read all of the text. Raises `MeasureError` for a plan that has not."""
         cells = [(*cell, scored) for each in self._texts for cell, scored in zip(each.cells, each.scored, strict=True)]
-        return [
-            Loss(text, task, document, window, nll, int(scored), 0)
-            for text in dict.fromkeys(map(str, plans))
-            for (task, document, window, scored), nll in zip(cells, self._nll[text].tolist(), strict=True)
-        ]
+        rows = []
+        for text in dict.fromkeys(map(str, plans)):
+            known = self._nll.get(text, np.full(len(self._at), np.nan))
+            if missing := int(np.isnan(known).sum()):
+                raise MeasureError(
+                    f"the losses of {text} were asked for and it has read {known.size - missing} of {known.size} "
+                    "windows: evaluate it on every rung first"
+                )
+            rows += [
+                Loss(text, task, document, window, nll, int(scored), 0)
+                for (task, document, window, scored), nll in zip(cells, known.tolist(), strict=True)
+            ]
+        return rows
 
     def _of(self, plan: str) -> Numbers:
         """The losses of a plan on all cells, `nan` where there is none yet."""

@@ -1,16 +1,40 @@
-"""What a plan costs in layers, milliseconds and bytes, by tables that say what each layer and each half costs."""
+"""What a plan costs in layers, milliseconds and bytes, by tables that say what each layer and each half costs.
+
+Milliseconds of every layer, of its halves and of the rest are measured inside the model's own pass. A stopwatch at the
+entrance and the exit of every block is read while the whole model runs, in another pass one at those of their two
+branches; reading it takes time, so the pass as a whole is timed without. A layer takes from its entrance to that of the
+next one, so that the way between them is in the price of each. The rest (embedding, norm, head) is what the layers
+leave of the whole. The two phases are those of `layerwise.measure.cost.pass_time`.
+
+Everything is timed as layerwise runs a plan, in place, the whole model too: what a visit costs beside its layer counts
+in both, and is less in a saved checkpoint, or nothing. That is microseconds, which small models show and others do not.
+
+A plan is predicted as a sum over its steps. Whether such a sum is right is a question for whole plans: `measured` runs
+them in turns with the model itself, so that a machine whose pace changes disturbs all of them alike. A half is priced
+as if the other branch were not computed; layerwise's own runner computes it and leaves it out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise, product
+from statistics import median
+from typing import Any
 
+import torch
 from torch import nn
 
 from layerwise.errors import UnsupportedModel
+from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, in_turns
 from layerwise.plan import Plan
+from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.search.budget import Unit
 from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
 
 Piece = tuple[int, str | None]
 """A layer, and the half of it that runs; `None` for the whole layer."""
@@ -26,7 +50,7 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class PlanPrices:
-    """The tables of a model: bytes always, milliseconds where they were measured (`layerwise.search.timing`)."""
+    """The tables of a model: bytes always, milliseconds where they were `measured`."""
 
     depth: int
     bytes: PriceTable
@@ -64,19 +88,110 @@ class PlanPrices:
 
 def byte_table(stack: Stack) -> PriceTable:
     """The bytes of every layer, of its halves where the model can be split, and of all other weights."""
-    blocks = [stack.block(layer) for layer in range(stack.depth)]
-    pieces: dict[Piece, float] = {(layer, None): float(_bytes(block)) for layer, block in enumerate(blocks)}
-    whole = float(_bytes(stack.model))
-    try:
-        paths = stack.branches().paths
-    except UnsupportedModel:
-        paths = ()
-    for layer, pair in enumerate(paths):
-        halves = {name: float(_bytes(blocks[layer].get_submodule(path))) for name, path in pair.items()}
-        rest = pieces[layer, None] - sum(halves.values())  # norms, which both halves need
-        pieces |= {(layer, name): size + rest for name, size in halves.items()}
-    return PriceTable(pieces, whole - sum(pieces[layer, None] for layer in range(stack.depth)))
+    pieces = {piece: float(_bytes(block)) for piece, block in _blocks(stack).items()}
+    rest = float(_bytes(stack.model)) - sum(pieces.values())
+    halves = {piece: float(_bytes(branch)) for piece, branch in _branches(stack).items()}
+    for layer, half in product(range(stack.depth), SUBLAYERS):
+        if (layer, half) in halves:  # with what is in neither half: both of them need the norms
+            pieces[layer, half] = pieces[layer, None] - halves[layer, other_sublayer(half)]
+    return PriceTable(pieces, rest)
 
 
 def _bytes(module: nn.Module) -> int:
     return sum(each.numel() * each.element_size() for each in module.parameters())
+
+
+REPEATS = 25
+"""Passes of which the median is taken; two before them are not counted."""
+
+_WARM_UP = 2
+
+
+def measured(
+    stack: Stack, setting: Setting, plans: Sequence[Plan] = (), *, repeats: int = REPEATS
+) -> tuple[PriceTable, dict[Plan, float]]:
+    """The table of a model, and the milliseconds of a pass under each of `plans`, all taken in turns: medians.
+
+    Raises `UnsupportedModel` for decoding where nothing is cached.
+    """
+    blocks, branches, whole_model = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
+
+    def timed(plan: Plan, _: int) -> dict[Piece | Plan, float]:
+        with stack.under(plan):
+            times: dict[Piece | Plan, float] = {plan: TimedPass(stack, setting, graphs=False).seconds()}
+            if plan == whole_model:
+                times.update([*_visits(stack, setting, blocks), *_calls(stack, setting, branches)])
+        return times
+
+    works = {plan: partial(timed, plan) for plan in (whole_model, *plans)}
+    with evaluating(stack.model), torch.inference_mode():
+        rounds = list(in_turns(works, range(-_WARM_UP, repeats)))[_WARM_UP:]
+    known = {key: 1000 * median(times[plan][key] for times in rounds) for plan in works for key in rounds[0][plan]}
+    table: dict[Piece, float] = {(layer, None): known[layer, None] for layer in range(stack.depth)}
+    rest = known[whole_model] - sum(table.values())
+    for layer, sublayer in product(range(stack.depth), SUBLAYERS):
+        if (layer, sublayer) in known:
+            table[layer, sublayer] = known[layer, None] - known[layer, other_sublayer(sublayer)]
+    return PriceTable(table, rest), {plan: known[plan] for plan in plans}
+
+
+def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
+    """The seconds of each layer in one pass: from its entrance to that of the next, and the last as far as others."""
+    clock = PassClock(stack.device)
+    marks = _marked_pass(stack, setting, blocks, clock)
+    pieces = list(marks)
+    gaps = [clock.between(marks[one][1], marks[other][0]) for one, other in pairwise(pieces)]
+    for piece, gap in zip(pieces, [*gaps, median(gaps or [0.0])], strict=True):
+        yield piece, clock.between(*marks[piece]) + gap
+
+
+def _calls(stack: Stack, setting: Setting, modules: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
+    """The seconds of each of the modules in one pass."""
+    clock = PassClock(stack.device)
+    for piece, (start, end) in _marked_pass(stack, setting, modules, clock).items():
+        yield piece, clock.between(start, end)
+
+
+def _marked_pass(
+    stack: Stack, setting: Setting, modules: Mapping[Piece, Any], clock: PassClock
+) -> dict[Piece, tuple[Any, Any]]:
+    """When each of the modules is entered and left in one pass, in the order of their entrances."""
+    if not modules:
+        return {}
+    prepared = TimedPass(stack, setting, graphs=False)
+    marks: dict[Piece, list[Any]] = defaultdict(list)
+    with ExitStack() as hooks:
+        for piece, module in modules.items():
+            hooks.enter_context(_watched(module, clock, marks[piece]))
+        prepared.seconds()
+    return {piece: (first, last) for piece, (first, last) in marks.items()}
+
+
+def _blocks(stack: Stack) -> dict[Piece, Any]:
+    """The modules of the layers."""
+    return {(layer, None): stack.block(layer) for layer in range(stack.depth)}
+
+
+def _branches(stack: Stack) -> dict[Piece, Any]:
+    """The modules of the branches of every layer; none where the model cannot be split."""
+    try:
+        paths = stack.branches().paths
+    except UnsupportedModel:
+        return {}
+    return {
+        (layer, name): stack.block(layer).get_submodule(path)
+        for layer, pair in enumerate(paths)
+        for name, path in pair.items()
+    }
+
+
+@contextmanager
+def _watched(module: Any, clock: PassClock, marks: list[Any]) -> Iterator[None]:
+    """Within the context the times at which a module is entered and left are noted."""
+    before = module.register_forward_pre_hook(lambda *_: marks.append(clock.mark()))
+    after = module.register_forward_hook(lambda *_: marks.append(clock.mark()))
+    try:
+        yield
+    finally:
+        before.remove()
+        after.remove()

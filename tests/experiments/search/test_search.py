@@ -24,7 +24,6 @@ from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.selection import Rows
-from layerwise.search import timing
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PriceTable
 from layerwise.search.rungs import SHARES
@@ -111,7 +110,7 @@ def test_a_second_corpus_and_milliseconds_are_reported(
         table = PriceTable({(layer, half): cost for layer in range(DEPTH) for half, cost in costs.items()}, 0.5)
         return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
 
-    monkeypatch.setattr(timing, "measured", timed)
+    monkeypatch.setattr("layerwise.experiments.search.run.measured", timed)
     folder = tmp_path / "second"
     folder.mkdir()
     (folder / "a.txt").write_text("\n<|endoftext|>\n".join(f"sphinx of black quartz {n}" for n in range(12)))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.contrasts.contrast import Resampled, arms, first
+from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
 from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.stats.effects import ArmLosses, differences, effects
@@ -125,6 +125,32 @@ def test_a_text_of_several_tasks_is_a_fixed_mix(name: str) -> None:
     (row,) = Rows(made()).where(**columns)
     assert (row.value, row.low, row.high) == pytest.approx((ALIKE_VALUE,) * 3, abs=1e-9)
     assert row.mde == pytest.approx(0.0, abs=1e-9) or row.mde is None
+
+
+def test_a_contrast_is_expanded_by_the_strata_that_it_varies_with() -> None:
+    """Strata of 5 and 17 units, of which a bootstrap sees variances of 4 / 5 and 48 / 17: Satterthwaite's by hand."""
+    changes = [np.repeat([-1.0, 1.0], 500)[:, None] * np.sqrt(variance) for variance in (4 / 5, 48 / 17)]
+    effects = np.concatenate(np.broadcast_arrays(changes[0], changes[1][::-1]), axis=1).sum(axis=1, keepdims=True)
+    strata = [(units, slice(0, 1), own) for units, own in zip((5, 17), changes, strict=True)]
+    for level, statistic in ((0.0, first), (3.0, lambda each: each[..., 0] ** 2)):
+        drawn = Resampled(np.full(1, level), effects + level, 5, 22, 22, strata).estimate(statistic)
+        assert drawn is not None
+        assert drawn.freedom == pytest.approx((1 + 3) ** 2 / (1 / 4 + 9 / 16))
+        spread = statistic(effects + level).std(ddof=1)
+        assert drawn.error == pytest.approx(spread * np.sqrt((1 + 3) / (4 / 5 + 48 / 17)))
+
+
+def test_a_small_stratum_that_hardly_varies_widens_no_contrast() -> None:
+    draw = np.random.default_rng(0)
+    nats = np.concatenate([np.full(16, 3.0), draw.normal(0, 1, 200)])[None]
+    part = Part(nats, np.ones(216), 216, 216, np.repeat([0, 1], [16, 200]))
+    resampled = Resampled.of([part], seed=0, resamples=20_000)
+    (one, other), (expected,) = resampled.strata, student_interval(nats, np.ones(216), strata=part.strata).each()
+    assert resampled.effects == pytest.approx(resampled.value + one[2] + other[2]), "what resamples change, and no more"
+    own = resampled.estimate(first)
+    assert own is not None
+    assert own.freedom == pytest.approx(199) == expected.freedom
+    assert own.high - own.low == pytest.approx(expected.high - expected.low, rel=0.03)
 
 
 UNLIKE = np.repeat([0, 1], [16, 32])

@@ -47,7 +47,7 @@ from layerwise.results import vocabulary as vocab
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import candidate_plans, keeps
 from layerwise.search.routing.questions import Document, TaskSet, read_task_set
-from layerwise.search.routing.router import PlanRouter, RouterTime, fit_router, layers_of, prompt_features, router_time
+from layerwise.search.routing.router import PlanRouter, fit_router, layers_of, prompt_features, router_time
 from layerwise.search.routing.trial import RoutedQuestions, RoutingDivision, RoutingTable, pooled, routed
 from layerwise.search.routing.verdict import RoutingCriterion, adjusted, gain_rows
 from layerwise.stack import Stack, weight_hash
@@ -131,7 +131,7 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     prompts = [sets[0].tasks.prompts[document] for document in sets[0].routing]
     first = tables[names[0], config.objective]
     timed = yield from CallUnit(
-        vocab.ROUTE_TIME, lambda: time_rows(router_time(stack, first.fit().router, prompts)),
+        vocab.ROUTE_TIME, lambda: router_time(stack, first.fit().router, prompts),
         "timing the router, and a layer",
     )  # fmt: skip
     layers = next(row.value for row in timed if row.metric == "layers")
@@ -255,14 +255,22 @@ def _in_domain(
     trials = [division.within(limit, layers) for division in divisions]
     whole = pooled(trials)
     yield from arm_rows((None, name), objective, whole)
-    yield from seed_rows(name, objective, trials)
-    yield from plan_rows(name, objective, table.plans, table.scores)
+    for seed, trial in enumerate(trials):  # without intervals: those over seeds are of the same questions
+        for metric, arms in ((objective, trial.scores), (f"{objective}_gain", trial.gains)):
+            for arm, values in arms.items():
+                about: dict[str, Any] = {"task": name, "arm": arm, "seed": seed, "documents": len(values)}
+                yield Score(vocab.ROUTE_SEED, metric, float(values.mean()), **about)
+    plans: list[dict[str, Any]] = [{"task": name, "plan": str(plan)} for plan in table.plans]
+    yield from _means(vocab.ROUTE_PLAN, objective, table.scores.T, plans)
     if objective == config.objective:
-        yield from share_rows(name, table.plans, whole)
-        yield from layer_rows(name, table.plans)
+        for kind, shares in whole.shares.items():
+            for plan, share in zip(plans, shares.tolist(), strict=True):
+                yield Score(vocab.ROUTE_SHARE, "share", share, condition=kind, **plan)
+        for plan, count in zip(plans, layers_of(table.plans).tolist(), strict=True):
+            yield Score(vocab.ROUTE_PLAN, "layers", count, **plan)
     for number, most in enumerate(np.linspace(layers_of(table.plans).min() + layers, depth, BUDGETS)):
         at_most = pooled([division.within(float(most), layers) for division in divisions])
-        yield from curve_rows(name, objective, number, at_most)
+        yield from _arm_means(vocab.ROUTE_CURVE, objective, at_most, task=name, amount=number)
 
 
 def _out_of_domain(
@@ -295,54 +303,6 @@ def arm_rows(sets: Sets, metric: str, routed: RoutedQuestions) -> list[Score]:
     own = {"condition": sets[0], "task": sets[1]}
     gains = gain_rows(vocab.ROUTE, f"{metric}_gain", routed.gains, routed.inflation, **own)
     return [*_arm_means(vocab.ROUTE, metric, routed, **own), *gains]
-
-
-def seed_rows(task: str, metric: str, trials: Sequence[RoutedQuestions]) -> list[Score]:
-    """The means of one division, without intervals: those over seeds are of the same questions."""
-    return [
-        Score(vocab.ROUTE_SEED, name, float(values.mean()), task=task, arm=arm, seed=seed, documents=len(values))
-        for seed, trial in enumerate(trials)
-        for name, arms in ((metric, trial.scores), (f"{metric}_gain", trial.gains))
-        for arm, values in arms.items()
-    ]
-
-
-def curve_rows(task: str, metric: str, number: int, routed: RoutedQuestions) -> list[Score]:
-    """The arms of a picture, at one budget."""
-    return _arm_means(vocab.ROUTE_CURVE, metric, routed, task=task, amount=number)
-
-
-def plan_rows(task: str, metric: str, plans: tuple[Plan, ...], scores: Numbers) -> list[Score]:
-    """The candidates: mean scores of (questions, plans)."""
-    return _means(vocab.ROUTE_PLAN, metric, scores.T, [{"task": task, "plan": str(plan)} for plan in plans])
-
-
-def layer_rows(task: str, plans: tuple[Plan, ...]) -> list[Score]:
-    """The candidates: their layers."""
-    layers = layers_of(plans).tolist()
-    return [
-        Score(vocab.ROUTE_PLAN, "layers", value, task=task, plan=str(plan))
-        for plan, value in zip(plans, layers, strict=True)
-    ]
-
-
-def share_rows(task: str, plans: tuple[Plan, ...], routed: RoutedQuestions) -> list[Score]:
-    """How often each plan is chosen, in each task of the set."""
-    return [
-        Score(vocab.ROUTE_SHARE, "share", float(share), task=task, plan=str(plan), condition=kind)
-        for kind, shares in routed.shares.items()
-        for plan, share in zip(plans, shares, strict=True)
-    ]
-
-
-def time_rows(time: RouterTime) -> list[Score]:
-    """What choosing takes."""
-    return [
-        Score(vocab.ROUTE_TIME, vocab.MILLISECONDS, time.router, time.low, time.high, arm=vocab.ROUTER),
-        Score(vocab.ROUTE_TIME, "layer_ms", time.layer),
-        Score(vocab.ROUTE_TIME, "layers", time.layers, arm=vocab.ROUTER),
-        Score(vocab.ROUTE_TIME, "tokens", float(time.tokens), arm=vocab.ROUTER),
-    ]
 
 
 def verdict_rows(

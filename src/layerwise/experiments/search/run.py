@@ -42,7 +42,6 @@ from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
-from layerwise.search import timing
 from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
@@ -53,7 +52,7 @@ from layerwise.search.greedy import SearchStep, Space, greedy, winners
 from layerwise.search.moves import CHEAPER, check_moves
 from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import RANDOM, RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
-from layerwise.search.prices import Piece, PlanPrices, PriceTable
+from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import Evaluator, Round, RungSettings, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
 
@@ -126,7 +125,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     prices, table = PlanPrices.of(stack), list[Score]()
     if config.times:
         table = yield from CallUnit(
-            vocab.LATENCY, lambda: latency_rows(timing.measured(stack, setting)[0], str(setting)),
+            vocab.LATENCY, lambda: latency_rows(measured(stack, setting)[0], str(setting)),
             f"timing every layer: {setting}", lambda row: row.plan is None,
         )  # fmt: skip
         prices = PlanPrices.of(stack, table_of(table))
@@ -263,7 +262,7 @@ def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: P
     if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
         reporter.log("milliseconds of the chosen plan are predicted: halves and averages run no faster here")
         return []
-    _, times = timing.measured(stack, setting, [Plan.identity(stack.depth), chosen])
+    _, times = measured(stack, setting, [Plan.identity(stack.depth), chosen])
     return checked_latency_rows(times, prices, str(setting))
 
 
@@ -335,8 +334,8 @@ def checked_latency_rows(times: Mapping[Plan, float], prices: PlanPrices, settin
     """Whole plans: what the table predicts and what was measured."""
     return [
         Score(vocab.LATENCY, metric, value, plan=str(plan), condition=setting)
-        for plan, measured in times.items()
-        for metric, value in (("predicted", prices.of_plan(plan, "ms")), ("measured", measured))
+        for plan, own in times.items()
+        for metric, value in (("predicted", prices.of_plan(plan, "ms")), ("measured", own))
     ]
 
 

@@ -100,7 +100,7 @@ class Scaled:
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]
             drawn = _resampled(right, (*seeds(seed), number), resamples)
-            low = float(np.quantile(drawn[:, top], expanded_levels(0.95, right.shape[1])[0]))
+            low = float(np.quantile(drawn[:, top], expanded_levels(0.95, right.shape[1] - 1)[0]))
             if low <= chance:
                 without[name] = (
                     f"the model as trained answers {right[top].mean():.3f} of its documents right, which is not above "
@@ -134,7 +134,7 @@ class Scaled:
             )
 
     def _rows(self, task: str, metric: str, value: Numbers, draws: Numbers, documents: int) -> Iterator[Score]:
-        low, high = np.quantile(draws, expanded_levels(0.95, self.scores.units), axis=0)
+        low, high = np.quantile(draws, expanded_levels(0.95, self.scores.units - 1), axis=0)
         for plan, middle, below, above in zip(self.plans, value, low, high, strict=True):
             bounds = float(min(below, middle)), float(max(above, middle))
             yield Score(

@@ -26,7 +26,14 @@ from numpy.typing import NDArray
 
 from layerwise.measure.stats.estimate import POWER, Estimate, student
 from layerwise.measure.stats.grid import FEWEST_UNITS, Cell, Grid, arrange
-from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels, expanded_levels, resampled_ratios
+from layerwise.measure.stats.statistics import (
+    Numbers,
+    Seed,
+    StratumLabels,
+    expanded_levels,
+    freedom_of,
+    resampled_strata,
+)
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import CONTRAST as CONTRAST
@@ -110,7 +117,9 @@ class Resampled:
     """The effects of arms, `value` (arms,), and those of every resample of their units, `effects` (resamples, arms).
 
     `units` are those of the smallest stratum, `documents` and `tokens` what is behind all effects. With fewer than 8
-    units nothing is resampled, and what is made of the effects has no interval.
+    units nothing is resampled, and what is made of the effects has no interval. Of several strata each has in `strata`
+    its units, the arms that it adds to, and what its resamples change there, (resamples, arms): how much of the
+    variance of a statistic is from each decides, after Satterthwaite, how far its interval is expanded.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
     >>> Resampled.of([part], seed=0).row("claim", "less", lambda effects: effects[..., 0] - effects[..., 1]).value
@@ -122,6 +131,7 @@ class Resampled:
     units: int
     documents: int
     tokens: int | None
+    strata: Sequence[tuple[int, slice, Numbers]] = ()
 
     @classmethod
     def of(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
@@ -130,26 +140,40 @@ class Resampled:
         Raises `MeasureError` for numerators that are not finite and denominators that are not positive.
         """
         units = min(part.units for part in parts)
-        drawn = None
-        if units >= FEWEST_UNITS:
-            drawn = np.concatenate(
-                [
-                    resampled_ratios(part.numerators, part.denominators, resamples, (*seeds(seed), number), part.strata)
-                    for number, part in enumerate(parts)
-                ],
-                axis=-1,
-            )
+        drawn, strata = [], []
+        for number, part in enumerate(parts if units >= FEWEST_UNITS else ()):
+            own = (*seeds(seed), number)
+            each = list(resampled_strata(part.numerators, part.denominators, resamples, own, part.strata))
+            start = sum(len(before.numerators) for before in parts[:number])
+            arms = slice(start, start + len(part.numerators))
+            drawn.append(np.asarray(sum(stratum.drawn for stratum in each)))
+            strata += [(stratum.units, arms, stratum.drawn - stratum.value) for stratum in each]
         documents, tokens = (sum(getattr(part, name) for part in parts) for name in ("documents", "tokens"))
-        return cls(np.concatenate([part.effects for part in parts]), drawn, units, documents, tokens)
+        return cls(
+            np.concatenate([part.effects for part in parts]), np.concatenate(drawn, axis=-1) if drawn else None, units,
+            documents, tokens, strata if len(strata) > 1 else (),
+        )  # fmt: skip
 
     def estimate(self, statistic: Statistic, level: float = 0.95) -> Estimate[float] | None:
         """The `statistic` of the effects with its interval at `level`; `None` where nothing was resampled."""
         if self.effects is None:
             return None
         value, drawn = float(statistic(self.value)), np.asarray(statistic(self.effects), dtype=np.float64)
-        low, high = (float(bound) for bound in np.quantile(drawn, expanded_levels(level, self.units)))
-        error = float(drawn.std(ddof=1) * np.sqrt(self.units / (self.units - 1)))
-        return Estimate(value, min(low, value), max(high, value), error, self.units - 1.0)
+        freedom, shortfall = self.units - 1.0, self.units / (self.units - 1)
+        if self.strata:
+            alone = [statistic(self._changed(arms, changes)).var() * units / (units - 1)
+                     for units, arms, changes in self.strata]  # fmt: skip
+            each = freedom_of(np.array(alone)[:, None], [units for units, _, _ in self.strata])
+            freedom, shortfall = (number.item() for number in each)
+        low, high = (float(bound) for bound in np.quantile(drawn, expanded_levels(level, freedom, shortfall)))
+        error = float(drawn.std(ddof=1) * np.sqrt(shortfall))
+        return Estimate(value, min(low, value), max(high, value), error, freedom)
+
+    def _changed(self, arms: slice, changes: Numbers) -> Numbers:
+        """The effects of every resample of one stratum, the others as they were measured."""
+        effects = np.tile(self.value, (len(changes), 1))
+        effects[:, arms] += changes
+        return effects
 
     def row(
         self,

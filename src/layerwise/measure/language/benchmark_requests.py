@@ -31,7 +31,6 @@ from layerwise.errors import MeasureError
 from layerwise.measure.language.benchmarks import Benchmarks, chance_of
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.harness import (
-    BOOTSTRAPS,
     evaluate,
     harness_model,
     harness_results,
@@ -127,7 +126,7 @@ def build_requests(
         raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
     loaded = benchmarks.loaded["tasks"]
     with evaluating(stack.model), quietly():
-        harness = harness_model(stack, 1)
+        harness = harness_model(stack)
         with_seed(loaded.values(), seed)
         with seeded(seed, harness.device):
             for task in loaded.values():
@@ -153,9 +152,7 @@ class JudgedPlan(NamedTuple):
     results: dict[str, Any]
 
 
-def judged(
-    stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods, batch_size: int | str = 8
-) -> JudgedPlan:
+def judged(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods) -> JudgedPlan:
     """lm-eval's metrics of one plan, from its `answers` and from what it writes in place.
 
     The scores are raw, one row a benchmark and metric: lm-eval's name, followed by `/filter` where it has several.
@@ -165,15 +162,12 @@ def judged(
     """
     loaded = requests.benchmarks.loaded
     with evaluating(stack.model), quietly(), _as_built(loaded["tasks"].values()):
-        harness = harness_model(stack, batch_size)
+        harness = harness_model(stack)
         _answering(harness, lambda key: answers.answer(plan, requests.cells[key]))
         in_place = stack.under(plan) if requests.written else nullcontext()
         with in_place, refusing_broken_logits(stack.model, plan):
-            results = evaluate(harness, loaded, requests.limit, requests.seed, samples=True)
-        stored = harness_results(
-            results, harness, stack, plan, limit=requests.limit, bootstraps=BOOTSTRAPS, seed=requests.seed,
-            batch_size=batch_size,
-        )  # fmt: skip
+            results = evaluate(harness, loaded, requests.limit, requests.seed)
+        stored = harness_results(results, harness, stack, plan, limit=requests.limit, seed=requests.seed)
     scores = list(result_rows(str(plan), results))
     metrics: dict[str, list[str]] = defaultdict(list)
     for score in scores:

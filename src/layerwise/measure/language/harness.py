@@ -35,21 +35,20 @@ from layerwise.stack.inputs import main_tensor
 BOOTSTRAPS = 1000
 """Resamples behind the standard error of a metric that is no mean, such as perplexity."""
 
-"""The measure of the rows that lm-eval's results become."""
+BATCH_SIZE = 8
+"""Requests of a benchmark that writes which run together."""
 
 
-def harness_model(stack: Stack, batch_size: int | str) -> Any:
+def harness_model(stack: Stack) -> Any:
     """lm-eval's view of the stack's model."""
     from lm_eval.models.huggingface import HFLM
 
     # lm-eval gives the tokenizer a padding token where there is none; the user's stays as it is.
-    return HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=batch_size)
+    return HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=BATCH_SIZE)
 
 
-def evaluate(
-    harness_model: Any, loaded: Mapping[str, Any], limit: int | None, seed: int, *, samples: bool = False
-) -> Mapping[str, Any]:
-    """lm-eval's results on the tasks `loaded`, by benchmark, with every answer judged if `samples` are wanted.
+def evaluate(harness_model: Any, loaded: Mapping[str, Any], limit: int | None, seed: int) -> Mapping[str, Any]:
+    """lm-eval's results on the tasks `loaded`, by benchmark, with every answer judged.
 
     The caller's random numbers are not touched.
     """
@@ -58,7 +57,7 @@ def evaluate(
     with_seed(loaded["tasks"].values(), seed)
     with seeded(seed, harness_model.device):
         # Not simple_evaluate: that collects the environment each time, which takes seconds a plan.
-        results = lm_eval.evaluate(harness_model, loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=samples)
+        results = lm_eval.evaluate(harness_model, loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=True)
     evaluated: Mapping[str, Any] = results
     return evaluated
 
@@ -171,9 +170,7 @@ def harness_results(
     plan: Plan,
     *,
     limit: int | None,
-    bootstraps: int,
     seed: int,
-    batch_size: int | str,
 ) -> dict[str, Any]:
     """`results` of `lm_eval.evaluate` as lm-eval stores them: without samples, with `config` and `task_hashes`.
 
@@ -192,12 +189,12 @@ def harness_results(
         "model_dtype": str(stack.dtype),
         "model_revision": stack.source.revision or "main",
         "model_sha": stack.source.revision or "",
-        "batch_size": batch_size,
+        "batch_size": BATCH_SIZE,
         "batch_sizes": [],
         "device": str(stack.device),
         "use_cache": None,
         "limit": limit,
-        "bootstrap_iters": bootstraps,
+        "bootstrap_iters": BOOTSTRAPS,
         "gen_kwargs": None,
         **dict.fromkeys(seeds, seed),
     }

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.statistics import minimum_detectable_effect
+from layerwise.measure.stats.estimate import Estimate, student
 
 RANGES = {
     "accuracy": (0.0, 1.0), "accuracy_top5": (0.0, 1.0), "f1": (0.0, 1.0), "mcc": (-1.0, 1.0), "pearson": (-1.0, 1.0),
@@ -67,7 +67,7 @@ def over_seeds(values: Sequence[float], metric: str = "", over_examples: Sequenc
     """
     mean, reach, below, above = float(np.mean(values)), 0.0, 0.0, 0.0
     if _differ(values):
-        reach = float(special.stdtrit(len(values) - 1, 0.975)) * float(stats.sem(values))
+        reach = student(0.975, len(values) - 1.0) * float(stats.sem(values))
     for value, (low, high) in zip(values, over_examples or (), strict=over_examples is not None):
         if low is None or high is None:
             return None, None
@@ -95,7 +95,7 @@ class SeedDifference:
     mde: float | None = None
 
 
-def seed_difference(values: Mapping[int, float], others: Mapping[int, float], *, level: float = 0.95) -> SeedDifference:
+def seed_difference(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:
     """The mean over seeds of `values - others`, over the seeds that both have.
 
     Raises `MeasureError` when no seed is in both. One seed, or seeds that agree, give a value and nothing else.
@@ -115,7 +115,6 @@ def seed_difference(values: Mapping[int, float], others: Mapping[int, float], *,
     if not _differ(differences):
         return SeedDifference(mean, count)
     error = float(differences.std(ddof=1)) / count**0.5
-    reach = float(special.stdtrit(count - 1, (1 + level) / 2)) * error
-    mde = float(minimum_detectable_effect(error, count, alpha=1 - level)) / deviation_bias(count - 1)
-    p = float(2 * stats.t.sf(abs(mean) / error, count - 1))
-    return SeedDifference(mean, count, mean - reach, mean + reach, p, mde)
+    own = Estimate.student(mean, error, count - 1.0)
+    mde = float(own.detectable()) / deviation_bias(own.freedom)
+    return SeedDifference(mean, count, own.low, own.high, float(own.p()), mde)

@@ -149,14 +149,30 @@ def resampled_ratios(
     numerators: Numbers, denominators: Numbers, resamples: int, seed: Seed, strata: StratumLabels | None = None
 ) -> Numbers:
     """`ratio` of every resample of the units, within each of the `strata`: shape (resamples, plans)."""
+    each = resampled_strata(numerators, denominators, resamples, seed, strata)
+    return np.asarray(sum(stratum.drawn for stratum in each))
+
+
+@dataclass(frozen=True, slots=True)
+class ResampledStratum:
+    """What one stratum of so many units adds to ratios: `value` (plans,), and `drawn` (resamples, plans)."""
+
+    units: int
+    value: Numbers
+    drawn: Numbers
+
+
+def resampled_strata(
+    numerators: Numbers, denominators: Numbers, resamples: int, seed: Seed, strata: StratumLabels | None = None
+) -> Iterator[ResampledStratum]:
+    """The summands of `resampled_ratios`, a stratum each."""
     generator = np.random.default_rng(seed)
-    drawn = np.zeros((resamples, len(numerators)))
     for own in _members(strata, denominators.size):
         above, below = numerators[:, own].T, denominators[own]
         draws = resampled_counts(below.size, resamples, generator)
         ratios = np.concatenate([counts @ above / (counts @ below)[:, None] for counts in draws])
-        drawn += ratios * (below.sum() / denominators.sum())
-    return drawn
+        weight = below.sum() / denominators.sum()
+        yield ResampledStratum(below.size, above.sum(axis=0) / denominators.sum(), ratios * weight)
 
 
 def sign_flips(
@@ -317,25 +333,32 @@ class _Spread:
             residuals = above[:, own] - ratio(above[:, own], below[own])[:, None] * below[own]
             counts.append(residuals.shape[1])
             squares.append(np.square(residuals).sum(axis=1) * counts[-1] / (counts[-1] - 1))
-        units = np.array(counts, dtype=np.float64)
         variances = np.sum(squares, axis=0)
-        # Without any variance the strata share it as they share the units.
-        shares = np.where(
-            variances > 0, squares / np.where(variances > 0, variances, 1.0), (units / units.sum())[:, None]
-        )
-        freedom = (units[0] - 1) * np.ones(len(above))
-        if len(counts) > 1:
-            freedom = 1 / (np.square(shares) / (units - 1)[:, None]).sum(axis=0)
-        shortfall = 1 / (shares * ((units - 1) / units)[:, None]).sum(axis=0)
+        freedom, shortfall = freedom_of(np.array(squares), counts)
         return cls(np.asarray(np.sqrt(variances) / below.sum()), freedom, shortfall)
 
 
-def expanded_levels(level: float, units: int) -> tuple[float, float]:
-    """The percentile levels of the expanded interval (Hesterberg 2015).
+def freedom_of(variances: Numbers, counts: Sequence[int]) -> tuple[Numbers, Numbers]:
+    """The `freedom` and the `shortfall` of sums of variances, one of each stratum: (strata, plans) -> (plans,) each.
 
-    The tail is the normal one at Student's quantile times sqrt(n / (n - 1)).
+    `counts` are the units of the strata.
     """
-    tail = float(_tail(level, np.array(units - 1.0), np.array(units / (units - 1))))
+    units, total = np.array(counts, dtype=np.float64)[:, None], variances.sum(axis=0)
+    # Without any variance the strata share it as they share the units.
+    shares = np.where(total > 0, variances / np.where(total > 0, total, 1.0), units / units.sum())
+    freedom = (units[0] - 1) * np.ones_like(total)
+    if len(counts) > 1:
+        freedom = 1 / (np.square(shares) / (units - 1)).sum(axis=0)
+    return freedom, np.asarray(1 / (shares * ((units - 1) / units)).sum(axis=0))
+
+
+def expanded_levels(level: float, freedom: float, shortfall: float | None = None) -> tuple[float, float]:
+    """The percentile levels of the expanded interval (Hesterberg 2015), by default of n = `freedom` + 1 units.
+
+    The tail is the normal one at Student's quantile times the root of the shortfall, n / (n - 1) of n units.
+    """
+    shortfall = (freedom + 1) / freedom if shortfall is None else shortfall
+    tail = float(_tail(level, np.array(float(freedom)), np.array(shortfall)))
     return tail, 1 - tail
 
 

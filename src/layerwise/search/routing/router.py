@@ -45,8 +45,10 @@ from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
+from layerwise.results.rows import Score
 from layerwise.results.run import write_whole
-from layerwise.search.timing import measured
+from layerwise.results.vocabulary import MILLISECONDS, ROUTE_TIME, ROUTER
+from layerwise.search.prices import measured
 from layerwise.stack import Stack
 from layerwise.stack.executors.state import read_state
 from layerwise.stack.inputs import accepted, evaluating
@@ -221,27 +223,12 @@ PROMPTS = 40
 _WARM_UP = 5
 
 
-@dataclass(frozen=True, slots=True)
-class RouterTime:
-    """Medians in milliseconds: of choosing a plan for one prompt (`low` to `high`), and of one layer on such a prompt.
+def router_time(stack: Stack, router: PlanRouter, prompts: Sequence[Sequence[int]]) -> list[Score]:
+    """What choosing takes, medians over some of the prompts, one at a time: rows of measure `route_time`.
 
-    `tokens` is the median length of the prompts.
+    Milliseconds of choosing a plan, with their interval, and of one layer on a prompt of the median length (`tokens`);
+    the first by the second is the router's time in `layers`.
     """
-
-    router: float
-    low: float
-    high: float
-    layer: float
-    tokens: int
-
-    @property
-    def layers(self) -> float:
-        """The router's time in layers."""
-        return self.router / self.layer
-
-
-def router_time(stack: Stack, router: PlanRouter, prompts: Sequence[Sequence[int]]) -> RouterTime:
-    """Time a router on some of the prompts, one at a time, and a layer on a prompt of their median length."""
     some = [prompts[number % len(prompts)] for number in range(PROMPTS + _WARM_UP)]
     clock = PassClock(stack.device)
     seconds = [
@@ -252,7 +239,17 @@ def router_time(stack: Stack, router: PlanRouter, prompts: Sequence[Sequence[int
     tokens = max(2, int(median(map(len, prompts))))
     table, _ = measured(stack, Setting("prefill", 1, tokens))
     layer = median(table.pieces[number, None] for number in range(stack.depth))
-    return RouterTime(median(times), *median_interval(times), layer, tokens)
+    return time_rows(median(times), median_interval(times), layer, tokens)
+
+
+def time_rows(router: float, interval: tuple[float, float], layer: float, tokens: int) -> list[Score]:
+    """The rows of `router_time`, from the milliseconds of the router and of a layer."""
+    return [
+        Score(ROUTE_TIME, MILLISECONDS, router, *interval, arm=ROUTER),
+        Score(ROUTE_TIME, "layer_ms", layer),
+        Score(ROUTE_TIME, "layers", router / layer, arm=ROUTER),
+        Score(ROUTE_TIME, "tokens", float(tokens), arm=ROUTER),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

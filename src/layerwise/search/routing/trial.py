@@ -32,6 +32,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
+from layerwise.results.vocabulary import ROUTER
 from layerwise.search.routing.router import PlanRouter, RouterFit, fit_router, layers_of
 
 
@@ -98,7 +99,6 @@ def oracle(scores: Numbers, layers: Numbers, limit: float) -> Numbers:
 
 
 FOLDS = 5
-ROUTER = "router"
 NULLS = ("fixed", "hindsight", "permuted", "permuted_in_task", "random")
 """The arms that a router has to beat."""
 
