@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hostile.case import Case
-from hostile.material import Content, configured, device, empty_folder, loop, nothing, pipe, put, texts
+from hostile.material import Content, device, empty_folder, loop, nothing, pipe, put, texts
 
 Says = tuple[str, ...] | None
 
@@ -20,25 +20,7 @@ def _slices(folder: Path) -> None:
     (folder / "merge.yaml").write_text(f"merge_method: passthrough\nslices:\n{lines}")
 
 
-def _depth(case: str, says: Says, content: bytes | None = None, **changes: object) -> Case:
-    def make(folder: Path) -> None:
-        path = configured(folder, **changes)
-        put(path / "config.json", nothing if content is None else content)
-
-    return Case(f"a depth: {case}", ("plan", "0-3", "--model", "model"), says, make)
-
-
-DEPTHS = (
-    _depth("a configuration nested too deeply", ("nested too deeply",), b'{"a":' * 99_999),
-    _depth("a configuration that is a list", ("config.json is a list",), b"[1]"),
-    _depth("a layer count that is true", ("num_hidden_layers",), num_hidden_layers=True),
-    _depth("a layer count in words", ("num_hidden_layers",), num_hidden_layers="4"),
-    _depth("a thousand million layers", ("num_hidden_layers is 1,000,000,000",), num_hidden_layers=10**9),
-    _depth("a model type that is a list", ("model_type is ['llama']",), model_type=["llama"]),
-)
-
 PLANS = (
-    *DEPTHS,
     Case("a plan: 2,000 slices of a file", ("plan", "--from", "merge.yaml"), ("19,998,000 layers", "10,000"), _slices),
     Case("a plan: RYS in digits of another script", ("plan", "--from", "layers:٣,٤,٥"), ("layers:٣", "commas")),
     _plan("nothing", "", "at least one layer"),

@@ -165,8 +165,6 @@ PEDIGREES: tuple[Case, ...] = tuple(
     )
 )
 
-MODEL_AND_RUN = (SWEEP,)
-
 
 def _locked(folder: Path) -> None:
     model_and_texts(folder)
@@ -185,16 +183,7 @@ def _file_for_a_run(folder: Path) -> None:
     (folder / "run").write_text("a letter")
 
 
-ANOTHER = ("This folder holds another run", "--overwrite")
 RESUMED: tuple[Case, ...] = (
-    Case("a sweep carried on with another seed", (*SWEEP, "--seed", "1"), (*ANOTHER, "Write --seed 0"),
-         model_and_texts, before=MODEL_AND_RUN),
-    Case("a sweep carried on with other batches", (*SWEEP, "--batch-tokens", "50"),
-         (*ANOTHER, "its batch_tokens is 4096, and 50 was asked for", "Write --batch-tokens 4096"),
-         model_and_texts, before=MODEL_AND_RUN),
-    Case("a sweep carried on in other numbers", (*SWEEP, "--dtype", "float64"), (*ANOTHER, "Write --dtype float32"),
-         model_and_texts, before=MODEL_AND_RUN),
-    Case("a sweep carried on as it was", SWEEP, None, model_and_texts, before=MODEL_AND_RUN),
     Case("a sweep into a full disk", SWEEP, ("Cannot write", "Free some space"), _locked),
     Case("a sweep into a folder whose lock is a pipe", SWEEP, ("Cannot write", "run.lock"), _lock_is_a_pipe),
     Case("a sweep into a file", SWEEP, ("Cannot make the run folder",), _file_for_a_run),

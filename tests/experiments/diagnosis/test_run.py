@@ -137,36 +137,6 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
 
 
 @pytest.mark.slow
-def test_more_curve_tokens_are_more_tokens_and_few_still_give_intervals(stack: Stack, tmp_path: Path) -> None:
-    """The smaller budget is less than a window of the one document."""
-    reading = own_text(stack, windows=16, length=64, per_document=16)
-    for tokens, spent in ((40, 40), (800, 12 * 63)):
-        asked = diagnosis(curve_tokens=tokens, parts=("manipulation",))
-        scores, _ = carried_out(tmp_path / str(tokens), stack, reading, asked)
-        rows = [row for row in scores if row.measure == "manipulation" and row.against is None]
-        assert {row.tokens for row in rows} == {spent}
-        assert all(row.low is not None for row in rows)
-
-
-@pytest.mark.slow
-def test_another_seed_moves_measured_effects_within_their_intervals(
-    stack: Stack, reading: EvalData, whole: list[Score], tmp_path: Path
-) -> None:
-    other, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("ablation",), seed=1))
-    bounds = {score.key: score for score in other if score.measure == "ablation" and score.task == "all"}
-    deterministic = ("skip", "mean_ablate", "neighbour_copy", "neighbour_average", "nll")
-    compared = [score for score in whole if score.measure == "ablation" and score.metric in deterministic]
-    assert compared
-    for score in compared:
-        if score.task == "all":
-            found = bounds[score.key]
-            assert (found.low or 0.0) <= score.value <= (found.high or 0.0)
-    random = [score for score in bounds.values() if score.metric == "random"]
-    before = {score.key: score.value for score in whole if score.measure == "ablation"}
-    assert any(before[after.key] != after.value for after in random)
-
-
-@pytest.mark.slow
 def test_a_stopped_diagnosis_carries_out_no_part_twice(
     stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -263,14 +263,3 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
     other = [argument if argument != "head" else "all" for argument in arguments]
     said = " ".join(refused(*other, "--run", tmp_path / "run").split())
     assert "its train is head, and not set was asked for" in said
-
-
-@pytest.mark.slow
-def test_a_model_is_fine_tuned_under_a_plan_by_the_command(model: Path, tmp_path: Path) -> None:
-    ended = layerwise(
-        "evaluate", model, "--suite", "msgs-ours", "--tasks", "Control Length", "--limit", "8", "--seeds", "1",
-        "--epochs", "1", "--plan", "0 (1|2) 3", "--train", "head", "--run", tmp_path / "run",
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    with Run.open(tmp_path / "run") as run:
-        assert {"tiny", "0 (1|2) 3 of tiny"} <= {named(row) for row in run.store.scores("msgs-ours")}

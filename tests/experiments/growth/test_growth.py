@@ -115,17 +115,6 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
 
 
 @pytest.mark.slow
-def test_other_steps_are_another_training_unless_it_is_begun_anew(config: Path, texts: Path, tmp_path: Path) -> None:
-    once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "uniform", "--run", tmp_path / "run")
-    assert layerwise(*once, *SHORT).code == 0
-    longer = ("--steps", "9", *SHORT[2:])
-    assert "its steps is 8, and 9 was asked for" in refused(*once, *longer)
-    ended = layerwise(*once, *longer, "--overwrite")
-    assert ended.code == 0, ended.err
-    assert record(tmp_path / "run", "uniform").steps == 9
-
-
-@pytest.mark.slow
 def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
     checkpoint: Path, texts: Path, tmp_path: Path
 ) -> None:

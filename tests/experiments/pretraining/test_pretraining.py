@@ -16,13 +16,10 @@ from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import NEEDED, train_wordpiece
-from layerwise.errors import OptionError
 from layerwise.experiments.pretraining import run as module
 from layerwise.experiments.pretraining.config import ElcPretraining, PretrainingExperiment
 from layerwise.experiments.pretraining.run import recipes
 from layerwise.experiments.pretraining.trainings import FAMILY
-from layerwise.experiments.reporter import Silent
-from layerwise.experiments.verbs import train_elc
 from layerwise.models import VARIANTS
 from layerwise.results import Run
 from layerwise.train.pretrain.recipe import PRESETS
@@ -113,16 +110,6 @@ def test_a_dry_run_prints_the_cost_and_makes_no_folder(
     assert ended.code == 0, ended.err
     assert "cost: 4 trainings of at most 768 tokens, 3,072 together" in ended.out
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_python_returns_the_rows(pretrained: tuple[Path, Ended], texts: Path, few_pairs: object) -> None:
-    folder, _ = pretrained
-    result = train_elc(texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder, reporter=Silent())
-    assert result.folder == folder
-    assert set(result.table("masked_lm")["arm"]) == {"ltg", "elc"}
-    with pytest.raises(OptionError, match="there is no option 'batchsize'; did you mean batch_size"):
-        train_elc(texts, batchsize=8)
 
 
 # Texts of one's own to hold out

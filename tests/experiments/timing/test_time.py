@@ -86,14 +86,6 @@ def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
     assert "0 (1|2) 3, fused" in page
 
 
-def test_a_run_is_exported_and_reported_like_others(timed: tuple[Path, Ended]) -> None:
-    folder, _ = timed
-    assert layerwise("report", folder, "--format", "parquet").code == 0
-    assert list((folder / "exports").iterdir())
-    printed = layerwise("report", folder, "--format", "markdown")
-    assert "How long a pass takes" in printed.out
-
-
 def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
     model: Path, tmp_path: Path, steps: list[int]
 ) -> None:
