@@ -402,15 +402,6 @@ def test_a_table_that_layerwise_did_not_write_is_refused(tmp_path: Path, spoil: 
     assert part in str(refusal.value)
 
 
-@pytest.mark.parametrize("attempt", [Store.writing, Store.reading])
-def test_what_is_no_file_holds_no_rows(tmp_path: Path, attempt: Callable[[Path], Store]) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    for name in ("pipe", "folder"):
-        with pytest.raises(RunError, match="no rows"):
-            attempt(tmp_path / name)
-
-
 def test_a_library_without_strict_tables_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(RunError, match="Use a newer Python"):

@@ -153,7 +153,7 @@ def _check_budgets(folder: Path) -> None:
         assert all(abs(share - 1) <= 0.01 for share in spent.values()), spent
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
     checkpoint: Path, texts: Path, tmp_path: Path, planted: None
 ) -> None:
