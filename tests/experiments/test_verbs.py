@@ -116,16 +116,6 @@ def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path:
     assert message in ended.err
 
 
-def test_a_dry_run_prints_the_cost_and_makes_no_folder(
-    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = command("sweep", model, "--text", texts, *FEW, "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "5 plans: 16 layer evaluations one by one, " in ended.out
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
     for name in ("robust", "elc", "elc_study", "growth", "growth_study"):
         assert getattr(layerwise.train, name) is getattr(verbs, f"train_{name}")

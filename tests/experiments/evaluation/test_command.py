@@ -117,14 +117,6 @@ def test_missing_files_are_refused_without_a_run_folder(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_prints_the_cost_and_makes_no_folder(model: Path, tmp_path: Path) -> None:
-    arguments = ("--suite", "pairs,msgs-ours", "--tasks", "control length", "--limit", "3", "--run", tmp_path / "run")
-    ended = layerwise("evaluate", model, *arguments, "--dry-run")
-    assert ended.code == 0, ended.err
-    assert f"cost: {2 * 3 * 3} sentences to score, 3 fine-tunings" in ended.out
-    assert not (tmp_path / "run").exists()
-
-
 def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
     own = save_pairs(tmp_path / "data")
     stack = load(model)

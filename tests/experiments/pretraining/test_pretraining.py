@@ -102,16 +102,6 @@ def test_choices_are_those_of_the_package() -> None:
 # From a file, from Python, and as a dry run
 
 
-def test_a_dry_run_prints_the_cost_and_makes_no_folder(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = layerwise("train", "elc", "--text", texts, *SHORT, "--seeds", "2", "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "cost: 4 trainings of at most 768 tokens, 3,072 together" in ended.out
-    assert list(tmp_path.iterdir()) == []
-
-
 # Texts of one's own to hold out
 
 
@@ -168,13 +158,11 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
         (("--size", "smal"), "did you mean small?"),
         (("--variants", "ltg,denseformr"), "did you mean denseformer"),
         (("--initialisation", "biazed"), "did you mean biased"),
-        (("--model", "demo"), "--model"),
         (("--epochs", "2", "--steps", "2"), "give one of them"),
         (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
         (("--variants", ","), "--variants names nothing"),
         (("--variants", "ltg", "--initialisation", "zero"), "does nothing here: layer weights read it"),
         (("--tokenizer", "x", "--set", "vocabulary=300"), "x is one already; leave one of them out"),
-        (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )
 def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:

@@ -198,15 +198,6 @@ def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message:
 # From Python and from a file
 
 
-def test_the_cost_is_printed_and_nothing_is_trained(vit: Path, tmp_path: Path) -> None:
-    command = ("train", "robust", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", tmp_path / "run")
-    ended = layerwise(*command, "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "training takes 8 optimizer steps in all, forward and backward over 80 examples" in ended.out
-    assert f"run folder: {tmp_path / 'run'}" in ended.out
-    assert not (tmp_path / "run").exists()
-
-
 def test_python_and_a_run_folder_train_what_the_command_line_does(
     trained: tuple[Path, Ended], vit: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,13 +117,6 @@ def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_pa
     assert list(dict.fromkeys(row.plan for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
 
 
-def test_a_dry_run_times_nothing(model: Path, tmp_path: Path) -> None:
-    ended = layerwise("time", model, *PLANS, *SHORT, "--run", tmp_path / "run", "--dry-run")
-    assert ended.code == 0, ended.err
-    assert f"2 plans in turns, {LEAST_ROUNDS} rounds; prefill, batch 1, context 6; decode" in ended.out
-    assert not (tmp_path / "run").exists()
-
-
 def test_plans_are_needed_and_must_be_of_the_model(model: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="a plan is needed"):
         Timing(model="demo")
