@@ -22,6 +22,8 @@ from layerwise.experiments.reporter import Silent
 from layerwise.measure.interventions.ablation import ablation_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.report import ReportData
+from layerwise.report.claims import claims
 from layerwise.results import Run, Score
 from layerwise.stack import Stack, load
 from measure.planted_models import own_text, planted
@@ -111,6 +113,19 @@ def test_every_part_has_its_rows_and_a_null_in_them(whole: list[Score]) -> None:
     assert any(score.against == "random_score" for score in whole if score.measure == "agreement")
     found = {score.claim for score in whole if score.measure == "contrast"}
     assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
+
+
+@pytest.mark.slow
+def test_the_rows_decide_the_claims_of_their_paper(whole: list[Score]) -> None:
+    found = {
+        claim.name
+        for claim in claims(ReportData({"depth": DEPTH}, (), tuple(whole)))
+        if claim.verdict != "not measured"
+    }
+    assert found >= {
+        "Weights oscillate", "The oscillation is universal", "Core layers", "Anti-layers",
+        "Importance spans orders of magnitude", "Redundant layers are redundant together", "Five metrics agree",
+    }  # fmt: skip
 
 
 BARE = {"predictability", "part"}
