@@ -18,7 +18,6 @@ from apart import apart
 from cli.command import layerwise
 from layerwise.cli.app import main
 from layerwise.experiments import summary
-from layerwise.experiments.sweep import run as sweep_run
 from layerwise.results import Loss, Run, Store
 
 ARGUMENTS = ("--families", "leave_one_out", "--max-length", "20", "--batch-tokens", "40")
@@ -159,29 +158,6 @@ def test_ctrl_c_while_saving(
     assert len(kept) < strike
     assert layerwise(*command).code == 0
     assert rows(tmp_path / "run") == whole
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", ["effects", "similarity_sums"])
-def test_ctrl_c_after_the_sweep(
-    command: tuple[str | Path, ...],
-    whole: list[Loss],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    part: str,
-) -> None:
-    def struck(*_: object, **__: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    with monkeypatch.context() as patched, own_interrupt():
-        patched.setattr(sweep_run, part, struck)
-        ended = layerwise(*command)
-    assert ended.code == 130
-    assert rows(tmp_path / "run") == whole
-    assert layerwise(*command).code == 0
-    with Run.open(tmp_path / "run") as run:
-        assert run.store.scores("effect")
-        assert run.store.scores("similarity")
 
 
 @contextmanager

@@ -66,13 +66,6 @@ def test_a_model_that_is_nowhere(sweep: Callable[..., str], monkeypatch: pytest.
     assert "give a folder" in sweep(model="dmeo")
 
 
-def test_pickled_weights_are_not_read(sweep: Callable[..., str], own_model: Path) -> None:
-    weights = load_file(own_model / "model.safetensors")
-    (own_model / "model.safetensors").unlink()
-    torch.save(weights, own_model / "pytorch_model.bin")
-    assert "only pickled weights (pytorch_model.bin)" in sweep(model=own_model)
-
-
 def test_a_model_without_a_tokenizer(sweep: Callable[..., str], own_model: Path) -> None:
     for file in own_model.glob("*token*"):
         file.unlink()
@@ -85,11 +78,6 @@ def test_the_tokenizer_of_another_model(sweep: Callable[..., str], tmp_path: Pat
     (tmp_path / "words.txt").write_text("word1 word499 word2 word3")
     message = sweep("--tokenizer", tmp_path / "other", text=tmp_path / "words.txt")
     assert "this tokenizer belongs to another model" in message
-
-
-def test_a_tokenizer_that_is_none(sweep: Callable[..., str], tmp_path: Path) -> None:
-    (tmp_path / "tok512.bin").write_bytes(b"\1\2\3")
-    assert "is not a llama2.c tokenizer" in sweep("--tokenizer", tmp_path / "tok512.bin")
 
 
 def test_a_model_of_images_reads_no_text(sweep: Callable[..., str], tmp_path: Path) -> None:
@@ -284,12 +272,6 @@ def test_a_folder_that_is_no_run(form: str, tmp_path: Path) -> None:
     assert "is not a run" in refused("report", tmp_path / "nowhere", "--format", form)
 
 
-def test_a_run_folder_that_cannot_be_made(model: Path, texts: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a folder")
-    message = refused("sweep", model, "--text", texts, "--run", tmp_path / "file" / "run", *FEW)
-    assert "Cannot make the run folder" in message
-
-
 def test_a_full_disk_keeps_what_was_written(
     model: Path, texts: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,11 +331,3 @@ def test_a_plan_whose_logits_are_not_finite_costs_itself_alone(model: Path, text
             measured = {score.plan for score in run.store.scores("effect", metric="delta_nll")}
             assert measured == {"1-3", "0 2 3", "0 1 3", "0-2"}
         assert folder.joinpath("report.html").is_file()
-
-
-def test_a_model_whose_logits_are_not_finite(own_model: Path, texts: Path, folder: Path) -> None:
-    weights = load_file(own_model / "model.safetensors")
-    weights["model.layers.1.mlp.up_proj.weight"][0, 0] = float("nan")
-    save_file(weights, own_model / "model.safetensors", {"format": "pt"})
-    message = refused("sweep", own_model, "--text", texts, "--run", folder, *FEW)
-    assert "the model itself (0-3) gives non-finite logits" in message

@@ -69,16 +69,6 @@ def test_quiet_prints_the_result_alone(swept: Path, model: Path, texts: Path) ->
     assert ended.out.endswith(f"report: {swept / 'report.html'}\n")
 
 
-def test_overwrite_discards_the_rows(model: Path, texts: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW).code == 0
-    other = ("--families", "swap_adjacent", "--no-similarity", "--overwrite")
-    assert layerwise("sweep", model, "--text", texts, "--run", run, *other).code == 0
-    with Run.open(run) as opened:
-        assert "1 0 2 3" in {row.plan for row in opened.store.losses()}
-        assert "1-3" not in {row.plan for row in opened.store.losses()}
-
-
 def test_a_text_limit_and_a_window_length(model: Path, texts: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     limits = ("--tokens", "300", "--max-length", "40", "--batch-tokens", "100", "--seed", "3")

@@ -20,12 +20,9 @@ from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments import verbs
 from layerwise.experiments.catalogue import VERBS, configuration
 from layerwise.experiments.experiment import Experiment
-from layerwise.experiments.files import read_experiment, to_yaml
 from layerwise.experiments.option import options_of
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.sweep.config import Sweep
 from layerwise.plan import Plan
-from layerwise.results import Run
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
 
@@ -102,20 +99,6 @@ def test_an_option_that_there_is_not_is_refused() -> None:
         layerwise.sweep("demo", familys=("painters",))
 
 
-def test_a_yaml_file_is_the_same_experiment_as_the_command_line(model: Path, texts: Path, tmp_path: Path) -> None:
-    file = tmp_path / "experiment.yaml"
-    config = Sweep(
-        model=str(model), text=texts, families=("leave_one_out",), similarity=False, run=tmp_path / "yaml", tokens=1_200
-    )
-    file.write_text(to_yaml(config))
-    assert read_experiment(file) == config
-    assert command("run", file).code == 0
-    assert command("sweep", model, "--text", texts, *FEW, "--tokens", "1200", "--run", tmp_path / "flags").code == 0
-    with Run.open(tmp_path / "yaml") as one, Run.open(tmp_path / "flags") as other:
-        assert one.store.scores("effect") == other.store.scores("effect")
-        assert {**one.manifest.experiment, "run": None} == {**other.manifest.experiment, "run": None}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -131,16 +114,6 @@ def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path:
     ended = command("run", file)
     assert ended.code == 2
     assert message in ended.err
-
-
-def test_a_dry_run_prints_the_cost_and_makes_no_folder(
-    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = command("sweep", model, "--text", texts, *FEW, "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "5 plans: 16 layer evaluations one by one, " in ended.out
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:

@@ -1,14 +1,25 @@
-"""Runs cases, each in a process of its own. By hand: `python -m hostile.runner [PART_OF_A_NAME ...]` prints a table."""
+"""Runs cases, many in one process, and again in a process of its own what is wrong there.
+
+By hand: `python -m hostile.runner [PART_OF_A_NAME ...]` runs each in its own and prints a table.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from unittest.mock import patch
 
-from apart import Ended, forget_datasets, run_command
+from apart import Ended, apart, forget_datasets, run_command
+from cli.command import layerwise
 from hostile import images, models, options, plans, results, tables, texts
 from hostile.case import MEMORY, SECONDS, Case, contents, faults
 
@@ -18,21 +29,27 @@ CASES: tuple[Case, ...] = (
 """Every case: bad input ends with code 2 and one or two sentences, or is read right, in 1.5 GB and 40 s of a core."""
 
 
-def run(case: Case) -> tuple[list[str], Ended]:
+TOGETHER = 32
+"""Cases of one process: to fork one of its own takes longer than most commands."""
+
+
+def run(
+    case: Case, command: Callable[..., Ended] = run_command, forget: Callable[[], None] = forget_datasets
+) -> tuple[list[str], Ended]:
     """What is wrong with how `case` ends, and how it ended."""
     with TemporaryDirectory(prefix="hostile-") as root:
-        forget_datasets()
+        forget()
         folder = Path(root, "here")
         folder.mkdir()
         if case.make is not None:
             case.make(folder)
         bounds = {"folder": folder, "environment": case.environment, "memory": MEMORY, "seconds": SECONDS}
         for arguments in case.before:
-            ended = run_command(*arguments, **bounds)
+            ended = command(*arguments, **bounds)
             if ended.code != 0:
                 return [f"`layerwise {' '.join(arguments)}`, which comes before, ended with {ended.code}"], ended
         lay = contents(folder)
-        ended = run_command(*case.arguments, **bounds)
+        ended = command(*case.arguments, **bounds)
         found = faults(case, ended)
         if case.says is not None:
             found += _changed(lay, contents(folder), case.writes)
@@ -42,6 +59,45 @@ def run(case: Case) -> tuple[list[str], Ended]:
             except AssertionError as error:
                 found.append(str(error) or "its check failed")
         return found, ended
+
+
+def failed(cases: Sequence[Case]) -> Iterator[tuple[Case, list[str], Ended]]:
+    """The cases that end wrongly in a process of their own, of those that do, or are not reached, among others."""
+    for first in range(0, len(cases), TOGETHER):
+        batch = cases[first : first + TOGETHER]
+        with TemporaryDirectory(prefix="hostile-") as folder:
+            log = Path(folder, "right")
+            log.touch()
+            apart(_together, [CASES.index(case) for case in batch], log, memory=MEMORY, seconds=SECONDS + len(batch))
+            right = set(map(json.loads, log.read_text().splitlines()))
+        for case in batch:
+            if case.name not in right:
+                found, ended = run(case)
+                if found:
+                    yield case, found, ended
+
+
+def _together(cases: Sequence[int], log: Path) -> None:
+    """Run these cases in this process; `log` gets the names of those that end as they must."""
+    for case in (CASES[number] for number in cases):
+        found, _ = run(case, _here, lambda: shutil.rmtree(Path(os.environ["HF_HOME"], "datasets"), ignore_errors=True))
+        if not found:
+            with log.open("a") as lines:
+                lines.write(f"{json.dumps(case.name)}\n")
+
+
+def _here(*arguments: str, folder: Path, environment: dict[str, str], **_: Any) -> Ended:
+    """A command in this process and in `folder`; what would be a traceback is one."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        with patch.dict(os.environ, environment):
+            ended = layerwise(*arguments)
+    except Exception as error:
+        ended = Ended(1, "", f"Traceback: {error}")
+    finally:
+        os.chdir(before)
+    return replace(ended, rss=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def _changed(before: dict[str, str], after: dict[str, str], allowed: Sequence[str]) -> list[str]:

@@ -1,12 +1,11 @@
 """Bad input ends with code 2 and one or two sentences, loses nothing, and costs little memory and time.
 
-The cases are data, gathered in `hostile.runner`; each runs as a process of its own.
+The cases are data, gathered in `hostile.runner`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,22 +13,16 @@ import pytest
 
 from apart import Ended
 from hostile.case import MEMORY, Case, faults
-from hostile.runner import CASES, described, run
+from hostile.runner import CASES, described, failed
 
 SHARES = 2
-
-
-def failures(cases: Sequence[Case]) -> str:
-    """Every case that failed, one after the other."""
-    ran = [(case, *run(case)) for case in cases]
-    return "\n\n".join(described(case, found, ended) for case, found, ended in ran if found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_case_is_refused_or_right(share: int) -> None:
-    found = failures(CASES[share::SHARES])
-    assert not found, f"\n{found}"
+    found = [described(*each) for each in failed(CASES[share::SHARES])]
+    assert not found, "\n\n".join(["", *found])
 
 
 def test_no_two_cases_have_one_name() -> None:

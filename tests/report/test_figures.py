@@ -48,7 +48,7 @@ def figures(data: ReportData) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("kind", "bare"),
     [
-        pytest.param(kind, bare, marks=pytest.mark.slow if bare and kind != "sweep-planted" else ())
+        pytest.param(kind, bare, marks=pytest.mark.nightly if bare and kind != "sweep-planted" else ())
         for kind in RUNS
         for bare in (False, True)
     ],

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from apart import Watch, apart
-from layerwise import bounded
 from layerwise.errors import RunError
 from layerwise.results import run as run_module
 from layerwise.results.manifest import Manifest
@@ -173,49 +172,6 @@ def test_a_folder_that_is_no_run_names_the_runs_nearby(tmp_path: Path) -> None:
             Run.open(wrong)
     with pytest.raises(RunError, match="is not a run"):
         Run.open(tmp_path / "runs" / "demo-1" / "run.sqlite")
-
-
-def test_a_damaged_manifest_is_explained(tmp_path: Path) -> None:
-    Run.create(tmp_path, MANIFEST).close()
-    for content in (b"", b"\xff\xfe", MANIFEST.to_json().encode()[:50]):
-        (tmp_path / "manifest.json").write_bytes(content)
-        with pytest.raises(RunError, match="Restore it"):
-            Run.open(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "run.lock"])
-def test_a_pipe_where_a_file_belongs_is_not_waited_for(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / name)
-    with pytest.raises(RunError, match=name):
-        Run.resume_or_create(tmp_path, MANIFEST)
-
-
-def test_a_disk_without_room_for_the_lock_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "run.lock").symlink_to("/dev/full")
-    with pytest.raises(RunError, match="Free some space"):
-        Run.create(tmp_path, MANIFEST)
-
-
-def test_a_manifest_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    with (tmp_path / "manifest.json").open("wb") as file:
-        file.truncate(bounded.SETTINGS_SIZE + 1)
-    with pytest.raises(RunError, match="MB are read"):
-        Run.open(tmp_path)
-
-
-def test_a_run_folder_that_is_a_file(tmp_path: Path) -> None:
-    (tmp_path / "run").write_text("a letter")
-    with pytest.raises(RunError, match="is not a run"):
-        Run.open(tmp_path / "run")
-    with pytest.raises(RunError, match="Cannot make the run folder"):
-        Run.resume_or_create(tmp_path / "run", MANIFEST)
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(RunError, match="Choose a folder on a disk that can be written"):
-            Run.create(folder, MANIFEST)
 
 
 def test_the_lock_is_free_again_after_a_refusal(tmp_path: Path) -> None:

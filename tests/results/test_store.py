@@ -127,6 +127,11 @@ def test_losses_of_one_task(store: Store) -> None:
     assert store.finished("prose", "b.txt", 0) == frozenset()
 
 
+def test_what_is_finished_is_so_on_that_window_alone(store: Store) -> None:
+    store.add_losses([LOSS, replace(LOSS, plan="0-2", window=1)])
+    assert [store.finished("prose", "a.txt", window) for window in range(3)] == [{"0-3"}, {"0-2"}, set()]
+
+
 def test_numpy_numbers_are_stored_as_numbers(store: Store) -> None:
     store.add_losses([Loss("0", "t", "d", np.int64(1), np.float32(0.5), np.int64(3), np.int32(2))])
     (row,) = store.losses()
@@ -400,15 +405,6 @@ def test_a_table_that_layerwise_did_not_write_is_refused(tmp_path: Path, spoil: 
     with pytest.raises(RunError) as refusal:
         everything(path)
     assert part in str(refusal.value)
-
-
-@pytest.mark.parametrize("attempt", [Store.writing, Store.reading])
-def test_what_is_no_file_holds_no_rows(tmp_path: Path, attempt: Callable[[Path], Store]) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-    for name in ("pipe", "folder"):
-        with pytest.raises(RunError, match="no rows"):
-            attempt(tmp_path / name)
 
 
 def test_a_library_without_strict_tables_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -16,7 +15,6 @@ from cli.command import refused
 from layerwise.errors import OptionError, RunError
 from layerwise.report import ReportData
 from layerwise.results import Manifest, Run
-from report import planted
 from report.comparison.several import DEPTHS, sweeps
 
 MODELS = ("small", "medium")
@@ -70,18 +68,6 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert "small" in result.summary
     assert result.coincidences == []  # these runs have not stored what guessing loses
     assert "<li>The one claim that was measured" in result._repr_html_()
-
-
-def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    small, medium = runs
-    assert "only" in refused("compare", small)
-    assert "is named twice" in refused("compare", small, medium, small / ".." / "small")
-    shutil.copytree(small, tmp_path / "copy")
-    assert "hold the same run" in refused("compare", small, tmp_path / "copy")
-    assert "is not a run" in refused("compare", small, tmp_path / "nothing")
-    diagnosis = write_run(tmp_path / "diagnosis", planted.DIAGNOSIS, "other")
-    assert "is a sweep and" in refused("compare", small, diagnosis)
-    assert "could not be written" in refused("compare", small, medium, "--output", tmp_path / "none" / "page.html")
 
 
 def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path, Path], tmp_path: Path) -> None:

@@ -117,14 +117,6 @@ def test_missing_files_are_refused_without_a_run_folder(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dry_run_prints_the_cost_and_makes_no_folder(model: Path, tmp_path: Path) -> None:
-    arguments = ("--suite", "pairs,msgs-ours", "--tasks", "control length", "--limit", "3", "--run", tmp_path / "run")
-    ended = layerwise("evaluate", model, *arguments, "--dry-run")
-    assert ended.code == 0, ended.err
-    assert f"cost: {2 * 3 * 3} sentences to score, 3 fine-tunings" in ended.out
-    assert not (tmp_path / "run").exists()
-
-
 def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
     own = save_pairs(tmp_path / "data")
     stack = load(model)
@@ -263,14 +255,3 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
     other = [argument if argument != "head" else "all" for argument in arguments]
     said = " ".join(refused(*other, "--run", tmp_path / "run").split())
     assert "its train is head, and not set was asked for" in said
-
-
-@pytest.mark.slow
-def test_a_model_is_fine_tuned_under_a_plan_by_the_command(model: Path, tmp_path: Path) -> None:
-    ended = layerwise(
-        "evaluate", model, "--suite", "msgs-ours", "--tasks", "Control Length", "--limit", "8", "--seeds", "1",
-        "--epochs", "1", "--plan", "0 (1|2) 3", "--train", "head", "--run", tmp_path / "run",
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    with Run.open(tmp_path / "run") as run:
-        assert {"tiny", "0 (1|2) 3 of tiny"} <= {named(row) for row in run.store.scores("msgs-ours")}

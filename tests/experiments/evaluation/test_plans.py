@@ -98,21 +98,6 @@ def test_the_model_as_trained_is_fine_tuned_once(tmp_path: Path, run: Run, taugh
     assert "0-3" not in plans
 
 
-@pytest.mark.slow
-def test_what_is_kept_is_not_fine_tuned_again(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    models = _models(tmp_path)
-    _evaluate(models, [EASY, HARD], run)
-    before, count = run.store.scores("glue"), len(taught)
-    taught.clear()
-    _evaluate(models, [EASY, HARD], run)
-    assert taught == []
-    assert sorted(map(str, run.store.scores("glue"))) == sorted(map(str, before))
-    assert count == 2 * len({member.plan for member in PLANS})
-    _evaluate(models, [EASY, HARD], run, seeds=2)
-    assert len(taught) == count
-    assert {seed for *_, seed in taught} == {1}
-
-
 def test_a_killed_evaluation_goes_on_with_the_next_fine_tuning(
     tmp_path: Path, run: Run, taught: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,14 +126,6 @@ def test_what_is_kept_lost_least_of_its_kind_where_it_was_chosen(whole: Path) ->
     assert kept == {f"{min(windows, key=total.__getitem__)}, fused"}
 
 
-def test_the_page_has_the_answer_and_the_summary_says_it(whole: Path) -> None:
-    result = layerwise.Result(whole)
-    page = result.report().read_text()
-    assert "Is parallel ever the best way to spend a millisecond?" in page
-    assert result.summary.startswith("- decode, batch 1, context 8: ")
-    assert "prefill, batch 1, context 8: " in result.summary
-
-
 @pytest.mark.slow
 def test_a_healed_model_is_an_arm_of_its_own(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

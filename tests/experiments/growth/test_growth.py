@@ -115,17 +115,6 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
 
 
 @pytest.mark.slow
-def test_other_steps_are_another_training_unless_it_is_begun_anew(config: Path, texts: Path, tmp_path: Path) -> None:
-    once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "uniform", "--run", tmp_path / "run")
-    assert layerwise(*once, *SHORT).code == 0
-    longer = ("--steps", "9", *SHORT[2:])
-    assert "its steps is 8, and 9 was asked for" in refused(*once, *longer)
-    ended = layerwise(*once, *longer, "--overwrite")
-    assert ended.code == 0, ended.err
-    assert record(tmp_path / "run", "uniform").steps == 9
-
-
-@pytest.mark.slow
 def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
     checkpoint: Path, texts: Path, tmp_path: Path
 ) -> None:
@@ -151,25 +140,6 @@ def test_equal_seconds_are_timed_once_and_kept(
     monkeypatch.setattr(module, "relative_step_times", lambda *_: (1.0, 1.0))
     assert layerwise(*once).code == 0, "another timing must not make it another training"
     assert record(tmp_path / "run", "stacking").steps == 12
-
-
-def test_a_schedule_is_explained_with_its_cost_and_nothing_is_trained(
-    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = layerwise(
-        "train", "growth", "--model", config, "--text", texts, "--schedule", "freezing", "--dry-run", "--steps", "40",
-        "--batch-size", "4", "--max-length", "16",
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    assert "freezing, for 4 layers:" in ended.out
-    assert "from layer 3, 16.7 % of the steps: layer 3 and the head learn" in ended.out
-    assert "█ learns" in ended.out
-    assert "of 64 tokens" in ended.out
-    assert "uniform takes 40 steps" in ended.out
-    assert "(equal flops)" in ended.out
-    assert "while it learns: layer 0 " in ended.out
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
@@ -227,7 +197,6 @@ def test_names_in_the_help_are_those_of_the_code() -> None:
         (("--schedule", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
         (("--schedule", "importance"), "diagnose a model of the same depth first"),
         (("--importance", "run"), "--importance is for --schedule importance"),
-        (("--steps", "5", "--epochs", "1"), "give one of them"),
         (("--size", "published"), "--size does nothing here: it is read without --model"),
         (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
         (("--schedule", "uniform", "--no-baseline"), "--no-baseline does nothing here"),
@@ -239,7 +208,6 @@ def test_names_in_the_help_are_those_of_the_code() -> None:
         (("--steps", "3"), "its share of"),
         (("--max-length", "100"), "the model has 64 positions"),
         (("--max-length", "64", "--steps", "9", "--from-scratch"), "leave --from-scratch out"),
-        (("--set", "rate"), "--set takes NAME=VALUE"),
         (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )

@@ -20,17 +20,6 @@ from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE
 
 
-def test_the_cost_is_printed_and_nothing_is_trained(config: Path, texts: Path, tmp_path: Path) -> None:
-    ended = layerwise(
-        "train", "growth-study", "--model", config, "--text", texts, "--arms", "ramp", "--learning-rates", "1e-3,4e-3",
-        "--set", "sweep_seeds=2", *SHORT, "--run", tmp_path / "run", "--dry-run",
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    assert "2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps" in ended.out
-    assert "cost: about 28 trainings, together as long as" in ended.out
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, texts: Path, tmp_path: Path) -> None:
     """The published arm, its smaller budget, two warm-ups of each side: what the claims of growth are decided by."""
@@ -63,15 +52,9 @@ def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, t
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--arms", "publishd"), "did you mean published"),
-        (("--arms", "permuted"), "permuted is made from the schedule of importance"),
-        (("--learning-rates", "fast"), "--learning-rates"),
         (("--set", "shorter=0.5", "--arms", "ramp"), "--set shorter does nothing here"),
-        (("--size", "published"), "--size does nothing here"),
         (("--steps", "5", "--epochs", "1"), "give one of them"),
-        (("--steps", "3"), "its share of"),
         (("--epochs", "1.5"), "the longest training, would read the text"),
-        (("--seeds", "1001"), "--seeds takes a number from 1 up to 1,000"),
     ],
 )
 def test_a_study_that_cannot_be_is_refused_before_there_is_a_folder(
@@ -153,7 +136,7 @@ def _check_budgets(folder: Path) -> None:
         assert all(abs(share - 1) <= 0.01 for share in spent.values()), spent
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
     checkpoint: Path, texts: Path, tmp_path: Path, planted: None
 ) -> None:

@@ -212,7 +212,7 @@ def test_suites_that_edges_cannot_be_cut_for_are_refused(elc: tuple[Path, Path])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("removal", ["renormalise", "zero"])
+@pytest.mark.parametrize("removal", [pytest.param("renormalise", marks=pytest.mark.nightly), "zero"])
 def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
     elc: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removal: str
 ) -> None:

@@ -12,7 +12,6 @@ from cli.command import layerwise, refused
 from experiments.merging.trained_vit import save_vit
 from layerwise.data.model_location import location_of
 from layerwise.data.vision.digits import digits
-from layerwise.results import Run
 
 
 @pytest.fixture(scope="module")
@@ -21,20 +20,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     home, data = tmp_path_factory.mktemp("trained"), digits().digest
     one, two = (save_vit(home / str(seed), seed, "arm", data=data) for seed in (0, 1))
     return one, two
-
-
-def test_two_models_are_judged_into_a_run_with_a_report(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    ended = layerwise("robustness", "merge", *trained, "--draws", "3", "--run", tmp_path / "run")
-    assert ended.code == 0, ended.err
-    assert f"arm:\n  a  {trained[0]}\n  b  {trained[1]}" in ended.err
-    assert "merged" in ended.out
-    assert (tmp_path / "run" / "report.html").is_file()
-    with Run.open(tmp_path / "run") as run:
-        parts = {(score.part, score.condition) for score in run.store.scores("merging")}
-        drawn = run.store.scores("merges")
-    assert {(part, order) for part in ("members", "merged", "ensemble") for order in ("sequential", "random")} <= parts
-    assert {score.condition for score in drawn} == {"sequential", "random"}
-    assert all(str(score.plan).startswith(("a:", "b:")) for score in drawn)
 
 
 @pytest.mark.slow
@@ -59,10 +44,3 @@ def test_the_hub_is_not_asked_about_a_demo_model(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(transformers.utils, "cached_file", lambda where, *_, **__: asked.append(where))
     ended = layerwise("robustness", "merge", "demo-vit", tmp_path / "copy", "--images", "digits", "--dry-run")
     assert (ended.code, asked) == (0, []), ended.err
-
-
-def test_the_cost_is_printed_and_nothing_is_computed(trained: tuple[Path, Path], tmp_path: Path) -> None:
-    ended = layerwise("robustness", "merge", *trained, "--draws", "3", "--run", tmp_path / "run", "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "2 models of 1 arm: 6 merged models, each evaluated on" in ended.out
-    assert not (tmp_path / "run").exists()

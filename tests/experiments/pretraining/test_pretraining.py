@@ -16,13 +16,10 @@ from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import NEEDED, train_wordpiece
-from layerwise.errors import OptionError
 from layerwise.experiments.pretraining import run as module
 from layerwise.experiments.pretraining.config import ElcPretraining, PretrainingExperiment
 from layerwise.experiments.pretraining.run import recipes
 from layerwise.experiments.pretraining.trainings import FAMILY
-from layerwise.experiments.reporter import Silent
-from layerwise.experiments.verbs import train_elc
 from layerwise.models import VARIANTS
 from layerwise.results import Run
 from layerwise.train.pretrain.recipe import PRESETS
@@ -105,26 +102,6 @@ def test_choices_are_those_of_the_package() -> None:
 # From a file, from Python, and as a dry run
 
 
-def test_a_dry_run_prints_the_cost_and_makes_no_folder(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = layerwise("train", "elc", "--text", texts, *SHORT, "--seeds", "2", "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "cost: 4 trainings of at most 768 tokens, 3,072 together" in ended.out
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_python_returns_the_rows(pretrained: tuple[Path, Ended], texts: Path, few_pairs: object) -> None:
-    folder, _ = pretrained
-    result = train_elc(texts, steps=3, batch_size=8, evals=1, device="cpu", run=folder, reporter=Silent())
-    assert result.folder == folder
-    assert set(result.table("masked_lm")["arm"]) == {"ltg", "elc"}
-    with pytest.raises(OptionError, match="there is no option 'batchsize'; did you mean batch_size"):
-        train_elc(texts, batchsize=8)
-
-
 # Texts of one's own to hold out
 
 
@@ -181,13 +158,11 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
         (("--size", "smal"), "did you mean small?"),
         (("--variants", "ltg,denseformr"), "did you mean denseformer"),
         (("--initialisation", "biazed"), "did you mean biased"),
-        (("--model", "demo"), "--model"),
         (("--epochs", "2", "--steps", "2"), "give one of them"),
         (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
         (("--variants", ","), "--variants names nothing"),
         (("--variants", "ltg", "--initialisation", "zero"), "does nothing here: layer weights read it"),
         (("--tokenizer", "x", "--set", "vocabulary=300"), "x is one already; leave one of them out"),
-        (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )
 def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:

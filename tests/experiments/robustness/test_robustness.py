@@ -123,13 +123,6 @@ def test_fresh_does_not_answer_for_another_model(one: tuple[Path, Ended], tmp_pa
     assert depth.value == 4
 
 
-def test_the_cost_is_printed_and_nothing_is_computed(vit: Path, tmp_path: Path) -> None:
-    ended = layerwise("robustness", vit, *DIGITS, *FEW, "--run", tmp_path / "run", "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "each model is evaluated under 26 conditions and 3 fixed orders on 20 examples" in ended.out
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
 def test_an_opened_model_has_the_rows_of_its_folder(one: tuple[Path, Ended], vit: Path, tmp_path: Path) -> None:
     options = {"images": "digits", "limit": 20, "orders": 3, "draws": 2, "reporter": Silent()}

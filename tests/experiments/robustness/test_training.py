@@ -17,7 +17,6 @@ from layerwise.experiments.reporter import Silent
 from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import weight_hash
-from layerwise.train.methods import METHODS
 
 SHORT = ("--limit", "20", "--epochs", "1", "--batch-size", "10")
 DIGITS = ("--images", "digits", *SHORT)
@@ -83,14 +82,6 @@ def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path
         }  # fmt: skip
 
 
-def test_the_same_command_trains_nothing_again(trained: tuple[Path, Ended], vit: Path) -> None:
-    folder, first = trained
-    before = stamps(folder)
-    again = layerwise("train", "robust", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", folder)
-    assert (again.code, again.out) == (0, first.out)
-    assert stamps(folder) == before
-
-
 def test_a_method_is_added_to_what_is_there(trained: tuple[Path, Ended], vit: Path) -> None:
     folder, _ = trained
     before = stamps(folder)
@@ -100,14 +91,6 @@ def test_a_method_is_added_to_what_is_there(trained: tuple[Path, Ended], vit: Pa
     assert more.code == 0, more.err
     assert [line.split()[0] for line in more.out.splitlines()[2:5]] == ["baseline", "layershuffle", "layerdrop"]
     assert {name: stamp for name, stamp in stamps(folder).items() if name in before} == before
-
-
-def test_another_recipe_in_the_same_folder_is_refused(trained: tuple[Path, Ended], vit: Path) -> None:
-    folder, _ = trained
-    before = stamps(folder)
-    other = ("--images", "digits", "--limit", "20", "--epochs", "1", "--batch-size", "5", "--run", folder)
-    assert "its batch_size is 10, and 5 was asked for" in refused("train", "robust", "baseline", "--model", vit, *other)
-    assert stamps(folder) == before
 
 
 def test_every_arm_is_looked_at_before_the_first_is_trained(trained: tuple[Path, Ended], vit: Path) -> None:
@@ -137,13 +120,6 @@ def test_without_a_folder_a_run_is_named_by_its_recipe_too(
     assert all(name.startswith("report: runs/vit-") for name in runs)
 
 
-def test_other_images_in_the_same_folder_are_refused(trained: tuple[Path, Ended], vit: Path) -> None:
-    folder, _ = trained
-    assert "--overwrite" in refused(
-        "train", "robust", "baseline", "--model", vit, "--images", "digits", "--run", folder
-    )
-
-
 @pytest.mark.slow
 def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
     command = ("train", "robust", "baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run")
@@ -155,26 +131,6 @@ def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
     after = stamps(tmp_path / "run")
     assert not [name for name in after if "seed-1" in name]
     assert not set(after.values()) & set(before.values())
-
-
-@pytest.mark.slow
-def test_all_methods(vit: Path, tmp_path: Path) -> None:
-    ended = layerwise("train", "robust", "all", "--model", vit, *DIGITS, "--seeds", "1", "--run", tmp_path / "run")
-    assert ended.code == 0, ended.err
-    assert {path.name for path in (tmp_path / "run").iterdir() if path.is_dir()} == set(METHODS)
-    table = ended.out.splitlines()[2 : 2 + len(METHODS)]
-    assert {line.split()[0] for line in table} == set(METHODS)
-
-
-@pytest.mark.slow
-def test_demo_vit_needs_nothing_but_its_name(tmp_path: Path) -> None:
-    ended = layerwise(
-        "train", "robust", "layershuffle", "--model", "demo-vit", "--no-baseline", "--seeds", "1", "--limit", "20",
-        "--epochs", "1", "--run", tmp_path / "run",
-    )  # fmt: skip
-    assert ended.code == 0, ended.err
-    assert "demo-vit: 12 layers" in ended.err
-    assert [path.name for path in (tmp_path / "run").iterdir() if path.is_dir()] == ["layershuffle"]
 
 
 # What it refuses
@@ -228,11 +184,6 @@ def test_the_wrong_kind_of_data(vit: Path, model: Path, texts: Path, images: Pat
     assert "--limit counts images" in refused("train", "robust", "baseline", "--model", model, *limited)
 
 
-def test_images_that_are_nowhere(vit: Path, tmp_path: Path) -> None:
-    missing = refused("train", "robust", "baseline", "--model", vit, "--images", tmp_path / "nowhere")
-    assert "there is no folder" in missing
-
-
 @pytest.mark.parametrize(
     ("method", "message"), [("layershuffle", "layers from 2"), ("baseline", "of one layer has no order")]
 )
@@ -245,15 +196,6 @@ def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message:
 
 
 # From Python and from a file
-
-
-def test_the_cost_is_printed_and_nothing_is_trained(vit: Path, tmp_path: Path) -> None:
-    command = ("train", "robust", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", tmp_path / "run")
-    ended = layerwise(*command, "--dry-run")
-    assert ended.code == 0, ended.err
-    assert "training takes 8 optimizer steps in all, forward and backward over 80 examples" in ended.out
-    assert f"run folder: {tmp_path / 'run'}" in ended.out
-    assert not (tmp_path / "run").exists()
 
 
 def test_python_and_a_run_folder_train_what_the_command_line_does(

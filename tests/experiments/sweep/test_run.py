@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,6 @@ from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
-from layerwise.results.store import Store
 from layerwise.results.vocabulary import NORMALISED
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -142,42 +140,6 @@ def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) ->
         assert figures["evaluations_ratio"] == 1
         assert figures["seconds"] >= figures["seconds_in_layers"] > 0
         assert figures["uniform_nll"] == pytest.approx(math.log(3 + len(ALPHABET)))
-
-
-def test_a_complete_config_computes_nothing_again(
-    stack: Stack, corpus: Corpus, tmp_path: Path, calls: Counter[str]
-) -> None:
-    measure(stack, corpus, tmp_path / "run")
-    assert calls.pop("layer") > 0
-    assert calls == {"swept": 1, "effects": 1, "similarity_sums": 1}
-    before = everything(tmp_path / "run")
-    calls.clear()
-    assert measure(stack, corpus, tmp_path / "run") == []
-    assert not calls
-    assert everything(tmp_path / "run") == before
-
-
-@pytest.mark.parametrize("stop_at", ["layer", "effects", "similarity_sums"])
-def test_each_part_is_resumed_where_it_was_left(
-    stack: Stack, corpus: Corpus, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: str
-) -> None:
-    work = stack.apply if stop_at == "layer" else getattr(module, stop_at)
-    left = iter(range(30 if stop_at == "layer" else 0))
-
-    def stopping(*arguments: Any, **options: Any) -> Any:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return work(*arguments, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(*((stack, "apply") if stop_at == "layer" else (module, stop_at)), stopping)
-        with pytest.raises(KeyboardInterrupt):
-            measure(stack, corpus, tmp_path / "run")
-    kept = everything(tmp_path / "run")[0]
-    assert len(kept) > 0
-    assert (len(kept) < len(everything(whole)[0])) == (stop_at == "layer")
-    measure(stack, corpus, tmp_path / "run")
-    assert everything(tmp_path / "run") == everything(whole)
 
 
 def test_a_sweep_in_two_sittings_claims_no_time(
@@ -316,29 +278,6 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
     assert calls["judged"] == judgements
 
 
-@pytest.mark.slow
-def test_benchmarks_that_were_stopped_end_as_those_that_were_not(
-    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped at any write, the same command ends with the same rows."""
-    measure(stack, corpus, tmp_path / "whole", benchmark)
-    add = Store.add_losses
-    for stop in (1, 19, 37):
-        left = iter(range(stop))
-
-        def stopping(store: Store, rows: Any, left: Iterator[int] = left) -> None:
-            if next(left, None) is None:
-                raise KeyboardInterrupt
-            add(store, rows)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Store, "add_losses", stopping)
-            with suppress(KeyboardInterrupt):
-                measure(stack, corpus, tmp_path / f"run{stop}", benchmark)
-        measure(stack, corpus, tmp_path / f"run{stop}", benchmark)
-        assert everything(tmp_path / f"run{stop}") == everything(tmp_path / "whole")
-
-
 def test_a_plan_with_broken_benchmarks_is_named_after_the_others(
     stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep
 ) -> None:
@@ -379,11 +318,6 @@ def test_the_folder_is_named_by_what_is_measured(stack: Stack, corpus: Corpus) -
     assert folder_of(renamed) == folder
     others = [replace(SWEEP, families=("painters",)), replace(SWEEP, plan=()), replace(SWEEP, seed=1)]
     assert len({folder, *(folder_of(prepared(stack, corpus, other).manifest) for other in others)}) == 4
-
-
-def test_the_folder_is_named_by_the_benchmarks_too(stack: Stack, corpus: Corpus, benchmark: Sweep) -> None:
-    configs = (replace(benchmark, tasks=(), task_folder=None), benchmark, replace(benchmark, task_limit=5))
-    assert len({folder_of(prepared(stack, corpus, config).manifest) for config in configs}) == 3
 
 
 @pytest.mark.parametrize("name", ["../..", "a model: new", "", "org/name.v1"])

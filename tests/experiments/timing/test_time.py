@@ -86,14 +86,6 @@ def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
     assert "0 (1|2) 3, fused" in page
 
 
-def test_a_run_is_exported_and_reported_like_others(timed: tuple[Path, Ended]) -> None:
-    folder, _ = timed
-    assert layerwise("report", folder, "--format", "parquet").code == 0
-    assert list((folder / "exports").iterdir())
-    printed = layerwise("report", folder, "--format", "markdown")
-    assert "How long a pass takes" in printed.out
-
-
 def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
     model: Path, tmp_path: Path, steps: list[int]
 ) -> None:
@@ -123,13 +115,6 @@ def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_pa
         model, plans="0 1 3", rounds=LEAST_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent()
     )  # fmt: skip
     assert list(dict.fromkeys(row.plan for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
-
-
-def test_a_dry_run_times_nothing(model: Path, tmp_path: Path) -> None:
-    ended = layerwise("time", model, *PLANS, *SHORT, "--run", tmp_path / "run", "--dry-run")
-    assert ended.code == 0, ended.err
-    assert f"2 plans in turns, {LEAST_ROUNDS} rounds; prefill, batch 1, context 6; decode" in ended.out
-    assert not (tmp_path / "run").exists()
 
 
 def test_plans_are_needed_and_must_be_of_the_model(model: Path, tmp_path: Path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-import plotly.graph_objects as go
 import pytest
 
 from layerwise.experiments.summary import summary
@@ -19,7 +17,6 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from report import synthetic
 from report.comparison.several import DEPTHS, diagnoses, named, of_rows, sweeps
-from report.page.test_render import read
 
 ORDERS = {
     "skip": lambda straight, layer: straight[:layer] + straight[layer + 1 :],
@@ -155,15 +152,6 @@ def test_zones_stand_side_by_side_with_the_claim_over_models() -> None:
     rows = compared_of((3, 8, 1), (3, 6, 3)).rows.where(measure="claim", condition="one_ending")
     assert [(row.metric, row.value) for row in rows.where(against=None)] == [("supported", 1.0), ("contradicted", -1.0)]
     assert [row.metric for row in rows.where(against="every model")] == ["does not hold"]
-
-
-def test_bars_cover_the_whole_depth_of_every_model() -> None:
-    figure = json.loads(read(render(compared_of((3, 8, 1), (12,)))).json)["figures"]["zones"]["variants"][""]
-    assert go.Figure(figure).data
-    assert [trace["name"] for trace in figure["data"]] == ["beginning", "middle", "ending"]  # one behind another
-    for model, shares in enumerate(([25.0, 800 / 12, 100 / 12], [100.0])):
-        drawn = [x for trace in figure["data"] for x, y in zip(trace["x"], trace["y"], strict=True) if y == model]
-        assert drawn == pytest.approx(shares)
 
 
 def test_models_without_zones_are_named() -> None:

@@ -41,19 +41,6 @@ def test_suites_say_how_many_words_are_known() -> None:
     assert line == ("BLiMP", "10", "80.0 % to 90.0 %", "–", "1")
 
 
-def test_scores_are_those_of_an_arm_a_plan_and_a_task(own: Taught) -> None:
-    assert (own.suite, own.arm, own.trained) == ("glue", "bert", "0-7")
-    assert own.columns == (
-        ("cola", "mcc", None), ("rte", "accuracy", None), ("all", "mean", None), ("all", "mean", NORMALISED),
-        ("all", "median", NORMALISED),
-    )  # fmt: skip
-    skipped, trained = own.score("0 1 7", ("rte", "accuracy", None)), own.score("0-7", ("all", "mean", NORMALISED))
-    assert skipped is not None
-    assert trained is not None
-    assert (skipped.value, trained.value) == (pytest.approx(0.5 + 0.2 * 0.8), 1.0)
-    assert own.levels(("rte", "accuracy", None)) == (pytest.approx(0.7), 0.5)
-
-
 def test_the_main_metric_is_none_from_chance_in_whichever_order_rows_are_stored(own: Taught) -> None:
     turned = tuple(sorted(tuned().scores, key=lambda row: row.condition != NORMALISED))
     (other,) = Taught.every(replace(tuned(), scores=turned))

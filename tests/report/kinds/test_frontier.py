@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.report import ReportData, render, terminal_lines
+from layerwise.report import ReportData, terminal_lines
 from layerwise.report.kinds.frontier import ARMS, FRONTIER_KIND, SLOTS, every_verdict, headline
 from layerwise.report.marks import Mark
-from layerwise.results.rows import Note, Score
+from layerwise.results.rows import Score
 from tools.golden.outputs import stored
 
 RUN = stored("frontier-planted")
@@ -68,11 +68,3 @@ def test_every_arm_has_a_colour_of_its_own_and_a_line_through_what_no_quicker_po
     assert len({(trace["marker"]["color"], *trace["marker"]["symbol"]) for trace in dots}) == len(dots) == len(ARMS)
     assert [trace["x"] for trace in traces if trace["mode"] == "lines"] == [[5.0, 5.1]]
     assert SLOTS.keys() == ARMS.keys()
-
-
-def test_names_are_escaped_notes_are_kept_and_intervals_may_be_absent() -> None:
-    page = render(replace(RUN, notes=(Note("frontier", "it keeps no cache"),)))
-    assert "healed a<b" not in page.partition('id="report-data"')[0]
-    assert "It keeps no cache." in page
-    bare = (replace(row, low=None, high=None) if row.metric == "delta_nll" else row for row in RUN.scores)
-    assert render(replace(RUN, scores=tuple(bare)))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
-from layerwise.report import KINDS, ReportData, markdown, render, terminal_lines
+from layerwise.report import KINDS, ReportData, markdown, render
 from layerwise.report.kind import Kind, Says
 from layerwise.report.writers import markdown_parts
 from layerwise.report.writers.chapter import Missing
@@ -32,19 +31,17 @@ OF_KIND = {kind.name: [name for each, name in RUNS if each is kind] for kind in 
 PLANTED = [name for name in dict.fromkeys(name for _, name in RUNS) if name.endswith("-planted")]
 
 
-def runs(marks: Collection[pytest.MarkDecorator] = ()) -> pytest.MarkDecorator:
-    """Every kind with every run that has its rows; what is neither planted nor the only one has the marks."""
-    cases = [
+each_run = pytest.mark.parametrize(
+    ("kind", "name"),
+    [
         pytest.param(
             kind, name, id=f"{kind.name}-{name}",
-            marks=() if name in PLANTED or not set(OF_KIND[kind.name]) & set(PLANTED) else marks,
+            marks=() if name in PLANTED or not set(OF_KIND[kind.name]) & set(PLANTED) else pytest.mark.nightly,
         )
         for kind, name in RUNS
-    ]  # fmt: skip
-    return pytest.mark.parametrize(("kind", "name"), cases)
-
-
-each_run, each_fast = runs(), runs([pytest.mark.slow])
+    ],
+)  # fmt: skip
+"""Every kind with every run that has its rows; what is neither planted nor the only one is nightly."""
 UNSPOKEN = re.compile(r"(?<!\w)(nan|inf|None|NaN|not finite)(?!\w)|[{}]")
 """What no reader should meet: a number that is none, or a field that nobody filled."""
 
@@ -58,20 +55,19 @@ def test_the_page_begins_with_the_answer_and_what_shows_it_and_every_output_is_w
     assert kind.answer(data)
     assert not isinstance(first.of(kind).parts_of(data)[0], Says)
     assert any(markdown_parts(kind, data))
-    written = chapters(kind, data)
-    for text in (
-        " ".join(read("".join(map(str, chapter.body))).text for chapter in written),
-        "\n\n".join(markdown_parts(kind, data)),
-        "\n".join(terminal_lines(kind, data)),
-    ):
-        assert not UNSPOKEN.findall(text)
-    for picture in (picture for chapter in written for picture in chapter.pictures):
+    for picture in (picture for chapter in chapters(kind, data) for picture in chapter.pictures):
         assert picture.alternative
         assert picture.variants
         assert all(figure.payload()["data"] for figure in picture.variants.values())
 
 
-@each_fast
+@pytest.mark.parametrize("output", ["terminal.txt", "report.md", "page.txt"])
+@pytest.mark.parametrize("name", outputs.kinds())
+def test_no_reader_meets_a_number_that_is_none(name: str, output: str) -> None:
+    assert not UNSPOKEN.findall((outputs.FOLDER / name / output).read_text(encoding="utf-8"))
+
+
+@each_run
 def test_every_section_is_written_or_says_in_one_line_that_it_is_not(kind: Kind, name: str) -> None:
     """With all rows, without those of each measure in turn, and with those of each measure of the kind alone.
 

@@ -58,12 +58,6 @@ def test_every_arm_has_a_line_and_those_of_fine_tuning_name_their_model(data: Re
     assert len(table(page.STUDY_KIND, data, "differences")) == 21
 
 
-def test_fine_tuning_is_sooner_later_or_never_there(data: ReportData) -> None:
-    table = {(row[0], row[1]): row[2:] for row in page.tuning_table(data, page.WEIGHTS_IN).body}
-    assert table["rte", "elc-kept"][:4] == ("pretraining", "–", "≥ 288", "≥ ×1.20")
-    assert table["cola", "ltg"][2:] == ("240", "–", "31", "–")
-
-
 def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none(data: ReportData) -> None:
     never = [
         Score(TUNING_CONVERGENCE, "censored", 0.33, task="rte", arm="ltg", condition=cost)

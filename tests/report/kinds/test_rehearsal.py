@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from layerwise.report.kinds.rehearsal import REHEARSAL_KIND, findings
-from layerwise.report.marks import Mark
 from tools.golden.outputs import stored
 
 RUN = stored("rehearsal-images")
@@ -30,11 +29,3 @@ def test_an_arm_differs_from_the_baseline_only_where_the_interval_says_so(low: f
 def test_where_all_requests_were_refused_the_sentence_says_so() -> None:
     left = replace(RUN, scores=tuple(row for row in RUN.scores if row.amount not in (1, 2)))
     assert "baseline, 3 of 3 nodes dead, 2 replicas: every request was refused." in findings(left)
-
-
-def test_what_guessing_scores_is_drawn_at_every_level() -> None:
-    mark = REHEARSAL_KIND.sections[0].parts_of(RUN)[0]
-    assert isinstance(mark, Mark)
-    quality = next(mark.pictures(RUN))
-    (guessed,) = (trace for trace in quality.variants[0, 0].traces if trace["name"] == "always the commonest class")
-    assert (guessed["x"], guessed["y"]) == ([0.0, 1.0, 2.0], [10.0, 10.0, 10.0])

@@ -14,8 +14,6 @@ from layerwise.results.vocabulary import EDGE_PHENOMENA, EDGES, PRUNED
 from report import planted
 from report.planted import of
 
-QUESTION = "What does the sparse wiring lose?"
-
 
 def test_cuts_that_are_not_told_apart_are_called_so() -> None:
     lost = Score(EDGES, "difference", 0.01, -0.01, 0.03, condition=PRUNED)
@@ -32,13 +30,6 @@ def test_models_of_one_run_are_told_apart() -> None:
         f"What does the sparse wiring lose (elc/{seed})?" for seed in (0, 1)
     ]
     assert [row.task for row in page.cuts(of(*rows))] == [f"elc/{seed} cut by measured effect" for seed in (0, 1)]
-
-
-def test_an_edge_that_fresh_pairs_confirm_stands_first() -> None:
-    data = planted.PRETRAINING
-    table = next(part for part in page.WIRING.sections[2].parts_of(data) if getattr(part, "folded", False))
-    ((_, lines),) = table.tables(data)  # type: ignore[union-attr]
-    assert lines.body[0][:3] == ("3<-1", "BLiMP", "subject_verb_agreement")
 
 
 def test_only_the_two_half_of_the_pairs_that_did_not_choose_confirms() -> None:

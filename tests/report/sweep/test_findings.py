@@ -44,20 +44,6 @@ def widened(data: ReportData, times: float) -> ReportData:
     return replace(data, scores=tuple(wider))
 
 
-def test_the_planted_truth_is_told() -> None:
-    told = found(synthetic.run(12))
-    assert list(told) == [LAYERS, RANKING, TASKS, ABSENCE, ZONES]
-    assert "With 5 of 12 layers affected, looped parallel costs least" in told[RANKING][1]
-    assert "reverse < parallel < skip < middle repeat" in told[RANKING][1]
-    assert told[TASKS][1].startswith("Yes. With 5 layers under random order, arithmetic loses ")
-    assert " text +0.1" in told[TASKS][1]
-    assert "costs less on all 5 tasks" in told[ABSENCE][1]
-    assert told[LAYERS][1].startswith("Layer 0: dropping it costs +3.0")
-    assert "layer 7 moves the loss least" in told[LAYERS][1]
-    assert "no effect is detectable above 0.0" in told[LAYERS][1]
-    assert told[ZONES] == ("described", BARE)
-
-
 def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
     """The answer about layers of a run of six, of which these were left out: all with one interval."""
     run = synthetic.run(6, ("leave_one_out",))

@@ -86,7 +86,7 @@ test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(
         # The last of them was not asked whether it takes training.
         OPEN: (truth(Planted(0.4, noise=4.0), NONE, seeds=2), truth(ALL, None)),
     },
-}, depth=DEPTH, runs=by_tier(fast=20, full=200)))  # fmt: skip
+}, depth=DEPTH, runs=by_tier(fast=20, full=60, nightly=200)))  # fmt: skip
 
 
 @pytest.mark.usefixtures("fewer_shuffles")
