@@ -76,29 +76,29 @@ def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decodin
 def run_all(swarm: Swarm, inputs: Sequence[Mapping[str, Any]], streams: int) -> tuple[Ended, ...]:
     """Every single forward pass, `streams` at a time; the n-th result is that of the n-th inputs."""
 
-    async def one(given: Mapping[str, Any], request: str) -> AsyncIterator[tuple[Tensor, Answer]]:
-        yield await swarm.single_pass(given, request=request)
+    async def one(given: Mapping[str, Any], request: str) -> AsyncIterator[Tensor | Answer]:
+        for item in await swarm.single_pass(given, request=request):
+            yield item
 
     return _in_streams(swarm, inputs, streams, one)
 
 
 async def _ended(items: AsyncIterator[Any]) -> Ended:
-    """How a request ended that gives tokens, one by one, or one output, and its answer."""
+    """How a request ended that gives tokens one by one, or one output, and its answer last."""
     clock = asyncio.get_running_loop().time
-    last, seconds = clock(), list[float]()
-    answer = output = None
+    seconds: list[float] = []
+    last, answer, output = clock(), None, None
     try:
         async for item in items:
             if isinstance(item, Answer):
                 answer = item
-                continue
-            seconds.append(clock() - last)
-            last = clock()
-            if isinstance(item, tuple):
-                output, answer = item
+            else:
+                seconds.append(clock() - last)
+                last = clock()
+                output = item
     except SwarmError as refusal:
         return Ended((*seconds, clock() - last), None, str(refusal))
-    return Ended(tuple(seconds), answer, output=output)
+    return Ended(tuple(seconds), answer, output=output if isinstance(output, Tensor) else None)
 
 
 def _in_streams(
