@@ -12,7 +12,8 @@ from transformers import LlamaForCausalLM
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import load, weight_hash
-from layerwise.stack.weights import apply_with, layer_weights, random_twin, substituted
+from layerwise.stack import weights as module
+from layerwise.stack.weights import apply_with, layer_weights, random_twin, substituted, weights_on_disk
 
 
 def test_a_layer_with_the_weights_of_another_is_that_layer(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
@@ -72,6 +73,30 @@ def test_what_does_not_fit_is_refused_before_anything_changes(
     ):
         raise AssertionError("the context was entered")
     assert weight_hash(llama) == before
+
+
+def test_weights_on_the_disk_come_back_to_the_bit_also_after_an_exception(llama: LlamaForCausalLM) -> None:
+    stack, before = load(llama), weight_hash(llama)
+    turned = llama.model.layers[1].mlp.up_proj.weight
+    turned.data = turned.data.t().contiguous().t()
+    with suppress(RuntimeError), weights_on_disk(stack):
+        assert sum(weight.untyped_storage().size() for weight in llama.parameters()) == 0
+        raise RuntimeError
+    assert weight_hash(llama) == before
+    assert turned.stride() == (1, len(turned))
+
+
+def test_without_room_on_the_disk_the_weights_stay(
+    llama: LlamaForCausalLM, ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "save_file", full)
+    with torch.inference_mode():
+        expected = llama(input_ids=ids).logits
+        with weights_on_disk(load(llama)):
+            assert torch.equal(llama(input_ids=ids).logits, expected)
 
 
 def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM) -> None:

@@ -2,7 +2,8 @@
 
 None of it copies a model. `apply_with` runs one layer with other weights and changes nothing; `substituted` puts other
 values into the model's own parameters, for whatever needs the whole model, and puts the old ones back to the bit;
-`random_twin` is a second model of the same configuration with the weights it would have before training.
+`random_twin` is a second model of the same configuration with the weights it would have before training, and
+`weights_on_disk` makes room for it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.func import functional_call
 from transformers import PreTrainedModel
@@ -131,3 +136,30 @@ def random_twin(stack: Stack, seed: int) -> Stack:
     if inputs is not None:
         made.inspect(**inputs)
     return made
+
+
+@contextmanager
+def weights_on_disk(stack: Stack) -> Iterator[None]:
+    """Within the context the weights of the model are in a temporary folder, and no memory holds them.
+
+    The model cannot be run inside; afterwards it has the same values, to the bit. Where the folder of temporary files
+    (`TMPDIR`) has no room for them, they stay in memory.
+    """
+    parameters = list(stack.model.parameters())
+    with TemporaryDirectory(prefix="layerwise-weights-") as folder:
+        files = [Path(folder) / f"{number}.safetensors" for number in range(len(parameters))]
+        try:
+            for parameter, file in zip(parameters, files, strict=True):
+                save_file({"weight": parameter.detach().contiguous()}, file)
+        except (OSError, SafetensorError):
+            yield
+            return
+        layouts = [(parameter.device, parameter.shape, parameter.stride()) for parameter in parameters]
+        try:
+            for parameter in parameters:
+                parameter.data = parameter.data.new_empty(0)
+            yield
+        finally:
+            for parameter, file, (device, shape, stride) in zip(parameters, files, layouts, strict=True):
+                restored = torch.empty_strided(shape, stride, dtype=parameter.dtype, device=device)
+                parameter.data = restored.copy_(load_file(file)["weight"])

@@ -66,10 +66,12 @@ def test_the_gradient_of_the_weights_is_the_models_own() -> None:
     blocks = STACK.model.model.layers
     names = [(layer, name) for layer, block in enumerate(blocks) for name, _ in block.named_parameters()]
     expected = torch.autograd.grad(loss, [dict(blocks[layer].named_parameters())[name] for layer, name in names])
+    found: dict[tuple[int, str], Tensor] = {}
     with differentiable(STACK):
-        found = backward(STACK, BATCH, BRANCHES).weights
-    for (layer, name), gradient in zip(names, expected, strict=True):
-        torch.testing.assert_close(found[layer][name], gradient, rtol=1e-4, atol=1e-5)
+        backward(STACK, BATCH, BRANCHES, lambda layer, name, own: found.update({(layer, name): own}))
+    assert set(found) == set(names)
+    for name, gradient in zip(names, expected, strict=True):
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("chunk", [97, 97 * 12 * 2, 1 << 24])
@@ -113,16 +115,19 @@ def test_parts_of_a_batch_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(torch.cat([part.gates[name] for part in found]), gate, rtol=0, atol=rounding)
 
 
-def test_the_model_is_as_before_also_after_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_is_as_before_also_after_an_exception() -> None:
     model = STACK.model
     model.lm_head.weight.requires_grad_(False)
-    kept = torch.ones_like(model.model.norm.weight)
-    model.model.norm.weight.grad = kept
+    own = (model.model.norm.weight, model.model.layers[2].mlp.up_proj.weight)
+    for weight in own:
+        weight.grad = torch.ones_like(weight)
+    kept = [weight.grad for weight in own]
     flags = [parameter.requires_grad for parameter in model.parameters()]
-    monkeypatch.setattr(module, "loss_gradient", lambda *arguments: {}["stop"])
     with pytest.raises(KeyError, match="stop"), differentiable(STACK):
-        backward(STACK, BATCH, BRANCHES)
+        backward(STACK, BATCH, BRANCHES, lambda *given: {}["stop"])
     assert [parameter.requires_grad for parameter in model.parameters()] == flags
-    assert model.model.norm.weight.grad is kept
-    assert all(parameter.grad is None for parameter in model.model.layers.parameters())
+    assert all(weight.grad is before for weight, before in zip(own, kept, strict=True))
+    others = [weight for weight in model.model.layers.parameters() if weight is not own[1]]
+    assert all(weight.grad is None for weight in others)
     assert not any(each._forward_hooks for each in model.modules())
+    assert not any(weight._post_accumulate_grad_hooks for weight in model.parameters())

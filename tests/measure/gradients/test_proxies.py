@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import cache
 from typing import Any
@@ -185,7 +186,9 @@ def test_the_interval_of_taylor_is_that_of_the_jackknife_over_groups(monkeypatch
     measured, tokens, weights = taylor.Taylor(stack), np.arange(1.0, 9.0), layer_weights(stack, 2)
     groups = [{name: torch.randn(own.shape, generator=draw) for name, own in weights.items()} for _ in range(8)]
     for number, gradient in enumerate(groups):
-        measured.add([{name: each.clone() for name, each in gradient.items()} for _ in range(4)], number + 1, number)
+        measured.count(number, number + 1)
+        for layer, (name, each) in itertools.product(range(4), gradient.items()):
+            measured.add(number, layer, name, each.clone())
 
     def value(kept: list[int]) -> float:
         sums = (sum(groups[at][name].double() for at in kept) * own.double() for name, own in weights.items())

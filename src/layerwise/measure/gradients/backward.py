@@ -7,7 +7,8 @@ the gradient that arrives where it is added:
     d nll / d alpha = sum over tokens of <d nll / d (x + alpha u), u>
 
 So no gate has to be built: a hook on each output reads its gradient as the backward pass comes by, and one pass gives
-the derivatives of all gates, window by window. The gradients of the weights fall out of the same pass.
+the derivatives of all gates, window by window. The gradients of the weights fall out of the same pass; each is handed
+over as it comes, so that they are never all held at once.
 
 The head is apart: on a large vocabulary its logits need more memory than all layers, so the loss and its gradient at
 the last state are taken in chunks first, and that gradient is then sent down through the layers.
@@ -15,7 +16,7 @@ the last state are taken in chunks first, and that gradient is then sent down th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -35,8 +36,8 @@ from layerwise.stack.inputs import main_tensor
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
 
-HELD = 1 << 28
-"""Numbers that a pass may hold for its way back: 1 GiB in float32."""
+HELD = 1 << 27
+"""Numbers that a pass may hold for its way back: 512 MiB in float32."""
 
 HELD_BY_LAYER = 24
 """About how many numbers a layer holds for its way back, as a multiple of the states that it reads."""
@@ -45,6 +46,9 @@ HELD_BY_LAYER = 24
 Gate = tuple[int, Sublayer | None]
 """A layer, and which half of it; none for the whole."""
 
+OnWeight = Callable[[int, str, Tensor], None]
+"""Takes a layer, the name of one of its weights, and the gradient by it of a batch's summed loss."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backward:
@@ -52,21 +56,20 @@ class Backward:
 
     `states` are the hidden states, (batch, seq, width), before the first layer and after each. `nll` is the summed loss
     of every window in nats, (batch,). `gates` maps a layer, whole or a half of it, to the derivative of
-    each window's `nll` by its gate at alpha = 1, (batch,). `weights` has for every layer the gradient of the batch's
-    summed loss by each of its parameters.
+    each window's `nll` by its gate at alpha = 1, (batch,).
     """
 
     states: tuple[Tensor, ...]
     nll: Tensor
     gates: Mapping[Gate, Tensor]
-    weights: tuple[Mapping[str, Tensor], ...]
 
 
-def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
+def backward(stack: Stack, batch: AnyBatch, branches: Branches | None, on_weight: OnWeight | None = None) -> Backward:
     """Run `batch` forward and back through `stack`; call within `differentiable(stack)`.
 
-    Without `branches` the gates are those of whole layers. Raises `MeasureError` for a state or a loss that is not
-    finite, naming the layer and the document.
+    Without `branches` the gates are those of whole layers. `on_weight` is called for every weight that the loss depends
+    on, once a batch; the gradient is its own to keep. Raises `MeasureError` for a state or a loss that is not finite,
+    naming the layer and the document.
     """
     with torch.no_grad():
         captured = captured_batch(stack, batch)
@@ -83,17 +86,9 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
     counted = counted_tokens(batch.inputs, states[0])
     check_finite(states, counted, [window.document for window in batch.windows])
     nll, gradient = loss_gradient(stack, state.detach(), batch)
-    parameters = _parameters(stack)
-    flat = [parameter for named in parameters for parameter in named.values()]
-    gradients = iter(torch.autograd.grad(state, [states[0], *flat], gradient, allow_unused=True)[1:])
-    weights = tuple(
-        {
-            name: torch.zeros_like(own) if (gradient := next(gradients)) is None else gradient
-            for name, own in named.items()
-        }
-        for named in parameters
-    )
-    return Backward(tuple(each.detach() for each in states), nll, gates, weights)
+    with _handing_over(stack, on_weight) as weights:
+        torch.autograd.backward(state, gradient, inputs=[states[0], *weights])
+    return Backward(tuple(each.detach() for each in states), nll, gates)
 
 
 def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor, Tensor]:
@@ -140,6 +135,34 @@ def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
         one = {name: value[:1].to(stack.device) for name, value in batch.inputs.items()}
         state = stack.capture(**one).state
     return some_windows(batch, HELD // (HELD_BY_LAYER * stack.depth * state.numel()))
+
+
+@contextmanager
+def _handing_over(stack: Stack, on_weight: OnWeight | None) -> Iterator[list[torch.nn.Parameter]]:
+    """Within the context the gradient of each of the yielded weights goes to `on_weight`, and none is kept.
+
+    A weight that several layers share is handed over for each. What stood in `grad` is there again on exit.
+    """
+    owners: dict[torch.nn.Parameter, list[tuple[int, str]]] = {}
+    for layer, named in enumerate(_parameters(stack) if on_weight else ()):
+        for name, parameter in named.items():
+            owners.setdefault(parameter, []).append((layer, name))
+    before = {parameter: parameter.grad for parameter in owners}
+
+    def hand_over(parameter: Tensor) -> None:
+        gradient, parameter.grad = parameter.grad, None
+        for number, (layer, name) in enumerate(owners[parameter]):
+            on_weight(layer, name, gradient.clone() if number else gradient)
+
+    with ExitStack() as hooks:
+        for parameter in owners:
+            parameter.grad = None
+            hooks.callback(parameter.register_post_accumulate_grad_hook(hand_over).remove)
+        try:
+            yield list(owners)
+        finally:
+            for parameter, gradient in before.items():
+                parameter.grad = gradient
 
 
 @contextmanager

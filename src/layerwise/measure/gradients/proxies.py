@@ -46,7 +46,7 @@ from layerwise.results.vocabulary import LOGIT_LENS, NO_EFFECT, PROXIES, RANDOM_
 from layerwise.stack import Stack
 from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import evaluating, main_tensor
-from layerwise.stack.weights import random_twin
+from layerwise.stack.weights import random_twin, weights_on_disk
 
 TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity", "taylor"})
 """The metrics that are also measured on the random twin: the gate gradient has a null of its own, the lens a guess's.
@@ -76,10 +76,10 @@ def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int
     with evaluating(stack.model), differentiable(stack):
         for number, group in enumerate(groups(data, GROUPS, 0)):
             for part in (part for batch in group.batches for part in in_parts(stack, batch)):
-                passed = backward(stack, part, branches)
+                passed = backward(stack, part, branches, partial(taylor.add, number))
                 turning.add(passed.states, counted_tokens(part.inputs, passed.states[0]), part.windows)
                 gates.add(passed.gates, part.windows)
-                taylor.add(passed.weights, sum(window.scored for window in part.windows), number)
+                taylor.count(number, sum(window.scored for window in part.windows))
     return [*turning.scores(), *gates.scores(seed), *taylor.scores(data.documents)]
 
 
@@ -126,7 +126,8 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
         untrained = random_twin(stack, seed)
     except UnsupportedModel:
         return []
-    scores = survey(untrained, data, None, seed=seed)
+    with weights_on_disk(stack):  # two models and a gradient of every weight would be held at once
+        scores = survey(untrained, data, None, seed=seed)
     return [
         replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
     ]

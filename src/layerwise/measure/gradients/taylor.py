@@ -44,25 +44,26 @@ class Taylor:
 
     def __init__(self, stack: Stack) -> None:
         self._weights = [_differentiable(layer_weights(stack, layer)) for layer in range(stack.depth)]
-        self._gradients: list[dict[str, Tensor]] = []
+        self._gradients: list[dict[str, Tensor]] = [{} for _ in self._weights]
         self._samples = [_Sample(weights, layer) for layer, weights in enumerate(self._weights)]
         self._tokens: dict[int, int] = {}
 
-    def add(self, gradients: Sequence[Mapping[str, Tensor]], tokens: int, group: int) -> None:
-        """Count one batch of `tokens` scored tokens from a `group` of the documents.
+    def add(self, group: int, layer: int, name: str, gradient: Tensor) -> None:
+        """Count the gradient of a batch's summed nats by one weight; the batch is from a `group` of the documents.
 
-        `gradients` has for each layer the gradient of the batch's summed nats by each of its weights. Those of the
-        first batch are kept and added to: they are no longer the caller's.
+        The first gradient of a weight is kept and added to: it is no longer the caller's. A weight that none was given
+        of has the gradient zero.
         """
-        for sample, layer in zip(self._samples, gradients, strict=True):
-            sample.add(layer, group)
+        self._samples[layer].add(group, name, gradient)
+        totals = self._gradients[layer]
+        if name in totals:
+            totals[name].add_(gradient)
+        else:
+            totals[name] = _wide(gradient)
+
+    def count(self, group: int, tokens: int) -> None:
+        """Note that a batch of `tokens` scored tokens of a `group` has been read."""
         self._tokens[group] = self._tokens.get(group, 0) + tokens
-        if not self._gradients:
-            self._gradients = [{name: _wide(gradient) for name, gradient in layer.items()} for layer in gradients]
-            return
-        for total, layer in zip(self._gradients, gradients, strict=True):
-            for name, gradient in layer.items():
-                total[name].add_(gradient)
 
     def scores(self, documents: int) -> list[Score]:
         """One row a layer, with its interval where there are enough groups; `documents` is how many were read."""
@@ -99,24 +100,27 @@ class _Sample:
         total = sum(value.numel() for value in weights.values())
         draw = np.random.default_rng([layer, SAMPLED])
         self._indices: dict[str, Tensor] = {}
-        values, shares = [np.empty(0)], [np.empty(0)]
+        self._slices: dict[str, slice] = {}
+        values, shares, start = [np.empty(0)], [np.empty(0)], 0
         for name, value in weights.items():
             count = min(value.numel(), math.ceil(SAMPLED * value.numel() / total))
             chosen = np.sort(draw.choice(value.numel(), size=count, replace=False))
             self._indices[name] = torch.from_numpy(chosen).to(value.device)
+            self._slices[name] = slice(start, start := start + count)
             values.append(self._of(name, value))
             shares.append(np.full(count, value.numel() / count))
         self._weights = np.abs(np.concatenate(values)) * np.concatenate(shares)
         self._sums: dict[int, Numbers] = {}
 
-    def add(self, gradients: Mapping[str, Tensor], group: int) -> None:
-        """Count the gradients of one batch."""
-        importances = np.concatenate([np.empty(0), *(self._of(name, gradients[name]) for name in self._indices)])
-        self._sums[group] = self._sums[group] + importances if group in self._sums else importances
+    def add(self, group: int, name: str, gradient: Tensor) -> None:
+        """Count a batch's gradient by one weight."""
+        sums = self._sums.setdefault(group, np.zeros_like(self._weights))
+        sums[self._slices[name]] += self._of(name, gradient)
 
     def importance(self, groups: Sequence[int]) -> float:
         """Sum of |w g| over the layer's weights, as the sample estimates it, with the gradient of these groups."""
-        return float((self._weights * np.abs(np.sum([self._sums[group] for group in groups], axis=0))).sum())
+        own = [self._sums.get(group, np.zeros_like(self._weights)) for group in groups]
+        return float((self._weights * np.abs(np.sum(own, axis=0))).sum())
 
     def _of(self, name: str, values: Tensor) -> Numbers:
         return exact_on_cpu(values.detach().flatten()[self._indices[name]]).numpy()
