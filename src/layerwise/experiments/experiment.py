@@ -42,6 +42,9 @@ class Alternatives:
     what: str
 
 
+AMOUNT_OF_TEXT = Alternatives(("minutes", "tokens"), "say how much text is read")
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """What a caller in Python has opened already, in place of what the options name."""

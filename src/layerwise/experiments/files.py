@@ -81,6 +81,8 @@ class ExperimentFile:
         elif path.is_dir():
             with Run.open(path) as run:
                 content = {**run.manifest.experiment, "run": str(path)} if run.manifest.experiment else None
+            if content and "tokens" in content:
+                content.pop("minutes", None)  # as much as it has read, whatever that takes
             if content is None:
                 raise OptionError(f"{path} was not made by an experiment that can be run again")
         elif not path.exists() and not path.suffix and path.name == str(source):

@@ -228,6 +228,9 @@ def from_text(kind: type, name: str, texts: Sequence[str]) -> Any:
 def _scalar(flag: str, text: str, kinds: tuple[Any, ...]) -> Any:
     readers: Mapping[Any, Any] = {int: int, float: float, bool: _switch}
     for kind in kinds:
+        if get_origin(kind) is Literal and text in get_args(kind):
+            return text
+    for kind in kinds:
         if kind in readers:
             try:
                 return readers[kind](text)
@@ -327,7 +330,8 @@ def _in_words(hint: Any) -> str:
     texts: list[str] = []
     for kind in _alternatives(hint):
         if get_origin(kind) is Literal:
-            texts.append("one of " + ", ".join(map(str, get_args(kind))))
+            choices = [str(each) for each in get_args(kind)]
+            texts.append(choices[0] if len(choices) == 1 else "one of " + ", ".join(choices))
         elif get_origin(kind) is tuple:
             texts.append("a list")
         elif kind is not NoneType:

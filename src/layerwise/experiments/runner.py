@@ -202,7 +202,7 @@ def _stored(config: Experiment, folder: Path) -> Iterator[Run | None]:
 def _begin(config: Experiment, outline: Outline, folder: Path) -> Run:
     """The run in `folder`, new or gone on with; an existing run that the rows belong to keeps its own."""
     # A run is resumed from its manifest, which must not discard it again.
-    experiment = {"experiment": config.VERB, **plain(replace(config, overwrite=False))}
+    experiment = {"experiment": config.VERB, **plain(replace(config, overwrite=False)), **outline.chosen}
     manifest: Manifest = replace(outline.manifest, command=tuple(sys.argv), experiment=experiment)
     if config.overwrite and outline.folder is None:
         return Run.create(folder, manifest, overwrite=True)

@@ -44,7 +44,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         return take
 
     monkeypatch.setattr(time, "perf_counter", lambda: now)
-    monkeypatch.setattr(works, "is_short", lambda *_: False)
     monkeypatch.setattr("layerwise.stack.Stack.apply", lambda stack, *args: planted("layer", 1, None)(*args))
     monkeypatch.setattr(works, "window_losses", lambda stack, *args: planted("head", 8, ())(*args))
     monkeypatch.setattr(works, "similarity_sums", lambda stack, of: planted("similarity", 20, None)(of[0]))

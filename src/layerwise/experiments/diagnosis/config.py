@@ -10,16 +10,16 @@ from typing import ClassVar, Literal
 
 from layerwise.errors import DataError, MeasureError, RunError, near_matches
 from layerwise.experiments.evaluation.config import GENERATED, PAIRS
-from layerwise.experiments.experiment import Alternatives, Experiment, Reads
+from layerwise.experiments.experiment import AMOUNT_OF_TEXT, Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.common import (
     ClusterOptions,
     DataOptions,
     DeviceOptions,
     Dtype,
+    DurationOptions,
     MemoryOptions,
     ModelOptions,
-    TextOptions,
 )
 from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.run import is_run
@@ -47,7 +47,7 @@ CURVE_TOKENS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experiment):
+class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Experiment):
     """Measure which layers of a model matter.
 
     Every score has an interval and a null beside it. It ends with what became of the published claims, and writes a
@@ -60,18 +60,17 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
     EXAMPLES: ClassVar = (
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt",
-        "./my-model --text texts/ --parts racing --budget 50000",
+        "./my-model --text texts/ --parts racing --minutes 5",
     )
 
-    ALTERNATIVES: ClassVar = (Alternatives(("all_layers", "recovery_layers"), "say which layers recover"),)
+    ALTERNATIVES: ClassVar = (
+        AMOUNT_OF_TEXT,
+        Alternatives(("all_layers", "recovery_layers"), "say which layers recover"),
+    )
 
     parts: tuple[str, ...] = option(
         DEFAULT_PARTS, f"Parts to carry out, from: {', '.join(PARTS)}; by default all but probing.", metavar="NAMES"
     )
-    budget: int | None = option(
-        None, "Stop reading text for a layer when its verdict is settled, after N tokens at the latest.", metavar="N",
-        least=1, rare=True, needs="parts=ablation|racing|agreement|pruning",
-    )  # fmt: skip
     min_effect: float = option(MIN_EFFECT, metavar="NATS", rare=True, above=0)
     curve_tokens: int = option(
         CURVE_TOKENS, "Scored tokens for curves and sets of layers.", metavar="N", least=1,
@@ -125,9 +124,8 @@ class Diagnosis(MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experi
 
     def settings(self) -> tuple[str, ...]:
         """What, besides the text and the seed, decides what a row means; for the manifest."""
-        budget = (f"budget:{self.budget}",) if self.budget is not None else ()
         return (
-            *self.ordered_parts(), f"curve_tokens:{self.curve_tokens}", f"min_effect:{self.min_effect:g}", *budget,
+            *self.ordered_parts(), f"curve_tokens:{self.curve_tokens}", f"min_effect:{self.min_effect:g}",
             *(("all_layers",) if self.all_layers else ()), *self._recovery_settings(),
         )  # fmt: skip
 

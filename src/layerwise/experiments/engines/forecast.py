@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from layerwise.experiments.engines.steps import SHORT, Work, total
+from layerwise.experiments.engines.steps import SHORT, Work, WorkCost, total
 from layerwise.experiments.reporter import Reporter, Silent, duration, size
 from layerwise.measure.cost.memory import PeakMemory
 from layerwise.results import Run, Score
@@ -75,18 +75,13 @@ def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | Non
     begun = time.perf_counter()
     costs, measured_on, left_out = [], [], []
     with _undisturbed(), PeakMemory() as memory:
-        for number, work in enumerate(works):
-            progress(f"forecast: {work.name}", number / len(works))
-            started = time.perf_counter()
-            # What the works before it took too much is not taken from its share.
-            seconds = max(LIMIT / len(works), (LIMIT - (started - begun)) / (len(works) - number))
-            if work.least() > seconds:
+        for work, each, taken in _measured(works, LIMIT, progress):
+            if each is None:
                 left_out.append(work.name)
                 continue
-            costs.append(cost := work.measure(seconds))
-            on = f": {cost.measured_on}" if cost.measured_on else ""
-            measured_on.append(f"{work.name}{on} in {duration(time.perf_counter() - started)}")
-        progress("forecast", 1.0)
+            costs.append(each)
+            on = f": {each.measured_on}" if each.measured_on else ""
+            measured_on.append(f"{work.name}{on} in {duration(taken)}")
         most = memory.most
     gc.collect()
     cost = total(costs)
@@ -97,6 +92,29 @@ def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | Non
         cost.seconds, most + beyond, cost.disk_bytes, cost.passing_bytes, time.perf_counter() - begun,
         tuple(measured_on), tuple(left_out), _busy(),
     )  # fmt: skip
+
+
+def seconds_of(works: Sequence[Work], limit: float, progress: Callable[[str, float], None]) -> float:
+    """The seconds that `works` take together, measured for about `limit` seconds, however short they are."""
+    with _undisturbed():
+        return sum(
+            work.roughly() if cost is None else cost.seconds for work, cost, _ in _measured(works, limit, progress)
+        )
+
+
+def _measured(
+    works: Sequence[Work], limit: float, progress: Callable[[str, float], None]
+) -> Iterator[tuple[Work, WorkCost | None, float]]:
+    """Each work with what it costs, `None` where its least piece has no time, and the seconds that measuring took."""
+    begun = time.perf_counter()
+    for number, work in enumerate(works):
+        progress(f"forecast: {work.name}", number / len(works))
+        started = time.perf_counter()
+        # What the works before it took too much is not taken from its share.
+        seconds = max(limit / len(works), (limit - (started - begun)) / (len(works) - number))
+        cost = work.measure(seconds) if work.least() <= seconds else None
+        yield work, cost, time.perf_counter() - started
+    progress("forecast", 1.0)
 
 
 @contextmanager

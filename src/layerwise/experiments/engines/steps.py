@@ -64,14 +64,15 @@ class Work:
     `measure(seconds)` does a piece of it, for about so long, and says what all of it will take; it changes neither the
     model nor the run. `memory_bytes` is what the whole of it holds beyond what the piece does. `least()` are the
     seconds that the least piece takes at least, as far as the works before it have told: a work that has less than
-    that is not measured. `slow` are the seconds that a slow processor takes for all of it: where those of all works are
-    few, none is measured.
+    that is not measured, and takes `roughly()` so many seconds. `slow` are the seconds that a slow processor takes for
+    all of it: where those of all works are few, none is measured.
     """
 
     name: str
     measure: Callable[[float], WorkCost]
     memory_bytes: int = 0
     least: Callable[[], float] = lambda: 0.0
+    roughly: Callable[[], float] = lambda: 0.0
     slow: float = math.inf
 
 
@@ -142,15 +143,6 @@ def by_examples(
 def is_enough(begun: float, seconds: float, estimate: float) -> bool:
     """Whether a measurement that has `begun` is over: by its `seconds`, or by its `SHARE` of the `estimate`."""
     return time.perf_counter() - begun > min(seconds, SHARE * estimate)
-
-
-def is_short(operations: float, calls: float) -> bool:
-    """Whether even a slow processor does so many operations, in so many passes of a model, in a short time.
-
-    >>> is_short(1e9, 100), is_short(1e9, 10_000), is_short(1e12, 1)
-    (True, False, False)
-    """
-    return slow_seconds(operations, calls) < SHORT
 
 
 def slow_seconds(operations: float, calls: float) -> float:
@@ -272,7 +264,8 @@ class Outline:
     `discard(folder)` removes what `--overwrite` removes beside the rows. `pieces` carries out in a worker what units
     hand out. `models(folder)` are those that it leaves in the run folder, by arm and seed. `results(run)` are tables
     before the summary on a terminal. `is_empty(run)` tells whether a refusal leaves nothing to report. `lasts` says
-    that a complete run stays complete: nothing that is installed or trained later adds to it.
+    that a complete run stays complete: nothing that is installed or trained later adds to it. `chosen` are options that
+    the experiment chose where they were not given; the run keeps them, so that the same command chooses the same.
     """
 
     manifest: Manifest
@@ -287,6 +280,7 @@ class Outline:
     results: Callable[[Run], Sequence[str]] = _no_tables
     is_empty: Callable[[Run], bool] = has_no_rows
     lasts: bool = True
+    chosen: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

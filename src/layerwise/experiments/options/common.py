@@ -167,9 +167,14 @@ class TextOptions:
     """The text that a model is scored on."""
 
     text: Path | None = option(None, metavar="PATH")
-    tokens: int | None = option(None, "Score at most N tokens, spread over the documents.", metavar="N", least=1)
+    tokens: int | Literal["all"] | None = option(None, metavar="N", least=1)
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
     batch_tokens: int | None = option(None, metavar="N", least=1, rare=True)
+
+    @property
+    def limit(self) -> int | None:
+        """How many tokens are scored at most; `None` for all of them."""
+        return self.tokens if isinstance(self.tokens, int) else None
 
     def corpus(self, model: str) -> Corpus:
         """The text: the one that was named, or the demo's own. Raises `DataError` for a model that has none."""
@@ -184,3 +189,13 @@ class TextOptions:
             "a text to score is needed: --text FILE_OR_FOLDER (only demo has its own); a model of images is measured "
             "by layerwise robustness MODEL --images FOLDER"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DurationOptions(TextOptions):
+    """How long a measurement may take, which says how much of the text is read."""
+
+    minutes: float | None = option(
+        None, "Read as much text as N minutes allow; by default what ten allow, and 8 documents at least.",
+        metavar="N", least=1, most=10_000,
+    )  # fmt: skip

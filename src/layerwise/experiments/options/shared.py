@@ -39,6 +39,7 @@ SHARED: Mapping[str, str] = {
     "task_limit": "Questions of each benchmark, at most.",
     "tasks": "Tasks by name: of lm-eval, or to fine-tune on.",
     "text": "Text file, a folder of them, or hf:DATASET.",
+    "tokens": "Score at most N tokens, spread over the documents, or all.",
     "token_file": "Tokens that clients show, one a line; or set LAYERWISE_SWARM_TOKENS.",
     "tokenizer": "Tokenizer, where the model has none, or none is to be learned from the text.",
     "trust_remote_code": "Run code that comes with the model.",

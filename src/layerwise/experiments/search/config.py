@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from layerwise.errors import OptionError
-from layerwise.experiments.experiment import Experiment, Reads
+from layerwise.experiments.experiment import AMOUNT_OF_TEXT, Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.common import ModelOptions, TextOptions
+from layerwise.experiments.options.common import DurationOptions, ModelOptions
 from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.plan.checks import source_name
@@ -27,7 +27,7 @@ Method = Literal["greedy", "evolve", "optuna", "one-shot"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(ModelOptions, TextOptions, Experiment):
+class Search(ModelOptions, DurationOptions, Experiment):
     """Search the plan of a given price that loses least.
 
     It is confirmed on text that chose nothing. If interrupted, run the same command again to resume. `layerwise heal
@@ -36,6 +36,7 @@ class Search(ModelOptions, TextOptions, Experiment):
 
     VERB: ClassVar = "search"
     RUNS: ClassVar = "search.run:search"
+    ALTERNATIVES: ClassVar = (AMOUNT_OF_TEXT,)
     EXAMPLES: ClassVar = (
         "demo --budget layers=9",
         "org/name --text texts/ --budget layers=0.75x",

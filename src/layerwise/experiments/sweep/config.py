@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from layerwise.experiments.experiment import Experiment
+from layerwise.experiments.experiment import AMOUNT_OF_TEXT, Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.common import ClusterOptions, MemoryOptions, ModelOptions, TextOptions
+from layerwise.experiments.options.common import ClusterOptions, DurationOptions, MemoryOptions, ModelOptions
 from layerwise.experiments.options.plans import PlanOptions, families_option
 
 NEW_TOKENS = 40
@@ -18,7 +18,7 @@ DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOptions, Experiment):
+class Sweep(PlanOptions, MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Experiment):
     """Measure many plans on one model and text, with intervals.
 
     If interrupted, run the same command again to resume.
@@ -26,11 +26,12 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, TextOptions, ClusterOption
 
     VERB: ClassVar = "sweep"
     RUNS: ClassVar = "sweep.run:sweep"
+    ALTERNATIVES: ClassVar = (AMOUNT_OF_TEXT,)
     EXAMPLES: ClassVar = (
         "demo",
         "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
         './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
-        "./my-model --text texts/ --set head_share=0.25",
+        "./my-model --text texts/ --minutes 5",
         "./my-model --text texts/ --tasks hellaswag,winogrande,gsm8k",
         "demo --families looped,gain_sweep --loops 1-12",
         'demo --families "" --window 4-8 --prompt "reverse k d a z ="',

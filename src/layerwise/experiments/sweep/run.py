@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
@@ -23,6 +24,7 @@ from layerwise.experiments.opening import folder_of, open_named, provenance, siz
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import (
     Reporter,
+    Silent,
     describe_data,
     describe_model,
     describe_readings,
@@ -33,7 +35,8 @@ from layerwise.experiments.reporter import (
 from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.experiments.sweep.works import sweep_works
+from layerwise.experiments.sweep.works import is_short_due, slow_due, sweep_works
+from layerwise.experiments.text_length import TimedText, chosen_text
 from layerwise.measure.activations.plan_states import (
     plan_state_rows,
     plan_states,
@@ -47,6 +50,7 @@ from layerwise.measure.interventions.sweep import (
     TEXT,
     CostEstimate,
     CostMeter,
+    Finished,
     cost_estimate,
     partition_of,
     plan_records,
@@ -80,11 +84,12 @@ LEFT_OUT = "plans"
 
 def sweep(config: Sweep, reporter: Reporter, inputs: Inputs) -> Steps:
     """Measure every plan on the text, and everything that is computed from that."""
+    began = time.monotonic()
     corpus = inputs.corpus or config.corpus(config.model)
     stack = inputs.stack or open_named(config, reporter)
     with waiting(reporter, f"tokenizing {corpus.name}"):
-        unit = SweepUnit(config, stack, corpus)
-    yield Outline(unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece)
+        unit = SweepUnit(config, stack, corpus, reporter, began)
+    yield Outline(unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece, chosen=unit.chosen.options)
     return Completed(refusal=(yield from unit))
 
 
@@ -94,21 +99,29 @@ class SweepUnit(Unit[MeasureError | None]):
     Raises `DataError` for too little text, and `MeasureError` for a benchmark that lm-eval does not know.
     """
 
-    def __init__(self, config: Sweep, stack: Stack, corpus: Corpus) -> None:
+    def __init__(
+        self, config: Sweep, stack: Stack, corpus: Corpus, reporter: Reporter | None = None, began: float | None = None
+    ) -> None:
         self.config = config
         self.stack = stack
         self.spread = Spread()
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
         self.batch_tokens = self._batch_tokens()
-        self.text = self._tokenized(corpus)
+        timed = TimedText(
+            stack, partial(self._tokenized, corpus), self._works_on, self._is_short, self.plans, len(self.plans) - 1
+        )
+        began = time.monotonic() if began is None else began
+        self.chosen = chosen_text(config, timed, corpus, reporter or Silent(), began)
+        self.text = self.chosen.data
         refuse_too_little(self.text)
         self.manifest = self._manifest()
         if config.batch_tokens is None:
             recorded = recorded_batch_tokens(config.run or folder_of(self.manifest), self.manifest)
             if recorded not in (None, self.batch_tokens) and not config.overwrite:
                 self.batch_tokens = int(recorded or 0)
-                self.text, self.manifest = self._tokenized(corpus), self._manifest()
+                self.text = self._tokenized(corpus, *self.chosen.amount(config))
+                self.manifest = self._manifest()
         self.cost = cost_estimate(stack, self.plans, self.text)
         sized = replace(config, batch_tokens=self.batch_tokens)
         self.benchmarks = SweptBenchmarks(sized, stack, self.members, self.plans) if config.tasks else None
@@ -122,13 +135,20 @@ class SweepUnit(Unit[MeasureError | None]):
             return batch_tokens(self.stack, self.plans, config.max_length or TEXT_WINDOW)
         return config.batch_tokens or BATCH_TOKENS
 
-    def _tokenized(self, corpus: Corpus) -> EvalData:
+    def _tokenized(self, corpus: Corpus, tokens: int | None, length: int | None) -> EvalData:
         config = self.config
         whole = tokenize(
-            self.stack, corpus, length=config.max_length, tokens=config.tokens, batch_tokens=self.batch_tokens,
-            seed=config.seed,
-        )  # fmt: skip
+            self.stack, corpus, length=length, tokens=tokens, batch_tokens=self.batch_tokens, seed=config.seed
+        )
         return token_sample(whole, config.head_share, config.seed)
+
+    def _works_on(self, text: EvalData, finished: Finished | None = None) -> list[Work]:
+        due = cost_estimate(self.stack, self.plans, text, finished)
+        compared = compared_plans(self.members, self.stack.depth) if self.config.similarity else ()
+        return list(sweep_works(self.stack, self.plans, text, due, compared)) if due.head_tokens else []
+
+    def _is_short(self, text: EvalData, seconds: float) -> bool:
+        return slow_due(self.stack, cost_estimate(self.stack, self.plans, text), text) < seconds
 
     def _manifest(self) -> Manifest:
         config = self.config
@@ -149,6 +169,7 @@ class SweepUnit(Unit[MeasureError | None]):
         cost = self.cost
         yield describe_model(self.stack)
         yield describe_data(self.text)
+        yield from self.chosen.says
         yield (
             f"{cost.plans} plans: {cost.naive:,} layer evaluations one by one, {cost.evaluations:,} at least; "
             f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"
@@ -167,9 +188,8 @@ class SweepUnit(Unit[MeasureError | None]):
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """Losses and intervals, and the comparison of hidden states; benchmarks are not among them."""
         finished = None if run is None else run.store.finished
-        due = cost_estimate(self.stack, self.plans, self.text, finished)
-        compared = compared_plans(self.members, self.stack.depth) if self.config.similarity else ()
-        yield from sweep_works(self.stack, self.plans, self.text, due, compared)
+        if not is_short_due(self.stack, cost_estimate(self.stack, self.plans, self.text, finished), self.text):
+            yield from self._works_on(self.text, finished)
 
     def carry_out(self, session: UnitSession) -> MeasureError | None:
         """Losses, effects, similarity and benchmarks; what is stored is not computed again.

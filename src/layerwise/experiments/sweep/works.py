@@ -14,7 +14,7 @@ import torch
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
-from layerwise.experiments.engines.steps import Work, WorkCost, is_short, repeated, sampled
+from layerwise.experiments.engines.steps import SHORT, Work, WorkCost, repeated, sampled, slow_seconds
 from layerwise.measure.activations.plan_states import plan_states
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
@@ -35,6 +35,9 @@ _LAYERS = 4
 
 _PLANS_OF_INTERVALS = 8
 
+_STATES = 1.5
+"""Passes that one which compares its hidden states is worth, about."""
+
 BYTES_A_LOSS = 40
 """Of a row in the store, with its share of the index."""
 
@@ -46,9 +49,7 @@ def sweep_works(
     stack: Stack, plans: Sequence[Plan], data: EvalData, due: CostEstimate, compared: Sequence[Plan] = ()
 ) -> Iterator[Work]:
     """The losses of `plans` on `data` of which `due` is left, their intervals, and the passes that compare hidden
-    states, under the plans `compared`; none if the losses are short."""
-    if is_short_due(stack, due, data):
-        return
+    states, under the plans `compared`."""
     meter = CostMeter()
     windows = [window for batch in data.batches for window in batch.windows]
     yield from priced_work("losses", stack, plans, data, due, len(plans) * len(windows), meter)
@@ -84,8 +85,13 @@ def priced_work(
 def is_short_due(stack: Stack, due: CostEstimate, data: EvalData) -> bool:
     """Whether nothing is due, or even a slow processor computes it in a short time, in batches as large as those of
     `data`."""
+    return not due.head_tokens or slow_due(stack, due, data) < SHORT
+
+
+def slow_due(stack: Stack, due: CostEstimate, data: EvalData) -> float:
+    """The seconds that a slow processor takes for what is due, in batches as large as those of `data`."""
     largest = max(batch.size for batch in data.batches)
-    return not due.head_tokens or is_short(_operations(stack, due), due.head_tokens / largest)
+    return slow_seconds(_operations(stack, due), due.head_tokens / largest)
 
 
 def typical_batch(data: EvalData) -> AnyBatch:
@@ -112,7 +118,10 @@ def _state_work(
     def least() -> float:
         return 2 * stack.depth * batch.size * meter.layer_seconds / max(1, meter.layer_tokens)
 
-    return Work(name, repeated(once, f"x 1 of {len(data.batches):,} batches"), least=least)
+    def roughly() -> float:
+        return _STATES * pieces * least() / 2
+
+    return Work(name, repeated(once, f"x 1 of {len(data.batches):,} batches"), least=least, roughly=roughly)
 
 
 def _layers_and_heads(

@@ -1,0 +1,321 @@
+"""How much text a measurement reads: as much as N minutes allow, at the pace of the very work on the very model.
+
+    seconds(tokens) = fixed + each * tokens
+
+The pace is measured on a beginning of the text in the order in which it is read, then on as much as that allows, until
+what was measured is about what will be read. What is read has a resolution, which a pilot gives: some of the plans on
+some of the documents, whose paired differences spread as those of all will. Both are said before the run.
+
+A clock decides how much is read, so the number is kept with the options of the run. The same command finds it there and
+reads the same text again; `--tokens` with that number reads it anywhere else.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import LayerwiseError, MeasureError, OptionError
+from layerwise.experiments.cluster.workers import is_spread
+from layerwise.experiments.engines.forecast import LIMIT, seconds_of
+from layerwise.experiments.engines.steps import Work
+from layerwise.experiments.experiment import Experiment
+from layerwise.experiments.option import plain
+from layerwise.experiments.options.common import DurationOptions
+from layerwise.experiments.reporter import Reporter, duration
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import WINDOW, EvalData, pieces, portion
+from layerwise.measure.stats.effects import POOLED, effects
+from layerwise.measure.stats.estimate import rescaled_mde
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.strata import shuffled
+from layerwise.plan import Plan
+from layerwise.report.text.number_format import tidy
+from layerwise.results import Manifest
+from layerwise.results.run import MANIFEST, is_run
+from layerwise.results.vocabulary import DELTA
+from layerwise.stack import Stack, weight_hash
+from layerwise.stack.max_length import longest_input
+from layerwise.train.processes import is_alone
+
+MINUTES = 10.0
+"""Minutes that a measurement takes at most, about, unless `--minutes` or `--tokens` says otherwise."""
+
+COMFORTABLE = 0.5
+"""Of these minutes, what all of the text takes where it is read without `--minutes`: a pace is not that far off."""
+
+USED = 0.95
+"""Of the minutes, what is used: a pace that was measured for some seconds is a little off."""
+
+REST = 4.0
+"""Seconds for what has no pace: Python starts, and the report is written."""
+
+SHORTEST = 32
+"""Tokens of a window at least, where windows are made shorter so that there are enough of them."""
+
+GROWTH = 16
+"""How many times as much text is measured next, at most."""
+
+ROUNDS = 5
+PILOT = 0.05
+"""Of the seconds, what the pilot takes, about."""
+
+PILOT_PLANS = 6
+SMALL_TEXT = 4_000_000
+"""Characters that are tokenized in a moment."""
+
+CHOSEN = ("tokens", "max_length", "parts")
+"""The options that are chosen where they are not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a measurement takes: `fixed` seconds, and `each` second more for a token that it scores."""
+
+    fixed: float
+    each: float
+
+    @classmethod
+    def through(cls, points: Sequence[tuple[int, float]]) -> Pace:
+        """The line through the last two (tokens, seconds); what they say is fixed is never negative, nor more than
+        either took. One point alone says nothing is fixed.
+
+        >>> Pace.through([(100, 12.0), (300, 32.0)]), Pace.through([(100, 12.0)])
+        (Pace(fixed=2.0, each=0.1), Pace(fixed=0.0, each=0.12))
+        """
+        tokens, seconds = points[-1]
+        fixed = 0.0
+        if len(points) > 1 and points[-2][0] != tokens:
+            before, less = points[-2]
+            fixed = seconds - tokens * (seconds - less) / (tokens - before)
+            fixed = min(max(0.0, fixed), seconds, less)
+        return cls(fixed, (seconds - fixed) / tokens)
+
+    def tokens_within(self, seconds: float, most: int) -> int:
+        """The most tokens that take no more than so many seconds, and no more than `most`.
+
+        >>> Pace(2.0, 0.5).tokens_within(10.0, 1_000), Pace(2.0, 0.5).tokens_within(1.0, 1_000)
+        (16, 0)
+        """
+        if seconds < self.fixed:
+            return 0
+        within = (seconds - self.fixed) / self.each if self.each else math.inf
+        return most if within >= most else int(within)
+
+
+def tokens_that_fit(
+    measure: Callable[[int], tuple[int, float]], left: Callable[[], float], least: int, most: int
+) -> tuple[int, Pace]:
+    """The tokens that are read in the seconds that are `left()`, at most `most`; with the pace that says so.
+
+    `measure(tokens)` gives how many tokens a text of at most so many has, and the seconds that reading it takes: of
+    `least` tokens first, then of as many as that allows, until about as many were measured as fit. 0 where even `least`
+    do not fit.
+    """
+    points: list[tuple[int, float]] = []
+    tokens = min(least, most)
+    for _ in range(ROUNDS):
+        points.append(measure(tokens))
+        pace = Pace.through(points)
+        fits = min(pace.tokens_within(left(), most), GROWTH * tokens)
+        if 4 * abs(fits - tokens) <= tokens or max(fits, least) == tokens:
+            break
+        tokens = max(fits, least)
+    return (fits if fits >= min(least, most) else 0), pace
+
+
+@dataclass(frozen=True)
+class TimedText:
+    """A verb's text as it can be cut, and what reading it takes.
+
+    `cut(tokens, length)` gives the text, all of it without a number. `works(data)` is everything that is done with it,
+    each kind able to measure a piece of itself. `is_short(data)` tells, without a clock, that even a slow processor
+    does it in the seconds that are given. `plans` are those whose differences are measured, the model as trained first;
+    `compared` says how many of them are corrected together, `share` which share of the text they are measured on.
+    `fewest` are the documents or windows that the verb needs.
+    """
+
+    stack: Stack
+    cut: Callable[[int | None, int | None], EvalData]
+    works: Callable[[EvalData], Sequence[Work]]
+    is_short: Callable[[EvalData, float], bool]
+    plans: Sequence[Plan]
+    compared: int
+    share: float = 1.0
+    fewest: int = FEWEST_UNITS
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenText:
+    """The text that is read, with the options that were chosen for it and what is said of it; none where the command
+    says it itself."""
+
+    data: EvalData
+    options: Mapping[str, Any]
+    says: tuple[str, ...] = ()
+
+    def amount(self, config: DurationOptions) -> tuple[int | None, int | None]:
+        """The tokens of the text at most, and of a window, as `TimedText.cut` takes them."""
+        tokens = self.options.get("tokens", config.tokens)
+        return tokens if isinstance(tokens, int) else None, self.options.get("max_length", config.max_length)
+
+
+def chosen_text(config: Experiment, timed: TimedText, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
+    """The text that the options say, that an earlier run of the same command read, or that the minutes allow.
+
+    `began` is when the command did, on `time.monotonic`. A measurement that several processes share reads all of its
+    text, since one alone does not know their pace. Raises `OptionError` for minutes in which nothing can be concluded.
+    """
+    assert isinstance(config, DurationOptions)
+    if is_spread(config) or not is_alone():
+        if config.minutes is not None:
+            raise OptionError("--minutes is for one process, which knows its pace; of several give --tokens")
+        return ChosenText(timed.cut(config.limit, config.max_length), {})
+    if config.tokens is not None:
+        return ChosenText(timed.cut(config.limit, config.max_length), {})
+    recorded = next(_recorded(config, timed), None)
+    if recorded is not None:
+        return recorded
+    minutes, most = config.minutes or MINUTES, sum(len(each.text) for each in corpus.documents)
+    if most <= SMALL_TEXT:
+        whole = timed.cut(None, config.max_length)
+        if timed.is_short(whole, 60 * COMFORTABLE * minutes):
+            return ChosenText(whole, {} if config.minutes is None else {"tokens": "all"})
+        most = whole.tokens
+    return _that_fits(config, timed, corpus, most, reporter, began)
+
+
+def _that_fits(
+    config: DurationOptions, timed: TimedText, corpus: Corpus, most: int, reporter: Reporter, began: float
+) -> ChosenText:
+    """The text that the minutes allow, of which there are `most` tokens at most: no token is less than a character."""
+    minutes = config.minutes or MINUTES
+    length = config.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
+    has_answers = any(each.answer_start is not None for each in corpus.documents)
+    end = began + 60 * minutes * USED - REST - min(LIMIT, 0.05 * 60 * minutes)
+
+    def left() -> float:
+        return (end - time.monotonic()) / (1 + PILOT)
+
+    first = timed.cut(timed.fewest * length, config.max_length)
+    spans = [each.scored_until - each.scored_from for each in first.windows]
+    dense = first.tokens / sum(spans)  # a masked model is scored on few of the tokens of a window
+    shortens = config.max_length is None and not any(each.answer_start is not None for each in corpus.documents)
+    of_window = min(SHORTEST, mean(spans)) if shortens else mean(spans)
+    least = min(first.tokens, math.ceil(timed.fewest * of_window * dense))
+
+    def shorter(tokens: int) -> int | None:
+        """The length of the windows, so that there are enough of them; `None` where they stay as they are."""
+        within = int(tokens / dense / timed.fewest)
+        return max(SHORTEST, within) if shortens and within < max(spans) else config.max_length
+
+    while timed.cut(least, shorter(least)).units < timed.fewest and least < first.tokens:
+        least = min(first.tokens, 2 * least)
+
+    def measure(tokens: int) -> tuple[int, float]:
+        data = timed.cut(tokens, shorter(tokens))
+        return data.tokens, seconds_of(timed.works(data), min(LIMIT, PILOT * 60 * minutes), reporter.progress)
+
+    tokens, pace = tokens_that_fit(measure, left, least, most)
+    if not tokens:
+        if config.minutes is not None:
+            needed = math.ceil((pace.fixed + pace.each * least + time.monotonic() - began + REST) / 60 / USED)
+            raise OptionError(
+                f"{minutes:g} minutes are too few: {timed.fewest} documents or windows of {least // timed.fewest} "
+                f"tokens, the least that anything is concluded from, take about {needed:,}; give --minutes {needed}, "
+                "or measure less (fewer plans or parts)"
+            )
+        tokens = least
+    options: dict[str, Any] = {"tokens": tokens}
+    if shorter(tokens) != config.max_length:
+        options["max_length"] = shorter(tokens)
+    data = timed.cut(tokens, shorter(tokens))
+    if tokens >= most or data.tokens < tokens - length:
+        options, data = {"tokens": "all"}, timed.cut(None, config.max_length)
+    seconds = pace.fixed + pace.each * data.tokens
+    says = _sentences(config, timed, data, options, seconds)
+    return ChosenText(data, {"minutes": minutes, **options}, tuple(says))
+
+
+def _sentences(
+    config: DurationOptions, timed: TimedText, data: EvalData, options: Mapping[str, Any], seconds: float
+) -> Iterator[str]:
+    asked = "no --minutes were given" if config.minutes is None else f"--minutes {config.minutes:g}"
+    amount = "all" if options["tokens"] == "all" else f"{data.tokens:,} tokens"
+    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    yield (
+        f"text: {amount} of it, in {data.units:,} units of resampling, for about {duration(seconds)} ({asked}); "
+        f"{flags} reads the same again"
+    )
+    seen = resolution(timed, data, PILOT * seconds)
+    if seen is not None:
+        yield (
+            f"resolution: about {tidy(seen)} nats a token, the effect that 80 of 100 such runs find under the median "
+            f"plan; half of it takes four times the text, --minutes {math.ceil(4 * seconds / 60)}"
+        )
+
+
+def resolution(timed: TimedText, data: EvalData, seconds: float) -> float | None:
+    """The minimum detectable effect that the plans will have on `data`, in nats a token: the median over some of them.
+
+        mde = t_factor(units, plans) * error(pilot) * sqrt(units of the pilot / units)
+
+    The pilot takes the fewest units that have an interval, then as many as there is time for. `None` where no unit has
+    a finite loss, and without another plan than the model as trained.
+    """
+    whole, *others = timed.plans
+    chosen = [others[index * len(others) // PILOT_PLANS] for index in range(PILOT_PLANS)] if others else []
+    order = shuffled(pieces(data, FEWEST_UNITS), 0)
+    if not chosen or len(order) < FEWEST_UNITS:
+        return None
+    count, begun = FEWEST_UNITS, time.monotonic()
+    with suppress(MeasureError):
+        rows = _pilot(timed.stack, [whole, *chosen], data, order[:count])
+        taken = time.monotonic() - begun
+        more = min(len(order), int(count * (seconds - taken) / max(taken, 1e-9)))
+        if more > count:
+            count, rows = more, _pilot(timed.stack, [whole, *chosen], data, order[:more])
+        return rescaled_mde(median(rows), count, len(set(chosen)), timed.share * len(order), timed.compared)
+    return None
+
+
+def _pilot(stack: Stack, plans: Sequence[Plan], data: EvalData, units: Sequence[Any]) -> list[float]:
+    """The minimum detectable effect of each plan but the first, which the others are compared with."""
+    losses = sweep(stack, plans, portion(data, units))
+    rows = effects(losses, str(plans[0]), by_task=False, resamples=1_000)
+    return [row.mde for row in rows if row.metric == DELTA and row.task == POOLED and row.mde is not None]
+
+
+def _recorded(config: DurationOptions, timed: TimedText) -> Iterator[ChosenText]:
+    """What runs of the very same command have read, where their model and text are the same."""
+    assert isinstance(config, Experiment)
+    if config.overwrite:
+        return
+    folders = [config.run] if config.run is not None else sorted(Path("runs").glob("*"))
+    asked = _asked({"experiment": config.VERB, **plain(config), "minutes": config.minutes or MINUTES}, config)
+    weights = ""
+    for folder in filter(is_run, folders):
+        with suppress(LayerwiseError, OSError, UnicodeDecodeError):
+            manifest = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+            kept = manifest.experiment
+            if "tokens" not in kept or _asked(kept, config) != asked:
+                continue
+            weights = weights or weight_hash(timed.stack.model)
+            options = {name: kept[name] for name in ("minutes", *CHOSEN) if name in kept and name not in plain(config)}
+            limit = kept["tokens"] if isinstance(kept["tokens"], int) else None
+            data = timed.cut(limit, options.get("max_length", config.max_length))
+            if manifest.weight_hash == weights and (config.run or manifest.corpus_hash == data.digest):
+                yield ChosenText(data, options, (f"text: as much as {folder} has read, {data.tokens:,} tokens",))
+
+
+def _asked(options: Mapping[str, Any], config: DurationOptions) -> dict[str, Any]:
+    """What a command asks for, without what is chosen for it and where its rows go."""
+    chosen = [name for name in CHOSEN if name not in plain(config)]
+    return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}
