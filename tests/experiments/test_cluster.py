@@ -137,10 +137,8 @@ def test_a_diagnosis(model: Path, texts: Path, tmp_path: Path, neighbours: type[
     assert asked == {"ablation", "order", "curves"}, "the race finds what the ablation has measured"
 
 
-def test_a_race_within_a_budget_waits_at_every_look(
-    model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]
-) -> None:
-    diagnosis = Diagnosis(model=str(model), text=texts, parts=("racing",), max_length=20, budget=400)
+def test_a_race_waits_at_every_look(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    diagnosis = Diagnosis(model=str(model), text=texts, parts=("racing",), max_length=20, tokens=400)
     alone, spread = both(diagnosis, tmp_path)
     assert rows(alone) == rows(spread)
     assert {piece["question"] for piece in neighbours.carried_out} == {"racing"}

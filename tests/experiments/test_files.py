@@ -69,10 +69,12 @@ DOCUMENTS = {
             "Painters, figures 2 to 10 and 17; gain_sweep is the null of figure 10",
         ),
         "loops": ("1-28", "Painters, figure 10: 1 to 28 iterations"),
+        "tokens": ("all", "what layerwise reads is all of the text that the reader gives"),
         "times": ("2,3", "Painters, figure 17: double and triple repeat"),
     },
     ("painters", "benchmarks"): {
         "model": ("meta-llama/Llama-2-7b-hf", "Painters, section 2"),
+        "tokens": ("all", "what layerwise reads is all of the text that the reader gives"),
         "families": (("painters",), "Painters, figures 4 to 9: the strategies alone"),
         "tasks": (
             ("arc_challenge", "hellaswag", "gsm8k", "winogrande", "lambada_openai"),
@@ -106,6 +108,7 @@ DOCUMENTS = {
         "model": ("HuggingFaceTB/SmolLM2-135M", "Heterogeneity, the model"),
         "recovery_steps": (200, "Heterogeneity, recovery speed: up to 200 steps"),
         "all_layers": (True, "Heterogeneity, recovery speed: every layer"),
+        "tokens": ("all", "what layerwise reads is all of the text that the reader gives"),
     },
     ("heterogeneity", "phases"): {
         "schedule": ("published", "Heterogeneity, Growth Transformer Training: six phases"),

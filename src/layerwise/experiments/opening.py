@@ -83,10 +83,19 @@ def tokenized(
 ) -> EvalData:
     """The text that the options name, in windows for `stack`; `batch_tokens` where they do not say it."""
     with waiting(reporter, f"tokenizing {corpus.name}"):
-        return tokenize(
-            stack, corpus, length=config.max_length, tokens=config.tokens,
-            batch_tokens=config.batch_tokens or batch_tokens, seed=seed,
-        )  # fmt: skip
+        return cutting(config, stack, corpus, seed, batch_tokens)(config.limit, config.max_length)
+
+
+def cutting(
+    config: TextOptions, stack: Stack, corpus: Corpus, seed: int, batch_tokens: int = BATCH_TOKENS
+) -> Callable[[int | None, int | None], EvalData]:
+    """A function of the tokens of a text at most, and of those of a window, that tokenizes `corpus` for `stack`."""
+
+    def cut(tokens: int | None, length: int | None) -> EvalData:
+        size = config.batch_tokens or batch_tokens
+        return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
+
+    return cut
 
 
 def divided_sentence(text: EvalData, parts: Mapping[str, EvalData]) -> str:

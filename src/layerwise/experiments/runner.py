@@ -27,6 +27,7 @@ from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.opening import folder_of
 from layerwise.experiments.option import plain
+from layerwise.experiments.options.common import DurationOptions
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary
@@ -36,6 +37,9 @@ from layerwise.train.processes import is_alone, is_first_process, use_own_accele
 
 COMPLETE = "complete"
 """The file in a run folder that says of which options the run is complete."""
+
+LONG = 3_600.0
+"""Seconds from which on a forecast says how a measurement of a text is made shorter."""
 
 _HOW = ("run", "overwrite", "ray", "workers")
 """The options that say where and by whom an experiment is carried out."""
@@ -125,7 +129,8 @@ def _complete(
 ) -> MeasureError | None:
     """Carry out what is missing and store the rows; returns a refusal that leaves rows to report."""
     expected = _forecast(config, outline, session.folder, run, session.reporter, session.reporter.log)
-    with held_against(expected, run, session.reporter), ExitStack() as others:
+    of_text = isinstance(config, DurationOptions)
+    with held_against(expected, run, session.reporter, of_text), ExitStack() as others:
 
         def measures() -> bool:
             if not is_alone():
@@ -185,7 +190,8 @@ def _forecast(
         say(f"no forecast: {refusal}")
         return None
     if expected is not None:
-        say(str(expected))
+        shorter = isinstance(config, DurationOptions) and expected.seconds > LONG
+        say(f"{expected}{'; --minutes N reads as much text as N minutes allow' if shorter else ''}")
     return expected
 
 

@@ -9,6 +9,7 @@ from layerwise import report as pages
 from layerwise.errors import RunError
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.grid import complete
+from layerwise.report.derived.power import amount_of_text
 from layerwise.report.kinds import present_kinds
 from layerwise.results import Loss, PlanRecord, Run, Score
 from layerwise.results.vocabulary import EFFECT
@@ -34,7 +35,8 @@ def summary(data: pages.ReportData) -> str:
     written: list[str] = []
     for kind in own:  # an answer that another kind has given already is not repeated
         written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
-    return "\n".join([*written, *(f"- {line}" for line in pages.claim_lines(data))])
+    amount = (f"- {line}" for line in amount_of_text(data))
+    return "\n".join([*written, *(f"- {line}" for line in pages.claim_lines(data)), *amount])
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

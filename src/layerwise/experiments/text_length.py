@@ -48,8 +48,8 @@ from layerwise.train.processes import is_alone
 MINUTES = 10.0
 """Minutes that a measurement takes at most, about, unless `--minutes` or `--tokens` says otherwise."""
 
-COMFORTABLE = 0.5
-"""Of these minutes, what all of the text takes where it is read without `--minutes`: a pace is not that far off."""
+COMFORTABLE = 0.75
+"""Of the minutes, what even a slow processor takes for all of the text where nothing is measured."""
 
 USED = 0.95
 """Of the minutes, what is used: a pace that was measured for some seconds is a little off."""
@@ -64,10 +64,18 @@ GROWTH = 16
 """How many times as much text is measured next, at most."""
 
 ROUNDS = 5
-PILOT = 0.05
-"""Of the seconds, what the pilot takes, about."""
+LOOK = 0.02
+"""Of the minutes, what measuring the pace on one amount of text takes, about."""
+
+PILOT = 0.1
+"""Of the seconds of a run, what its pilot takes, about."""
 
 PILOT_PLANS = 6
+"""Plans of a pilot, at most; at least two."""
+
+SHARED = 2
+"""How many times a plan by itself costs what it costs beside many others, about: those share most of their layers."""
+
 SMALL_TEXT = 4_000_000
 """Characters that are tokenized in a moment."""
 
@@ -198,11 +206,10 @@ def _that_fits(
     """The text that the minutes allow, of which there are `most` tokens at most: no token is less than a character."""
     minutes = config.minutes or MINUTES
     length = config.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
-    has_answers = any(each.answer_start is not None for each in corpus.documents)
-    end = began + 60 * minutes * USED - REST - min(LIMIT, 0.05 * 60 * minutes)
+    end = began + 60 * minutes * USED - REST - min(LIMIT, LOOK * 60 * minutes)
 
     def left() -> float:
-        return (end - time.monotonic()) / (1 + PILOT)
+        return (end - time.monotonic()) / (1 + 1.5 * PILOT)  # a pilot of the fewest plans takes a little more
 
     first = timed.cut(timed.fewest * length, config.max_length)
     spans = [each.scored_until - each.scored_from for each in first.windows]
@@ -221,7 +228,7 @@ def _that_fits(
 
     def measure(tokens: int) -> tuple[int, float]:
         data = timed.cut(tokens, shorter(tokens))
-        return data.tokens, seconds_of(timed.works(data), min(LIMIT, PILOT * 60 * minutes), reporter.progress)
+        return data.tokens, seconds_of(timed.works(data), min(LIMIT, LOOK * 60 * minutes), reporter.progress)
 
     tokens, pace = tokens_that_fit(measure, left, least, most)
     if not tokens:
@@ -248,10 +255,10 @@ def _sentences(
     config: DurationOptions, timed: TimedText, data: EvalData, options: Mapping[str, Any], seconds: float
 ) -> Iterator[str]:
     asked = "no --minutes were given" if config.minutes is None else f"--minutes {config.minutes:g}"
-    amount = "all" if options["tokens"] == "all" else f"{data.tokens:,} tokens"
+    amount = f"{'all, ' if options['tokens'] == 'all' else ''}{data.tokens:,} tokens"
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
     yield (
-        f"text: {amount} of it, in {data.units:,} units of resampling, for about {duration(seconds)} ({asked}); "
+        f"text: {amount} in {data.units:,} documents or windows, for about {duration(seconds)} ({asked}); "
         f"{flags} reads the same again"
     )
     seen = resolution(timed, data, PILOT * seconds)
@@ -267,14 +274,15 @@ def resolution(timed: TimedText, data: EvalData, seconds: float) -> float | None
 
         mde = t_factor(units, plans) * error(pilot) * sqrt(units of the pilot / units)
 
-    The pilot takes the fewest units that have an interval, then as many as there is time for. `None` where no unit has
-    a finite loss, and without another plan than the model as trained.
+    The pilot takes the fewest units that have an interval, and as many plans on those as there is time for; then as
+    many units. `None` where no unit has a finite loss, and without another plan than the model as trained.
     """
     whole, *others = timed.plans
-    chosen = [others[index * len(others) // PILOT_PLANS] for index in range(PILOT_PLANS)] if others else []
     order = shuffled(pieces(data, FEWEST_UNITS), 0)
-    if not chosen or len(order) < FEWEST_UNITS:
+    if not others or len(order) < FEWEST_UNITS:
         return None
+    count = max(2, min(PILOT_PLANS, int(PILOT * len(others) * len(order) / (SHARED * FEWEST_UNITS))))
+    chosen = [others[(2 * number + 1) * len(others) // (2 * count)] for number in range(count)]
     count, begun = FEWEST_UNITS, time.monotonic()
     with suppress(MeasureError):
         rows = _pilot(timed.stack, [whole, *chosen], data, order[:count])

@@ -19,6 +19,7 @@ from layerwise.experiments.diagnosis.context import TIMES
 from layerwise.experiments.diagnosis.run import diagnosis_of
 from layerwise.experiments.engines.steps import Outline, Steps, UnitSession, carry_out
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.text_length import ChosenText
 from layerwise.measure.interventions.ablation import ablation_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
@@ -87,7 +88,7 @@ def carried_out(
 ) -> tuple[list[Score], dict[str, list[str]]]:
     """The scores and the notes of a diagnosis in `folder`."""
     reporter = reporter or Silent()
-    steps = diagnosis_of(config, stack, text, reporter)
+    steps = diagnosis_of(config, stack, ChosenText(text, {}), reporter)
     with Run.resume_or_create(folder, outline(steps).manifest) as run:
         carry_out(steps, UnitSession(folder, reporter, run), lambda: True)
         notes: dict[str, list[str]] = {}
@@ -225,18 +226,16 @@ def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
 def test_too_little_text_says_how_much_is_needed(stack: Stack, tmp_path: Path) -> None:
     text = own_text(stack, windows=3, length=12)
     with pytest.raises(MeasureError, match="needs at least 8 windows or documents: give a text of"):
-        outline(diagnosis_of(diagnosis(parts=("proxies", "structure")), stack, text, Silent()))
+        outline(diagnosis_of(diagnosis(parts=("proxies", "structure")), stack, ChosenText(text, {}), Silent()))
     _, notes = carried_out(tmp_path / "run", stack, text, diagnosis(parts=("structure",)))
     assert any("needs at least 8 windows or documents: give a text of" in note for note in notes["structure"])
 
 
-def test_with_a_budget_the_race_gives_the_verdicts(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
-    asked = diagnosis(parts=("ablation", "racing"), budget=120)
-    scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
+def test_without_an_ablation_the_race_gives_the_verdicts(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
+    scores, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("racing",)))
     race = {row.layer: row.metric for row in scores if row.measure == "racing" and row.layer is not None}
     told = {score.layer: score.metric for score in scores if score.measure == "verdict"}
     assert told == race | {None: "margin"}
-    assert max(score.tokens or 0 for score in scores if score.measure == "ablation") <= 120
 
 
 def test_every_part_has_what_carries_it_out() -> None:
@@ -246,7 +245,7 @@ def test_every_part_has_what_carries_it_out() -> None:
 
 def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: EvalData) -> None:
     """The variants of the ablation are as many as it measures losses of, besides the model as trained."""
-    known = outline(diagnosis_of(diagnosis(parts=("ablation", "recovery")), stack, reading, Silent()))
+    known = outline(diagnosis_of(diagnosis(parts=("ablation", "recovery")), stack, ChosenText(reading, {}), Silent()))
     losses = ablation_losses(stack, reading)
     counted = len({row.plan for row in losses}) - 1
     (cost,) = (line for line in known.says() if line.startswith("cost: "))

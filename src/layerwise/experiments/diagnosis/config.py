@@ -33,6 +33,14 @@ PARTS = (
 DEFAULT_PARTS = tuple(name for name in PARTS if name != "probing")
 """The parts that are about the layers on the text; a probe has sentences of its own."""
 
+WITHIN_MINUTES = (
+    DEFAULT_PARTS,
+    tuple(name for name in DEFAULT_PARTS if name != "recovery"),
+    ("proxies", "ablation", "racing", "order", "agreement"),
+    ("racing",),
+)
+"""The parts that `--minutes` carries out where none are named: the first of these for which there is time."""
+
 DESCRIPTIVE = ("structure", "deltas", "probing")
 """The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""
 

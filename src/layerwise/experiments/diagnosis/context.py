@@ -79,12 +79,6 @@ class PartContext:
         """The text of curves and sets of layers."""
         return sample(self.text, self.config.curve_tokens, self.seed)
 
-    @cached_property
-    def ablation_text(self) -> EvalData:
-        """The text of the interventions: all of it, or a sample of the size of the budget."""
-        budget = self.config.budget
-        return self.text if budget is None else sample(self.text, budget, self.seed)
-
     def scores(self, *measures: str) -> list[Score]:
         """The rows of some measures."""
         return [score for measure in measures for score in self.run.store.scores(measure)]
@@ -128,15 +122,14 @@ Question = tuple[Sequence[Intervention], EvalData]
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts of a diagnosis: all of it, that of the interventions, and that of curves and sets of layers."""
+    """The texts of a diagnosis: all of it, and that of curves and sets of layers."""
 
     whole: EvalData
-    ablation: EvalData
     curves: EvalData
 
 
 def _of_ablation(stack: Stack, texts: Texts, seed: int) -> Question:
-    return ablation.interventions(stack, seed), texts.ablation
+    return ablation.interventions(stack, seed), texts.whole
 
 
 def _of_curves(stack: Stack, texts: Texts, seed: int) -> Question:
@@ -157,7 +150,7 @@ QUESTIONS: dict[str, Callable[[Stack, Texts, int], Question]] = {
 
 def texts_of(context: PartContext) -> Texts:
     """The texts of a diagnosis that is being carried out."""
-    return Texts(context.text, context.ablation_text, context.short_text)
+    return Texts(context.text, context.short_text)
 
 
 def measured_elsewhere(

@@ -105,17 +105,16 @@ def _effects(context: PartContext) -> ArmEffects:
 def _ablation(context: PartContext, note: Note) -> None:
     measured_elsewhere(context, "ablation")
     losses = ablation.ablation_losses(
-        context.stack, context.ablation_text, seed=context.seed, cache=context.cache("ablation", note)
+        context.stack, context.text, seed=context.seed, cache=context.cache("ablation", note)
     )
     context.store("ablation", ablation.ablation_of(context.stack, losses, seed=context.seed))
     context.store_contrast(CORE, _core(context, losses))
     skips = list(ablation.skip_keys(context.stack.depth).values())
     effects_of = ArmEffects.of(losses, context.baseline, seed=context.seed)
     context.store_contrast(RANGE, importance_range(effects_of, skips))
-    if context.config.budget is None:
-        keys = ablation.skip_keys(context.stack.depth)
-        rows = verdicts.verdicts(losses, context.baseline, keys, seed=context.seed, rule=context.rule)
-        context.store(VERDICT, [*rows, _margin(context)])
+    keys = ablation.skip_keys(context.stack.depth)
+    rows = verdicts.verdicts(losses, context.baseline, keys, seed=context.seed, rule=context.rule)
+    context.store(VERDICT, [*rows, _margin(context)])
 
 
 def _core(context: PartContext, losses: Sequence[Loss]) -> list[Score]:
@@ -133,14 +132,14 @@ def _margin(context: PartContext) -> Score:
 
 
 def _racing(context: PartContext, note: Note) -> None:
-    """With a budget the race gives the verdicts; without one its rows say what it would have saved."""
+    """Without an ablation the race gives the verdicts; beside one its rows say what it would have saved."""
     rows = racing.racing(
-        context.stack, context.text, budget=context.config.budget, seed=context.seed, rule=context.rule,
+        context.stack, context.text, seed=context.seed, rule=context.rule,
         cache=context.cache("racing", note),
         ahead=lambda layers, text: measured_elsewhere(context, "racing", layers=layers, chosen=text),
     )  # fmt: skip
     context.store(RACING, rows)
-    if context.config.budget is not None:
+    if "ablation" not in context.config.parts:
         rows = [replace(row, measure=VERDICT) for row in rows if row.layer is not None]
         context.store(VERDICT, [*rows, _margin(context)])
 
@@ -186,7 +185,7 @@ def _manipulation(context: PartContext, note: Note) -> None:
 def _skipped(context: PartContext, cache: ResultCache) -> dict[int, float]:
     """What skipping each layer costs, on windows that curves are not measured on, where there are such."""
     keys = ablation.skip_keys(context.stack.depth)
-    losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), context.ablation_text, cache)
+    losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), context.text, cache)
     short = context.short_text.cells
     rest = [row for row in losses if (row.task, row.document, row.window) not in short]
     part = arms(rest, context.baseline, list(keys.values())) or arms(losses, context.baseline, list(keys.values()))
@@ -218,7 +217,7 @@ def _recovery(context: PartContext, note: Note) -> None:
 
 def _agreement(context: PartContext, note: Note) -> None:
     known = context.cache("agreement", note)
-    losses = ablation.ablation_losses(context.stack, context.ablation_text, seed=context.seed, cache=known)
+    losses = ablation.ablation_losses(context.stack, context.text, seed=context.seed, cache=known)
     context.store(
         "agreement", agreement(context.scores("ablation", "proxies", "recovery"), seed=context.seed, losses=losses)
     )
@@ -228,7 +227,7 @@ def _agreement(context: PartContext, note: Note) -> None:
 
 def _pruning(context: PartContext, note: Note) -> None:
     """Sets are chosen by scores of one half of the text and evaluated on the other."""
-    first, second = split(context.ablation_text, context.seed)
+    first, second = split(context.text, context.seed)
     cache = context.cache("pruning", note)
     scores = [
         *ablation.ablation(context.stack, first, seed=context.seed, cache=cache),

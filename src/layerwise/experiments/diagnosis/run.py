@@ -16,22 +16,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from statistics import mean
 
-from layerwise.errors import LayerwiseError, MeasureError, RunError
-from layerwise.experiments.diagnosis.config import DESCRIPTIVE, Diagnosis
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import LayerwiseError, MeasureError, OptionError, RunError
+from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, DESCRIPTIVE, WITHIN_MINUTES, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext, Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work, sampled
+from layerwise.experiments.engines.steps import SHORT, Completed, Outline, Steps, Unit, UnitSession, Work, sampled
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import open_named, provenance, size_row, tokenized
+from layerwise.experiments.opening import cutting, open_named, provenance, size_row
 from layerwise.experiments.options.common import BATCH_TOKENS
-from layerwise.experiments.reporter import Reporter, describe_data, describe_model, describe_readings
-from layerwise.experiments.sweep.works import is_short_due, priced_work
+from layerwise.experiments.reporter import Reporter, describe_data, describe_model, describe_readings, waiting
+from layerwise.experiments.sweep.works import priced_work, slow_due
+from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.interventions import ablation, perturbation_curves
 from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.interventions.intervention import Intervention, intervention_losses
@@ -47,6 +49,7 @@ from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
 from layerwise.measure.workers import Emit, Plain
 from layerwise.plan import Plan
+from layerwise.plan.families import leave_one_out
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 from layerwise.results import Run, Score
 from layerwise.stack import Stack
@@ -65,29 +68,45 @@ _OfLayer = Callable[[int], Sequence[Intervention]]
 def diagnosis_works(
     config: Diagnosis, stack: Stack, texts: Texts, finished: Collection[str], stored: int
 ) -> Iterator[Work]:
-    """What is left where the parts `finished` are complete and `stored` losses are known; none if that is short."""
+    """What is left where the parts `finished` are complete and `stored` losses are known."""
     text, depth = texts.whole, stack.depth
     counted = variants(config, depth, text.tokens)
-    left = _share_left(counted, finished, stored, len(text.windows) / text.tokens)
-    due = {part: (left * number, scored) for part, (number, scored) in counted.items() if part not in finished}
+    due = _due(config, depth, text, finished, stored)
     rows = round(sum(number * scored for number, scored in counted.values()) * len(text.windows) / text.tokens)
     sampled: Mapping[str, tuple[_OfLayer, EvalData]] = {
-        "ablation": (lambda layer: ablation.interventions(stack, config.seed, layers=[layer]), texts.ablation),
+        "ablation": (lambda layer: ablation.interventions(stack, config.seed, layers=[layer]), texts.whole),
         "manipulation": (
             lambda layer: perturbation_curves.interventions(stack, seed=config.seed, layers=[layer]),
             perturbation_curves.tight(texts.curves),
         ),
     }
     plans = [Plan.identity(depth), *(member.plan for member in reordered(depth))]
-    whole = _in_layers(config, stack, text, due, finished)
-    if is_short_due(stack, whole, text):
-        return
     for part, (of_layer, data) in sampled.items():
         if part in due:
             yield _interventions_work(part, stack, of_layer, data, due.pop(part)[0])
     yield from priced_work(
         "variants", stack, plans, text, _in_layers(config, stack, text, due, finished), rows, CostMeter()
     )
+
+
+def slow_diagnosis(config: Diagnosis, stack: Stack, text: EvalData, finished: Collection[str], stored: int) -> float:
+    """The seconds that a slow processor takes for what is left."""
+    due = _due(config, stack.depth, text, finished, stored)
+    return slow_due(stack, _in_layers(config, stack, text, due, finished), text)
+
+
+def texts_of_length(config: Diagnosis, text: EvalData) -> Texts:
+    """The text, and the part of it that curves and sets of layers are measured on."""
+    return Texts(text, sample(text, config.curve_tokens, config.seed))
+
+
+def _due(
+    config: Diagnosis, depth: int, text: EvalData, finished: Collection[str], stored: int
+) -> dict[str, tuple[float, int]]:
+    """By part that is not finished, the variants that are left, and on how many scored tokens each runs."""
+    counts = variants(config, depth, text.tokens)
+    left = _share_left(counts, finished, stored, len(text.windows) / text.tokens)
+    return {part: (left * number, scored) for part, (number, scored) in counts.items() if part not in finished}
 
 
 def _in_layers(
@@ -178,12 +197,11 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
     >>> variants(Diagnosis(model="demo", parts=("ablation", "manipulation")), 6, 5_000)
     {'ablation': (52, 5000), 'manipulation': (300, 1000)}
     """
-    ablated = min(tokens, config.budget or tokens)
     short = min(tokens, config.curve_tokens)
     counts = {
         "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbour_sets(depth))), short),
-        "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, ablated),
-        "racing": (depth if "ablation" not in config.parts else 0, ablated),
+        "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, tokens),
+        "racing": (depth if "ablation" not in config.parts else 0, tokens),
         "order": (len(reordered(depth)), tokens),
         "manipulation": (
             depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
@@ -211,18 +229,22 @@ QUESTION = (
 
 def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:
     """Carry every part out that is not complete, on a model and a text that the options name."""
+    began = time.monotonic()
     corpus = inputs.corpus or config.corpus(config.model)
     stack = inputs.stack or open_named(config, reporter)
-    return (yield from diagnosis_of(config, stack, tokenized(config, stack, corpus, reporter, config.seed), reporter))
+    refuse_shallow(stack)
+    config, own = _chosen(config, stack, corpus, reporter, began)
+    return (yield from diagnosis_of(config, stack, own, reporter))
 
 
-def diagnosis_of(config: Diagnosis, stack: Stack, text: EvalData, reporter: Reporter) -> Steps:
-    """The diagnosis of a model on a text that is tokenized.
+def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Reporter) -> Steps:
+    """The diagnosis of a model on a text that is chosen.
 
     Raises `MeasureError` for a model of fewer than 4 layers, for too little text to conclude anything from, and where
     no part could be carried out.
     """
     refuse_shallow(stack)
+    text = own.data
     beyond = [layer for layer in config.recovery_layers if layer >= stack.depth]
     if beyond:
         raise MeasureError(
@@ -239,12 +261,55 @@ def diagnosis_of(config: Diagnosis, stack: Stack, text: EvalData, reporter: Repo
     def says() -> Iterator[str]:
         yield describe_model(stack)
         yield describe_data(text)
+        yield from own.says
         yield QUESTION
         yield describe_cost(config, stack.depth, text.tokens)
 
-    yield Outline(manifest, says, ahead=(parts,), pieces=parts.carry_out_piece, is_empty=_is_empty)
+    yield Outline(manifest, says, ahead=(parts,), pieces=parts.carry_out_piece, is_empty=_is_empty,
+                  chosen=own.options)  # fmt: skip
     yield from parts
     return Completed()
+
+
+def _chosen(
+    config: Diagnosis, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
+) -> tuple[Diagnosis, ChosenText]:
+    """The text, and with `--minutes` the parts that they allow: of those that are usual, fewer and fewer are tried.
+
+    What is resolved is what skipping each layer does.
+    """
+    candidates = WITHIN_MINUTES if config.minutes is not None and config.parts == DEFAULT_PARTS else (config.parts,)
+    plans = [Plan.identity(stack.depth), *(member.plan for member in leave_one_out(stack.depth))]
+    for number, parts in enumerate(candidates):
+        fewer = replace(config, parts=parts)
+        timed = TimedText(
+            stack, cutting(config, stack, corpus, config.seed), partial(_all_works, fewer, stack),
+            partial(_is_short, fewer, stack), plans, stack.depth,
+        )  # fmt: skip
+        try:
+            with waiting(reporter, f"tokenizing {corpus.name}"):
+                own = chosen_text(config, timed, corpus, reporter, began)
+        except OptionError:
+            if number + 1 == len(candidates):
+                raise
+            continue
+        kept = own.options.get("parts")
+        if kept is not None:
+            return replace(config, parts=tuple(kept)), own
+        if parts != config.parts:
+            left_out = [name for name in config.parts if name not in parts]
+            says = f"parts that take longer, left out: {', '.join(left_out)}; --parts names them"
+            own = replace(own, options={**own.options, "parts": list(parts)}, says=(*own.says, says))
+        return fewer, own
+    raise AssertionError("the last of the candidates is taken or refused")
+
+
+def _all_works(config: Diagnosis, stack: Stack, text: EvalData) -> list[Work]:
+    return list(diagnosis_works(config, stack, texts_of_length(config, text), (), 0))
+
+
+def _is_short(config: Diagnosis, stack: Stack, text: EvalData, seconds: float) -> bool:
+    return slow_diagnosis(config, stack, text, (), 0) < seconds
 
 
 def _is_empty(run: Run) -> bool:
@@ -262,15 +327,15 @@ class PartsUnit(Unit[None]):
 
     @cached_property
     def texts(self) -> Texts:
-        """All of the text, that of the interventions, and that of curves and sets of layers."""
-        config, text = self.config, self.text
-        ablation = text if config.budget is None else sample(text, config.budget, config.seed)
-        return Texts(text, ablation, sample(text, config.curve_tokens, config.seed))
+        """All of the text, and that of curves and sets of layers."""
+        return texts_of_length(self.config, self.text)
 
     def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
         """The variants of the model that the unfinished parts run."""
         finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
         stored = 0 if run is None else run.store.count_losses()
+        if slow_diagnosis(self.config, self.stack, self.text, finished, stored) < SHORT:
+            return iter(())
         return diagnosis_works(self.config, self.stack, self.texts, finished, stored)
 
     def carry_out_piece(self, piece: Plain, emit: Emit) -> Plain:

@@ -26,6 +26,7 @@ import torch
 from layerwise.experiments.engines.steps import SHORT, Work, WorkCost, total
 from layerwise.experiments.reporter import Reporter, Silent, duration, size
 from layerwise.measure.cost.memory import PeakMemory
+from layerwise.report.derived.power import PACE
 from layerwise.results import Run, Score
 
 LIMIT = 10.0
@@ -118,11 +119,16 @@ def _measured(
 
 
 @contextmanager
-def held_against(expected: Forecast | None, run: Run, reporter: Reporter) -> Iterator[None]:
-    """Within the context the experiment is carried out; then what it took is said and stored beside its forecast."""
+def held_against(expected: Forecast | None, run: Run, reporter: Reporter, of_text: bool = False) -> Iterator[None]:
+    """Within the context the experiment is carried out; then what it took is said and stored beside its forecast.
+
+    One `of_text` takes its time for the tokens that it scores; what each of them took is known where nothing was stored
+    before.
+    """
     if expected is None:
         yield
         return
+    is_new = not run.store.count_losses()
     begun = time.perf_counter()
     with PeakMemory() as memory:
         yield
@@ -135,6 +141,8 @@ def held_against(expected: Forecast | None, run: Run, reporter: Reporter) -> Ite
         "taken_memory_bytes": most, "forecast_disk_bytes": expected.disk_bytes,
         "taken_disk_bytes": folder_bytes(run.folder),
     }  # fmt: skip
+    if of_text and is_new:
+        figures[PACE] = taken / run.manifest.tokens
     others = [row for row in run.store.scores(ABOUT_RUN) if row.part != FORECAST]
     rows = [Score(ABOUT_RUN, name, float(value), part=FORECAST) for name, value in figures.items()]
     run.store.replace_scores(ABOUT_RUN, [*others, *rows])

@@ -25,18 +25,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from layerwise.data.text.corpus import read_corpus
+from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import OptionError
 from layerwise.experiments.engines.call import CallUnit
 from layerwise.experiments.engines.losses import LossesUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
-from layerwise.experiments.opening import divided_sentence, open_named, provenance, size_row, tokenized
+from layerwise.experiments.opening import cutting, divided_sentence, open_named, provenance, size_row, tokenized
 from layerwise.experiments.options.common import BATCH_TOKENS
-from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration
+from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.experiments.search.config import Search
+from layerwise.experiments.search.works import REPORTED, counted, pace, search_works, slow_search, worst_case
+from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan
 from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results import Rows, Score
@@ -45,7 +48,7 @@ from layerwise.results.selection import PRESENT
 from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
-from layerwise.search.cost import Spent, WorstCase
+from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
@@ -53,14 +56,8 @@ from layerwise.search.moves import CHEAPER, check_moves
 from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import RANDOM, RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
-from layerwise.search.rungs import Evaluator, Round, RungSettings, divided_text, grown, mean_losses
+from layerwise.search.rungs import SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
-
-REPORTED = 12
-"""Plans of a front that are measured on the report text, for each unit."""
-
-WORST = RungSettings(alpha=0.0)
-"""How rounds are run that only count what they cost: no test sends a candidate away."""
 
 Fronts = Mapping[Unit, Sequence[Plan]]
 
@@ -84,16 +81,20 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
 
     Raises `OptionError` for a budget that the whole model keeps already, and `DataError` for too little text.
     """
+    began = time.monotonic()
     corpus = inputs.corpus or config.corpus(config.model)
     stack = config.with_sources(inputs.stack or open_named(config, reporter), reporter)
     moves, budget = check_moves(config.moves), Budget.parse(config.budget)
     stack = with_averages(stack) if "merge" in moves else stack
-    text = tokenized(config, stack, corpus, reporter, config.seed)
+    own = _text(config, stack, corpus, reporter, began)
+    text = own.data
     parts = divided_text(text, config.seed)
     rungs = grown(parts["search"], config.seed)
     second = None
     if config.second_text is not None:
-        second = tokenized(config, stack, read_corpus(config.second_text), reporter, config.seed)
+        limit, length = own.amount(config)
+        second = tokenized(replace(config, tokens=limit, minutes=None, max_length=length), stack,
+                           read_corpus(config.second_text), reporter, config.seed)  # fmt: skip
     setting = Setting(config.phase, config.batch, config.context)
     timed = (str(setting),) if config.times else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in foreign(stack))
@@ -107,19 +108,20 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     def says() -> Iterator[str]:
         yield describe_model(stack)
         yield describe_data(text)
+        yield from own.says
         yield f"{divided_sentence(text, parts)}; rungs of the search text: {len(rungs)}"
         if second is not None:
             yield f"second corpus: {describe_data(second)}"
         if config.method == "greedy" and foreseen is not None:
             bound = worst_case(config, stack, rungs, foreseen)
-            seconds = bound.at_rates(_pace(stack, rungs[0]))
+            seconds = bound.at_rates(pace(stack, rungs[0]))
             assert seconds is not None, "the pace was measured"
             yield (
                 f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
                 f"tokens, at most {duration(seconds)} at the pace of this machine"
             )
 
-    yield Outline(manifest, says)
+    yield Outline(manifest, says, chosen=own.options)
     losses = yield from LossesUnit(stack)
     fresh = not losses.rows
     prices, table = PlanPrices.of(stack), list[Score]()
@@ -162,9 +164,25 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     )
 
 
-def space_of(config: Search, stack: Stack, prices: PlanPrices) -> Space:
-    """What may be searched. Raises `OptionError` for a budget that the whole model keeps already."""
-    budget, moves = Budget.parse(config.budget), check_moves(config.moves)
+def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
+    """The text of a search: its resolution is that of a plan within the limit, on the part that is reported."""
+    space = space_of(config, stack, PlanPrices.of(stack), counted(config))
+    plans = (space.whole, *random_sets(space, 1, config.seed))
+    timed = TimedText(
+        stack, cutting(config, stack, corpus, config.seed), lambda text: search_works(config, stack, text, space),
+        lambda text, seconds: slow_search(config, stack, text, space) < seconds, plans, 1, SHARES["report"],
+        round(FEWEST_UNITS / min(SHARES.values())),
+    )  # fmt: skip
+    with waiting(reporter, f"tokenizing {corpus.name}"):
+        return chosen_text(config, timed, corpus, reporter, began)
+
+
+def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget | None = None) -> Space:
+    """What may be searched, within a budget that may stand `instead` of that of the options.
+
+    Raises `OptionError` for a budget that the whole model keeps already.
+    """
+    budget, moves = instead or Budget.parse(config.budget), check_moves(config.moves)
     whole = prices.of_plan(Plan.identity(stack.depth), budget.unit)
     limit, others = budget.limit(whole), foreign(stack)
     if limit >= whole and set(moves) <= set(CHEAPER) and not others:
@@ -173,25 +191,6 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices) -> Space:
             "be left out; give less"
         )
     return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others)
-
-
-def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:
-    """What the greedy search costs at most, in layer evaluations and heads times tokens."""
-    evaluator = GraphEvaluator(stack, rungs)
-    worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
-    for _ in greedy(worst, space, width=config.width, settings=WORST):
-        pass
-    skip_effects(worst, space)
-    return worst.spent
-
-
-def _pace(stack: Stack, first: EvalData) -> Spent:
-    """The pace of this machine: the whole model on the first batch of the search, the second time that it runs."""
-    whole = Plan.identity(stack.depth)
-    for _ in range(2):
-        evaluator = GraphEvaluator(stack, [replace(first, batches=first.batches[:1])])
-        evaluator.evaluate([whole], 0, whole)
-    return evaluator.spent
 
 
 def _finalists(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from layerwise.report.data import ReportData
+from layerwise.report.derived.power import tokens_needed
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section
 from layerwise.report.marks import Scatter, Style
 from layerwise.report.show import ABSENT, DIFFERENCE, NUMBER, Show, adjusted_p, named
@@ -132,18 +133,6 @@ def _what_would_resolve(data: ReportData, verdict: Score) -> str:
     text = f"beside {_beside(data, nearest)}"
     needed = tokens_needed(nearest)
     return text if needed is None else f"{text}; a difference of this size would show in about {needed:,} tokens"
-
-
-def tokens_needed(score: Score) -> int | None:
-    """How many tokens would resolve a difference as large as the one that was seen: errors fall with their root.
-
-    >>> tokens_needed(Score("frontier", "above_rival", 0.01, mde=0.02, tokens=1000))
-    4000
-    """
-    if not score.value or score.mde is None or score.tokens is None:
-        return None
-    needed = round(score.tokens * (score.mde / score.value) ** 2, -2)
-    return int(needed) if needed > score.tokens else None
 
 
 def _beside(data: ReportData, score: Score) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
+from layerwise.report.derived.power import needed_in_words
 from layerwise.report.finding import Effect, judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Scatter, Style
@@ -150,7 +151,9 @@ def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> It
         better = run.value(metric=vocab.BETTER, arm=name, task=text)
         sets = "" if better is None else f"; {100 * better:.0f} % of the sets lose less"
         above = f"{DIFFERENCE.text(row)} above the chosen plan"
-        yield f"{ARMS[name]}, {TEXTS[text]}: {above}, {_verdict(row, level)} (corrected p {adjusted_p(row)}){sets}."
+        more = needed_in_words([row]) if judged(row, level) not in ("better", "worse") else ""
+        said = f"{ARMS[name]}, {TEXTS[text]}: {above}, {_verdict(row, level)}"
+        yield f"{said} (corrected p {adjusted_p(row)}){sets}{more}."
 
 
 def _answer(data: ReportData) -> str:

@@ -27,6 +27,7 @@ from layerwise.report.claims.contrasts import ALIKE, OF_COSTS, Fact
 from layerwise.report.claims.painters import FASTER, fragility
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import at_half, order_strategy, single
+from layerwise.report.derived.power import WANTED, needed_in_words
 from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ranked
 from layerwise.report.derived.zones import Runs, matrix, trained_zones
 from layerwise.report.finding import Finding, State, settled
@@ -171,7 +172,7 @@ def _silence(rows: Sequence[Score], level: float) -> str:
         return f"All {layers} are distinguished from zero after correction."
     clear, within = [row for row in silent if _clear(row)], [row for row in silent if not _clear(row)]
     limits = [row.mde for row in within if row.mde is not None]
-    above = f" above {tidy(max(limits))} nats" if limits else ""
+    above = f" above {tidy(max(limits))} nats{needed_in_words(within, WANTED)}" if limits else ""
     lost = f"the correction over {layers} leaves none: the documents or windows are too few."
     sentences = {
         f"the interval leaves out zero, and {lost}": clear, f"no effect is detectable{above}.": within,

@@ -21,6 +21,7 @@ from layerwise.errors import RunError
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
+from layerwise.report.derived.power import amount_of_text
 from layerwise.report.figures.palette import ROLES, SERIES, swaps
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import present_kinds
@@ -223,6 +224,7 @@ def provenance(data: ReportData) -> Chapter:
     level = element("p", f"Significance level: {percent(data.level)}.")
     body = (
         lead("What ran, on what, and how the numbers were made."),
+        *(lead(sentence) for sentence in amount_of_text(data)),
         element("div", element("h3", "Manifest"), shown),
         *((element("div", element("h3", "The run"), measured.html()),) if run else ()),
         element("div", element("h3", "How intervals are computed"), method, level),

@@ -1,0 +1,103 @@
+"""The work of a search: its rounds at most, the choice among its finalists, and what is measured on fresh text.
+
+How many layer evaluations and heads that is, is counted with losses that are made up so that a search costs most; the
+pace is that of the whole model on the first batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from layerwise.experiments.engines.steps import Work, WorkCost
+from layerwise.experiments.search.config import Search
+from layerwise.experiments.sweep.works import slow_due
+from layerwise.measure.interventions.sweep import CostEstimate
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.plan import Plan
+from layerwise.search.budget import UNITS, Budget
+from layerwise.search.cost import Spent, WorstCase
+from layerwise.search.evaluator import GraphEvaluator
+from layerwise.search.evolve import evolve
+from layerwise.search.greedy import Space, greedy
+from layerwise.search.nsga import GENERATIONS, POPULATION
+from layerwise.search.one_shot import RANDOM_SETS, skip_effects
+from layerwise.search.rungs import RungSettings, divided_text, grown
+from layerwise.stack import Stack
+
+REPORTED = 12
+"""Plans of a front that are measured on the report text, for each unit."""
+
+WORST = RungSettings(alpha=0.0)
+"""How rounds are run that only count what they cost: no test sends a candidate away."""
+
+_ARMS = 6
+"""The chosen plan, the model as trained, and the plans of cheap scores."""
+
+
+def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:
+    """What the greedy search costs at most, in layer evaluations and heads times tokens."""
+    evaluator = GraphEvaluator(stack, rungs)
+    worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
+    for _ in greedy(worst, space, width=config.width, settings=WORST):
+        pass
+    skip_effects(worst, space)
+    return worst.spent
+
+
+def whole_search(config: Search, stack: Stack, text: EvalData, space: Space) -> Spent:
+    """What a search and its confirmation cost at most."""
+    parts = divided_text(text, config.seed)
+    rungs = grown(parts["search"], config.seed)
+    if config.method == "evolve":
+        evaluator = GraphEvaluator(stack, rungs)
+        worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
+        for _ in evolve(worst, space, seed=config.seed):
+            pass
+        spent = worst.spent
+    else:
+        spent = worst_case(config, stack, rungs, space)
+    fronts = REPORTED * (len(UNITS) if config.times else len(UNITS) - 1)
+    # NSGA-II has no rungs: each of its plans reads all of the search text.
+    sampled = POPULATION * GENERATIONS if config.method == "optuna" else 0
+    of_part = {"search": sampled, "select": config.width + _ARMS, "report": fronts + _ARMS + RANDOM_SETS}
+    for name, plans in of_part.items():
+        tokens = sum(batch.size for batch in parts[name].batches)
+        spent.layer_tokens += plans * stack.depth * tokens
+        spent.head_tokens += plans * tokens
+    return spent
+
+
+def search_works(config: Search, stack: Stack, text: EvalData, space: Space) -> list[Work]:
+    """All of a search, at the pace of the whole model on one batch of the text."""
+
+    def measure(seconds: float) -> WorkCost:
+        cost = whole_search(config, stack, text, space).at_rates(pace(stack, text))
+        assert cost is not None, "the pace was measured"
+        return WorkCost(cost, measured_on=f"1 of {len(text.batches):,} batches")
+
+    return [Work("search", measure)]
+
+
+def slow_search(config: Search, stack: Stack, text: EvalData, space: Space) -> float:
+    """The seconds that a slow processor takes for a search at most."""
+    spent = whole_search(config, stack, text, space)
+    return slow_due(stack, CostEstimate(0, 0, 1, spent.layer_tokens, spent.head_tokens), text)
+
+
+def pace(stack: Stack, text: EvalData) -> Spent:
+    """The pace of this machine: the whole model on the first batch, the second time that it runs."""
+    whole = Plan.identity(stack.depth)
+    for _ in range(2):
+        evaluator = GraphEvaluator(stack, [replace(text, batches=text.batches[:1])])
+        evaluator.evaluate([whole], 0, whole)
+    return evaluator.spent
+
+
+def counted(config: Search) -> Budget:
+    """The budget as it can be counted before anything is timed: as large a share of the layers as of the milliseconds,
+    or half of them."""
+    budget = Budget.parse(config.budget)
+    if budget.unit != "ms":
+        return budget
+    return Budget(layers=budget.ms if str(budget.ms).endswith("x") else "0.5x")

@@ -1,0 +1,77 @@
+"""How much text a wanted resolution takes, in tokens and minutes: an interval is half as wide on four times the text.
+
+    tokens = tokens read * (mde / wanted effect)^2
+
+The minutes are those of this run a token, where it was forecast and nothing interrupted it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
+
+from layerwise.report.data import ReportData
+from layerwise.report.text.number_format import tidy
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+
+WANTED = 0.01
+"""Nats a token: the smallest effect that counts, unless a run says otherwise."""
+
+PACE = "seconds_a_token"
+"""The metric of the row about the run that says what a scored token took."""
+
+
+def tokens_needed(score: Score, wanted: float | None = None) -> int | None:
+    """How many tokens show a difference of `wanted` nats, by default one as large as was seen; `None` where fewer than
+    those that were read do, or the row does not say.
+
+    >>> tokens_needed(Score("frontier", "above_rival", 0.01, mde=0.02, tokens=1000))
+    4000
+    """
+    effect = score.value if wanted is None else wanted
+    if not effect or score.mde is None or score.tokens is None:
+        return None
+    needed = round(score.tokens * (score.mde / effect) ** 2, -2)
+    return int(needed) if math.isfinite(needed) and needed > score.tokens else None
+
+
+def needed_in_words(rows: Iterable[Score], wanted: float | None = None) -> str:
+    """What shows each of `rows`, as the end of a sentence; empty where more text would not help or nobody knows.
+
+    >>> needed_in_words([Score("effect", "delta_nll", 0.0, mde=0.04, tokens=1000)], wanted=0.01)
+    '; about 16,000 tokens of such text would show 0.0100 nats'
+    >>> needed_in_words([Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000)])
+    '; about 4,000 tokens of such text would show a difference as large as this'
+    """
+    numbers = [number for row in rows if (number := tokens_needed(row, wanted)) is not None]
+    if not numbers:
+        return ""
+    what = "a difference as large as this" if wanted is None else f"{tidy(wanted)} nats"
+    return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens of such text would show {what}"
+
+
+def amount_of_text(data: ReportData) -> Iterator[str]:
+    """How much text was read and why, what reads the same again, and what a finer resolution takes."""
+    kept = data.manifest.get("experiment")
+    options = kept if isinstance(kept, Mapping) else {}
+    if "minutes" in options and "tokens" in options:
+        chosen = {name: options[name] for name in ("tokens", "max_length") if name in options}
+        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.items())
+        read = f"{data.manifest.get('tokens'):,} tokens of text were read, what {options['minutes']:g} minutes allow"
+        yield f"{read}; {flags} reads the same again."
+    pace = data.rows.value(measure="run", metric=PACE)
+    rows = [row for row in (*data.rows.where(measure=vocab.EFFECT), *data.rows.where(measure=vocab.VERDICT))
+            if row.mde is not None and row.tokens == data.manifest.get("tokens")]  # fmt: skip
+    if pace is None or not rows:
+        return
+    margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or WANTED
+    seen = median(row.mde for row in rows if row.mde is not None)
+    said = f"Half of the effects would be seen from {tidy(seen)} nats on"
+    needed = tokens_needed(Score("run", "mde", 0.0, mde=seen, tokens=rows[0].tokens), margin)
+    if needed is None:
+        yield f"{said}."
+        return
+    minutes = math.ceil(pace * needed / 60)
+    yield f"{said}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {minutes}."

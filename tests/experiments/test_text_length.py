@@ -1,0 +1,241 @@
+"""How much text is read: never more than the minutes allow, nearly as much, and the same again by the same command.
+
+The clock is planted: what is measured takes what a line says, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import layerwise
+from cli.conftest import own_model, texts
+from layerwise.data.text.corpus import Corpus, read_corpus
+from layerwise.errors import OptionError
+from layerwise.experiments import text_length as module
+from layerwise.experiments.engines.steps import Work, WorkCost
+from layerwise.experiments.files import read_experiment
+from layerwise.experiments.opening import cutting
+from layerwise.experiments.reporter import Silent
+from layerwise.experiments.runner import perform
+from layerwise.experiments.sweep.config import Sweep
+from layerwise.experiments.text_length import (
+    GROWTH,
+    MINUTES,
+    Pace,
+    TimedText,
+    chosen_text,
+    resolution,
+    tokens_that_fit,
+)
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.estimate import rescaled_mde, t_factor
+from layerwise.plan import Plan
+from layerwise.plan.families import leave_one_out
+from layerwise.results import Manifest
+from layerwise.results.run import MANIFEST
+from layerwise.stack import Stack
+
+__all__ = ["own_model", "texts"]
+
+seconds = st.floats(0.0, 1e5)
+each = st.floats(1e-6, 1e3)
+tokens = st.integers(1, 10**9)
+
+
+@given(seconds, each, seconds, tokens)
+def test_the_tokens_within_a_time_are_the_most_that_fit(fixed: float, a_token: float, time: float, most: int) -> None:
+    within = Pace(fixed, a_token).tokens_within(time, most)
+    taken = fixed + within * a_token
+    assert within <= most
+    assert within == 0 or taken <= time * (1 + 1e-9)
+    assert within == most or taken + a_token > time * (1 - 1e-9)
+
+
+@given(seconds, each, tokens, tokens)
+def test_two_points_give_their_line(fixed: float, a_token: float, first: int, second: int) -> None:
+    points = [(count, fixed + count * a_token) for count in (first, second)]
+    pace = Pace.through(points)
+    count, taken = points[-1]
+    assert pace.fixed + count * pace.each == pytest.approx(taken)
+    if abs(second - first) * a_token > 1e-3 * taken:
+        assert pace.fixed == pytest.approx(fixed, rel=1e-6, abs=1e-6 * taken)
+
+
+@given(st.lists(st.tuples(tokens, seconds), min_size=1, max_size=3))
+def test_noise_gives_no_pace_below_zero(points: list[tuple[int, float]]) -> None:
+    pace = Pace.through(points)
+    assert 0 <= pace.fixed <= points[-1][1]
+    assert pace.each >= 0
+
+
+@given(seconds, each, st.floats(1.0, 1e5), st.integers(1, 500), st.integers(500, 10**8), st.floats(0.0, 0.02))
+def test_what_is_chosen_fits_and_leaves_little(
+    fixed: float, a_token: float, budget: float, least: int, most: int, of_measuring: float
+) -> None:
+    """Measuring takes time itself, a share of the budget at each of at most five looks."""
+    used = 0.0
+
+    def measure(count: int) -> tuple[int, float]:
+        nonlocal used
+        assert least <= count <= most
+        used += of_measuring * budget
+        return count, fixed + count * a_token
+
+    chosen, _ = tokens_that_fit(measure, lambda: budget - used, least, most)
+    left = budget - used
+    can = Pace(fixed, a_token).tokens_within(budget * (1 - 6 * of_measuring), most)
+    assert chosen == 0 or least <= chosen <= most
+    # The first look alone knows of nothing that is fixed: it takes the whole for the price of its tokens.
+    assert chosen == 0 or fixed + chosen * a_token <= left * 1.0001 + 0.25 * fixed
+    if can >= least:
+        assert chosen >= min(least, most)
+    if chosen < most and can >= 2 * least and chosen:
+        assert chosen >= min(0.7 * can, most, least * GROWTH**4) - 1
+
+
+def test_a_text_that_ends_is_not_read_twice() -> None:
+    chosen, _ = tokens_that_fit(lambda count: (min(count, 700), 1.0 + min(count, 700) * 1e-3), lambda: 1e3, 100, 10_000)
+    assert chosen >= 700
+
+
+@given(st.floats(1e-3, 10.0), st.integers(8, 60), st.integers(1, 90), st.integers(8, 4_000), st.integers(1, 90))
+def test_a_resolution_is_rescaled_by_its_closed_form(
+    error: float, units: int, plans: int, to_units: int, to_plans: int
+) -> None:
+    mde = error * float(t_factor(units - 1.0, plans))  # type: ignore[arg-type]
+    wanted = error * math.sqrt(units / to_units) * float(t_factor(to_units - 1.0, to_plans))  # type: ignore[arg-type]
+    assert rescaled_mde(mde, units, plans, to_units, to_plans) == pytest.approx(wanted)
+
+
+# ---- a text, a model and a planted clock
+
+
+@pytest.fixture
+def stack(own_model: Path) -> Stack:
+    return layerwise.load(own_model)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    now = 1_000.0
+
+    def passes(taken: float) -> None:
+        nonlocal now
+        now += taken
+
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    return passes
+
+
+BEGAN = 1_000.0
+CORPUS = Corpus.of([f"once there was text number {n} and it went on for a while " * 3 for n in range(60)])
+
+
+def timed(stack: Stack, a_token: float, fixed: float = 0.0, passes: Callable[[float], None] | None = None) -> TimedText:
+    def works(data: EvalData) -> Sequence[Work]:
+        if passes is not None:
+            passes(1.0)
+        return [Work("planted", lambda limit: WorkCost(fixed + a_token * data.tokens))]
+
+    plans = [Plan.identity(stack.depth), *(member.plan for member in leave_one_out(stack.depth))]
+    cut = cutting(Sweep(model="demo"), stack, CORPUS, 0)
+    return TimedText(stack, cut, works, lambda data, allowed: False, plans, stack.depth)
+
+
+def choose(stack: Stack, of: TimedText, **options: Any) -> module.ChosenText:
+    return chosen_text(Sweep(model="demo", **options), of, CORPUS, Silent(), BEGAN)
+
+
+@pytest.mark.parametrize("fixed", [0.0, 40.0])
+def test_minutes_choose_tokens_at_the_pace(stack: Stack, clock: Callable[[float], None], fixed: float) -> None:
+    """Loading took 20 seconds, and every look one."""
+    clock(20.0)
+    own = choose(stack, timed(stack, 0.1, fixed, clock), minutes=2.0)
+    taken = 20 + 5 + fixed + 0.1 * own.data.tokens
+    assert 0.7 * 120 <= taken <= 120
+    assert own.data.tokens <= own.options["tokens"]
+    assert own.options["minutes"] == 2.0
+    again = cutting(Sweep(model="demo"), stack, CORPUS, 0)(*own.amount(Sweep(model="demo", minutes=2.0)))
+    assert again.digest == own.data.digest
+    assert f"--tokens {own.options['tokens']}" in own.says[0]
+
+
+def test_a_text_that_fits_is_read_whole(stack: Stack, clock: Callable[[float], None]) -> None:
+    own = choose(stack, timed(stack, 1e-6), minutes=1.0)
+    assert own.data.digest == choose(stack, timed(stack, 1e9), tokens="all").data.digest
+    assert own.options["tokens"] == "all"
+
+
+def test_minutes_in_which_nothing_can_be_concluded_are_refused(stack: Stack, clock: Callable[[float], None]) -> None:
+    with pytest.raises(OptionError, match=r"^1 minutes are too few: 8 documents .* take about \d+; give --minutes \d+"):
+        choose(stack, timed(stack, 1.0), minutes=1.0)
+
+
+def test_without_minutes_the_least_is_read_however_long_it_takes(stack: Stack, clock: Callable[[float], None]) -> None:
+    own = choose(stack, timed(stack, 1e3))
+    assert own.data.units >= 8
+    assert own.data.tokens < 400
+    assert own.options["minutes"] == MINUTES
+
+
+def test_a_short_text_is_read_whole_without_a_clock(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "seconds_of", None)
+    short = replace(timed(stack, 1.0), is_short=lambda data, allowed: allowed == 450.0)
+    assert choose(stack, short).options == {}
+
+
+@given(st.integers(10, 10**6))
+def test_tokens_that_are_given_are_not_measured(count: int) -> None:
+    asked: list[tuple[int | None, int | None]] = []
+    of = TimedText(None, lambda *cut: asked.append(cut), None, None, (), 1)  # type: ignore[arg-type, func-returns-value]
+    chosen_text(Sweep(model="demo", tokens=count), of, CORPUS, Silent(), 0.0)
+    assert asked == [(count, None)]
+
+
+@pytest.mark.slow
+def test_the_printed_resolution_is_what_a_sweep_then_has(stack: Stack, clock: Callable[[float], None]) -> None:
+    of = timed(stack, 0.0)
+    data = of.cut(None, None)
+    rows = effects(sweep(stack, of.plans, data), str(of.plans[0]), by_task=False)
+    measured = sorted(row.mde for row in rows if row.metric == "delta_nll" and row.mde is not None)
+    seen = resolution(of, data, 1e9)
+    assert seen is not None
+    assert measured[0] * 0.8 <= seen <= measured[-1] * 1.2
+
+
+def test_the_same_command_reads_the_same_text_again(
+    own_model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the clock says then; by the folder, by the command alone, and by `layerwise run FOLDER`."""
+    monkeypatch.chdir(tmp_path)
+    every = cutting(Sweep(model="demo"), layerwise.load(own_model), read_corpus(texts), 0)(None, None).tokens
+
+    def planted(stack: Stack, plans: Sequence[Plan], data: EvalData, *_: Any) -> list[Work]:
+        return [Work("planted", lambda limit: WorkCost(300.0 * data.tokens / every))]
+
+    monkeypatch.setattr("layerwise.experiments.sweep.run.sweep_works", planted)
+    monkeypatch.setattr("layerwise.experiments.sweep.run.slow_due", lambda *_: math.inf)
+    config = Sweep(model=str(own_model), text=texts, families=("leave_one_out",), similarity=False, minutes=4.0)
+    first = perform(config, Silent())
+    manifest = Manifest.from_json((first.folder / MANIFEST).read_text())
+    assert manifest.experiment["tokens"] != "all"
+    monkeypatch.setattr(module, "seconds_of", None)
+    assert perform(config, Silent()).folder == first.folder
+    assert perform(read_experiment(first.folder), Silent()).folder == first.folder
+    explicit = Sweep(
+        model=str(own_model), text=texts, families=("leave_one_out",), similarity=False,
+        tokens=manifest.experiment["tokens"], max_length=manifest.experiment.get("max_length"),
+    )  # fmt: skip
+    assert perform(explicit, Silent()).folder == first.folder
+    assert json.loads((first.folder / MANIFEST).read_text())["experiment"]["minutes"] == 4.0

@@ -1,0 +1,57 @@
+"""How much text shows an effect: four times as much for half of it, and in the minutes that this run took a token."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.report import ReportData
+from layerwise.report.derived.power import PACE, amount_of_text, needed_in_words, tokens_needed
+from layerwise.results.rows import Score
+
+nats = st.floats(1e-3, 10.0)
+
+
+@given(nats, nats, st.integers(1_000, 10**7))
+def test_half_of_an_effect_takes_four_times_the_text(mde: float, wanted: float, tokens: int) -> None:
+    row = Score("effect", "delta_nll", 0.0, mde=mde, tokens=tokens)
+    needed, more = (tokens_needed(row, each) for each in (wanted, wanted / 2))
+    assert (needed is None) == (round(tokens * (mde / wanted) ** 2, -2) <= tokens)
+    if needed is not None:
+        assert more == pytest.approx(4 * needed, abs=300)
+
+
+def test_what_is_known_already_takes_no_more_text() -> None:
+    assert tokens_needed(Score("effect", "delta_nll", 0.0, mde=0.01, tokens=500), 0.01) is None
+    assert needed_in_words([Score("effect", "delta_nll", 0.5, mde=0.1, tokens=500)]) == ""
+    assert needed_in_words([Score("effect", "delta_nll", 0.0, tokens=500)], 0.01) == ""
+
+
+def data(experiment: dict[str, object], *scores: Score) -> ReportData:
+    return ReportData({"tokens": 1_000, "experiment": experiment}, (), scores)
+
+
+EFFECTS = [
+    Score("effect", "delta_nll", 0.1, mde=mde, tokens=1_000, plan=str(n)) for n, mde in enumerate((0.01, 0.02, 9))
+]
+
+
+def test_the_text_that_minutes_chose_is_said_with_what_reads_it_again() -> None:
+    lines = list(amount_of_text(data({"minutes": 3.0, "tokens": 1_010, "max_length": 40})))
+    assert lines == [
+        "1,000 tokens of text were read, what 3 minutes allow; --tokens 1010 --max-length 40 reads the same again."
+    ]
+    assert list(amount_of_text(data({"tokens": 1_010}))) == []
+
+
+def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_run() -> None:
+    pace = Score("run", PACE, 0.3, part="forecast")
+    (line,) = amount_of_text(data({}, *EFFECTS, pace))
+    assert line == (
+        "Half of the effects would be seen from 0.0200 nats on; 0.0100 nats take about 4,000 tokens, at this pace "
+        "--minutes 20."
+    )
+    (line,) = amount_of_text(data({}, *EFFECTS, pace, Score("verdict", "margin", 0.1)))
+    assert line == "Half of the effects would be seen from 0.0200 nats on."
+    assert list(amount_of_text(data({}, *EFFECTS))) == []
