@@ -30,7 +30,7 @@ from layerwise.experiments.sweep.config import Sweep
 from layerwise.experiments.text_length import (
     GROWTH,
     MINUTES,
-    Pace,
+    ReadingPace,
     TimedText,
     chosen_text,
     resolution,
@@ -55,7 +55,7 @@ tokens = st.integers(1, 10**9)
 
 @given(seconds, each, seconds, tokens)
 def test_the_tokens_within_a_time_are_the_most_that_fit(fixed: float, a_token: float, time: float, most: int) -> None:
-    within = Pace(fixed, a_token).tokens_within(time, most)
+    within = ReadingPace(fixed, a_token).tokens_within(time, most)
     taken = fixed + within * a_token
     assert within <= most
     assert within == 0 or taken <= time * (1 + 1e-9)
@@ -65,7 +65,7 @@ def test_the_tokens_within_a_time_are_the_most_that_fit(fixed: float, a_token: f
 @given(seconds, each, tokens, tokens)
 def test_two_points_give_their_line(fixed: float, a_token: float, first: int, second: int) -> None:
     points = [(count, fixed + count * a_token) for count in (first, second)]
-    pace = Pace.through(points)
+    pace = ReadingPace.through(points)
     count, taken = points[-1]
     assert pace.fixed + count * pace.each == pytest.approx(taken)
     if abs(second - first) * a_token > 1e-3 * taken:
@@ -74,7 +74,7 @@ def test_two_points_give_their_line(fixed: float, a_token: float, first: int, se
 
 @given(st.lists(st.tuples(tokens, seconds), min_size=1, max_size=3))
 def test_noise_gives_no_pace_below_zero(points: list[tuple[int, float]]) -> None:
-    pace = Pace.through(points)
+    pace = ReadingPace.through(points)
     assert 0 <= pace.fixed <= points[-1][1]
     assert pace.each >= 0
 
@@ -94,7 +94,7 @@ def test_what_is_chosen_fits_and_leaves_little(
 
     chosen, _ = tokens_that_fit(measure, lambda: budget - used, least, most)
     left = budget - used
-    can = Pace(fixed, a_token).tokens_within(budget * (1 - 6 * of_measuring), most)
+    can = ReadingPace(fixed, a_token).tokens_within(budget * (1 - 6 * of_measuring), most)
     assert chosen == 0 or least <= chosen <= most
     # The first look alone knows of nothing that is fixed: it takes the whole for the price of its tokens.
     assert chosen == 0 or fixed + chosen * a_token <= left * 1.0001 + 0.25 * fixed

@@ -84,19 +84,19 @@ CHOSEN = ("tokens", "max_length", "parts")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ReadingPace:
     """What a measurement takes: `fixed` seconds, and `each` second more for a token that it scores."""
 
     fixed: float
     each: float
 
     @classmethod
-    def through(cls, points: Sequence[tuple[int, float]]) -> Pace:
+    def through(cls, points: Sequence[tuple[int, float]]) -> ReadingPace:
         """The line through the last two (tokens, seconds); what they say is fixed is never negative, nor more than
         either took. One point alone says nothing is fixed.
 
-        >>> Pace.through([(100, 12.0), (300, 32.0)]), Pace.through([(100, 12.0)])
-        (Pace(fixed=2.0, each=0.1), Pace(fixed=0.0, each=0.12))
+        >>> ReadingPace.through([(100, 12.0), (300, 32.0)]), ReadingPace.through([(100, 12.0)])
+        (ReadingPace(fixed=2.0, each=0.1), ReadingPace(fixed=0.0, each=0.12))
         """
         tokens, seconds = points[-1]
         fixed = 0.0
@@ -109,7 +109,7 @@ class Pace:
     def tokens_within(self, seconds: float, most: int) -> int:
         """The most tokens that take no more than so many seconds, and no more than `most`.
 
-        >>> Pace(2.0, 0.5).tokens_within(10.0, 1_000), Pace(2.0, 0.5).tokens_within(1.0, 1_000)
+        >>> ReadingPace(2.0, 0.5).tokens_within(10.0, 1_000), ReadingPace(2.0, 0.5).tokens_within(1.0, 1_000)
         (16, 0)
         """
         if seconds < self.fixed:
@@ -120,7 +120,7 @@ class Pace:
 
 def tokens_that_fit(
     measure: Callable[[int], tuple[int, float]], left: Callable[[], float], least: int, most: int
-) -> tuple[int, Pace]:
+) -> tuple[int, ReadingPace]:
     """The tokens that are read in the seconds that are `left()`, at most `most`; with the pace that says so.
 
     `measure(tokens)` gives how many tokens a text of at most so many has, and the seconds that reading it takes: of
@@ -131,7 +131,7 @@ def tokens_that_fit(
     tokens = min(least, most)
     for _ in range(ROUNDS):
         points.append(measure(tokens))
-        pace = Pace.through(points)
+        pace = ReadingPace.through(points)
         fits = min(pace.tokens_within(left(), most), GROWTH * tokens)
         if 4 * abs(fits - tokens) <= tokens or max(fits, least) == tokens:
             break
@@ -254,11 +254,11 @@ def _that_fits(
 def _sentences(
     config: DurationOptions, timed: TimedText, data: EvalData, options: Mapping[str, Any], seconds: float
 ) -> Iterator[str]:
-    asked = "no --minutes were given" if config.minutes is None else f"--minutes {config.minutes:g}"
+    why = "no --minutes were given" if config.minutes is None else f"--minutes {config.minutes:g}"
     amount = f"{'all, ' if options['tokens'] == 'all' else ''}{data.tokens:,} tokens"
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
     yield (
-        f"text: {amount} in {data.units:,} documents or windows, for about {duration(seconds)} ({asked}); "
+        f"text: {amount} in {data.units:,} documents or windows, for about {duration(seconds)} ({why}); "
         f"{flags} reads the same again"
     )
     seen = resolution(timed, data, PILOT * seconds)
@@ -307,13 +307,13 @@ def _recorded(config: DurationOptions, timed: TimedText) -> Iterator[ChosenText]
     if config.overwrite:
         return
     folders = [config.run] if config.run is not None else sorted(Path("runs").glob("*"))
-    asked = _asked({"experiment": config.VERB, **plain(config), "minutes": config.minutes or MINUTES}, config)
+    requested = _request({"experiment": config.VERB, **plain(config), "minutes": config.minutes or MINUTES}, config)
     weights = ""
     for folder in filter(is_run, folders):
         with suppress(LayerwiseError, OSError, UnicodeDecodeError):
             manifest = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
             kept = manifest.experiment
-            if "tokens" not in kept or _asked(kept, config) != asked:
+            if "tokens" not in kept or _request(kept, config) != requested:
                 continue
             weights = weights or weight_hash(timed.stack.model)
             options = {name: kept[name] for name in ("minutes", *CHOSEN) if name in kept and name not in plain(config)}
@@ -323,7 +323,7 @@ def _recorded(config: DurationOptions, timed: TimedText) -> Iterator[ChosenText]
                 yield ChosenText(data, options, (f"text: as much as {folder} has read, {data.tokens:,} tokens",))
 
 
-def _asked(options: Mapping[str, Any], config: DurationOptions) -> dict[str, Any]:
+def _request(options: Mapping[str, Any], config: DurationOptions) -> dict[str, Any]:
     """What a command asks for, without what is chosen for it and where its rows go."""
     chosen = [name for name in CHOSEN if name not in plain(config)]
     return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}

@@ -68,10 +68,10 @@ def amount_of_text(data: ReportData) -> Iterator[str]:
         return
     margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or WANTED
     seen = median(row.mde for row in rows if row.mde is not None)
-    said = f"Half of the effects would be seen from {tidy(seen)} nats on"
+    resolved = f"Half of the effects would be seen from {tidy(seen)} nats on"
     needed = tokens_needed(Score("run", "mde", 0.0, mde=seen, tokens=rows[0].tokens), margin)
     if needed is None:
-        yield f"{said}."
+        yield f"{resolved}."
         return
     minutes = math.ceil(pace * needed / 60)
-    yield f"{said}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {minutes}."
+    yield f"{resolved}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {minutes}."
