@@ -27,7 +27,7 @@ from layerwise.errors import LayerwiseError, MeasureError, OptionError, RunError
 from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, DESCRIPTIVE, WITHIN_MINUTES, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext, Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
-from layerwise.experiments.engines.steps import SHORT, Completed, Outline, Steps, Unit, UnitSession, Work, sampled
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work, is_short, sampled
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import cutting, open_named, provenance, size_row
 from layerwise.experiments.options.common import BATCH_TOKENS
@@ -334,7 +334,7 @@ class PartsUnit(Unit[None]):
         """The variants of the model that the unfinished parts run."""
         finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
         stored = 0 if run is None else run.store.count_losses()
-        if slow_diagnosis(self.config, self.stack, self.text, finished, stored) < SHORT:
+        if is_short(slow_diagnosis(self.config, self.stack, self.text, finished, stored)):
             return iter(())
         return diagnosis_works(self.config, self.stack, self.texts, finished, stored)
 

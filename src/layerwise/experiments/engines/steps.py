@@ -145,6 +145,15 @@ def is_enough(begun: float, seconds: float, estimate: float) -> bool:
     return time.perf_counter() - begun > min(seconds, SHARE * estimate)
 
 
+def is_short(seconds: float) -> bool:
+    """Whether what takes a slow processor so many seconds is not worth a forecast.
+
+    >>> is_short(slow_seconds(1e9, 100)), is_short(slow_seconds(1e9, 10_000)), is_short(slow_seconds(1e12, 1))
+    (True, False, False)
+    """
+    return seconds < SHORT
+
+
 def slow_seconds(operations: float, calls: float) -> float:
     """The seconds that a slow processor takes for so many operations, in so many passes of a model.
 

@@ -14,7 +14,7 @@ import torch
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
-from layerwise.experiments.engines.steps import SHORT, Work, WorkCost, repeated, sampled, slow_seconds
+from layerwise.experiments.engines.steps import Work, WorkCost, is_short, repeated, sampled, slow_seconds
 from layerwise.measure.activations.plan_states import plan_states
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
@@ -85,7 +85,7 @@ def priced_work(
 def is_short_due(stack: Stack, due: CostEstimate, data: EvalData) -> bool:
     """Whether nothing is due, or even a slow processor computes it in a short time, in batches as large as those of
     `data`."""
-    return not due.head_tokens or slow_due(stack, due, data) < SHORT
+    return not due.head_tokens or is_short(slow_due(stack, due, data))
 
 
 def slow_due(stack: Stack, due: CostEstimate, data: EvalData) -> float:
