@@ -95,7 +95,7 @@ def rescaled_mde(mde: float, units: float, comparisons: float, to_units: float, 
     0.0999
     """
     before, after = (
-        float(t_factor(np.float64(max(1.0, each - 1)), count))
+        float(t_factor(np.asarray(max(1.0, each - 1)), count))
         for each, count in ((units, comparisons), (to_units, to_comparisons))
     )
     return mde * float(np.sqrt(units / to_units)) * after / before
