@@ -54,4 +54,6 @@ def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_
     )
     (line,) = amount_of_text(data({}, *EFFECTS, pace, Score("verdict", "margin", 0.1)))
     assert line == "Half of the effects would be seen from 0.0200 nats on."
+    (line,) = amount_of_text(data({}, *EFFECTS, pace, Score("verdict", "margin", 1e-4)))
+    assert line == "Half of the effects would be seen from 0.0200 nats on; half of that takes four times the text."
     assert list(amount_of_text(data({}, *EFFECTS))) == []

@@ -19,6 +19,9 @@ from layerwise.results.rows import Score
 WANTED = 0.01
 """Nats a token: the smallest effect that counts, unless a run says otherwise."""
 
+MOST = 100
+"""How many times the present text is proposed at most."""
+
 PACE = "seconds_a_token"
 """The metric of the row about the run that says what a scored token took."""
 
@@ -72,6 +75,9 @@ def amount_of_text(data: ReportData) -> Iterator[str]:
     needed = tokens_needed(Score("run", "mde", 0.0, mde=seen, tokens=rows[0].tokens), margin)
     if needed is None:
         yield f"{resolved}."
+        return
+    if needed > MOST * int(rows[0].tokens or 0):
+        yield f"{resolved}; half of that takes four times the text."
         return
     minutes = math.ceil(pace * needed / 60)
     yield f"{resolved}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {minutes}."
