@@ -66,7 +66,10 @@ def test_an_answer_does_not_deny_its_own_interval() -> None:
         "For all 6 layers the interval leaves out zero, and the correction over 6 layers leaves none:"
         " the documents or windows are too few."
     )
-    assert of_layers(*range(6), low=-0.1).endswith("For all 6 layers no effect is detectable above 2.29 nats.")
+    assert of_layers(*range(6), low=-0.1).endswith(
+        "For all 6 layers no effect is detectable above 2.29 nats; no text of 1,000 times this length would show 0.0100"
+        " nats."
+    )
     assert of_layers(*range(6), adjusted=0.01).endswith("All 6 layers are distinguished from zero after correction.")
 
 

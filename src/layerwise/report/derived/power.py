@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
+from layerwise.report.claims.claim import BEYOND_REASON
 from layerwise.report.data import ReportData
 from layerwise.report.text.number_format import tidy
 from layerwise.results import vocabulary as vocab
@@ -48,10 +49,12 @@ def needed_in_words(rows: Iterable[Score], wanted: float | None = None) -> str:
     >>> needed_in_words([Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000)])
     '; about 4,000 tokens of such text would show a difference as large as this'
     """
-    numbers = [number for row in rows if (number := tokens_needed(row, wanted)) is not None]
+    numbers = {number: row for row in rows if (number := tokens_needed(row, wanted)) is not None}
     if not numbers:
         return ""
     what = "a difference as large as this" if wanted is None else f"{tidy(wanted)} nats"
+    if max(numbers) > BEYOND_REASON * (numbers[max(numbers)].tokens or 0):
+        return f"; no text of {BEYOND_REASON:,} times this length would show {what}"
     return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens of such text would show {what}"
 
 
