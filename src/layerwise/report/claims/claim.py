@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+from layerwise.report.derived.power import BEYOND_REASON
 from layerwise.report.text.number_format import between, fixed, tidy
 from layerwise.report.text.wording import counted
 from layerwise.results.rows import Score
@@ -125,9 +126,6 @@ EQUIVALENCE = 1.16
 
 (z[.975] + z[.9]) / (z[.975] + z[.8]): both ends of the interval must lie inside the margin, in 80 of 100 runs.
 """
-
-BEYOND_REASON = 1_000
-"""From how many times the present text on the amount needed is no useful answer."""
 
 
 def seen(score: Score, margin: float, unit: str, scale: float = 1.0) -> str:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
-from layerwise.report.claims.claim import BEYOND_REASON
 from layerwise.report.data import ReportData
 from layerwise.report.text.number_format import tidy
 from layerwise.results import vocabulary as vocab
@@ -19,6 +18,9 @@ from layerwise.results.rows import Score
 
 WANTED = 0.01
 """Nats a token: the smallest effect that counts, unless a run says otherwise."""
+
+BEYOND_REASON = 1_000
+"""From how many times the present text on the amount needed is no useful answer."""
 
 MOST = 100
 """How many times the present text is proposed at most."""
