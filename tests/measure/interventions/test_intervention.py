@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions import intervention
+from layerwise.measure.interventions import batch_walk
 from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch
 from layerwise.measure.interventions.intervention import (
     Intervention,
@@ -40,9 +40,9 @@ def counted_calls(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> tuple[list[i
     """The layers that are applied from now on, and the losses that are taken."""
     applied: list[int] = []
     judged: list[object] = []
-    apply, losses = stack.apply, intervention.window_losses
+    apply, losses = stack.apply, batch_walk.window_losses
     monkeypatch.setattr(stack, "apply", lambda layer, *rest: applied.append(layer) or apply(layer, *rest))
-    monkeypatch.setattr(intervention, "window_losses", lambda *of: judged.append(of) or losses(*of))
+    monkeypatch.setattr(batch_walk, "window_losses", lambda *of: judged.append(of) or losses(*of))
     return applied, judged
 
 
@@ -84,7 +84,7 @@ def test_layers_that_are_changed_together_equal_the_plan_without_them(
     stack: Stack, reading: EvalData, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the clean states wait on the disk; and what begins alike is computed once."""
-    monkeypatch.setattr(intervention, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(batch_walk, "MOST_BYTES", most_bytes)
     applied, _ = counted_calls(stack, monkeypatch)
     chosen = [skip(1), JointIntervention("both", (skip(1), skip(4))), skip(4)]
     rows = intervention_losses(stack, chosen, reading)
@@ -134,9 +134,16 @@ def test_nothing_known_is_computed_again(stack: Stack, reading: EvalData, monkey
     assert set(intervention_losses(stack, known[:2], reading, ResultCache(known=tuple(written)))) == set(first)
 
 
-def test_a_stopped_intervention_is_finished_with_the_same_numbers(stack: Stack, reading: EvalData) -> None:
+@pytest.mark.parametrize("one_result", [False, True])
+def test_a_stopped_intervention_is_finished_with_the_same_numbers(
+    stack: Stack, reading: EvalData, one_result: bool
+) -> None:
+    """Stopped in the middle of batches, or before the second result of one: all batches still walk together."""
     whole = intervention_losses(stack, [skip(1)], reading)
-    half = tuple(whole[::2])
+    first = {window.document for window in reading.batches[0].windows}
+    half = (
+        tuple(row for row in whole if row.plan == "0-5" and row.document in first) if one_result else tuple(whole[::2])
+    )
     fresh: list[Loss] = []
     again = intervention_losses(stack, [skip(1)], reading, ResultCache(known=half, sink=fresh.extend))
     assert again == whole
@@ -144,14 +151,18 @@ def test_a_stopped_intervention_is_finished_with_the_same_numbers(stack: Stack, 
 
 
 def test_what_is_not_finite_is_left_out_whole_and_said_once(stack: Stack, reading: EvalData) -> None:
+    factors = [torch.inf, *[1.0] * (len(reading.batches) - 1)]
+    assert len(factors) > 1
+
     def explodes(scene: InterventionContext) -> Apply:
-        return lambda one: one.state * torch.inf
+        left = iter(factors)
+        return lambda one: one.state * next(left)
 
     said: list[str] = []
-    rows = intervention_losses(
-        stack, [Intervention(2, "bang", explodes), skip(3)], reading, ResultCache(log=said.append)
-    )
-    assert {row.plan for row in rows} == {"0-5", "3=skip"}
+    written: list[Loss] = []
+    cache = ResultCache(sink=written.extend, log=said.append)
+    rows = intervention_losses(stack, [Intervention(2, "bang", explodes), skip(3)], reading, cache)
+    assert {row.plan for row in rows} == {row.plan for row in written} == {"0-5", "3=skip"}
     assert len(said) == 1
     assert "2=bang" in said[0]
 

@@ -185,7 +185,7 @@ def _survey(trained: Trained, model: TrainedModel, splits: Splits, grid: Evaluat
         splits.collate,
         grid,
         only=only,
-        progress=lambda done, total: reporter.progress(f"surveying {model.label}", done / total),
+        progress=lambda share: reporter.progress(f"surveying {model.label}", share),
     )
 
 

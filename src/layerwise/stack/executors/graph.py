@@ -82,6 +82,9 @@ class MergeNode:
 
 Node = Root | Apply | MergeNode
 
+Watch = Callable[[int, Tensor | None, Tensor], None]
+"""Sees every state of an execution: the number of its node, the state that its layer read, if it is one's, and it."""
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -113,6 +116,19 @@ class Graph:
         for plan, node in self.ends.items():
             names[node] = (*names.get(node, ()), str(plan))
         return names
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether interventions change nodes."""
+        return any(isinstance(node, Apply) and node.variant.change is not None for node in self.nodes)
+
+    def way(self, end: int) -> tuple[int, ...]:
+        """The nodes down to `end`, of which each hangs below the one before it; the first hangs below the root."""
+        visited: list[int] = []
+        while end:
+            visited.append(end)
+            end = inputs(self.nodes[end])[0]
+        return tuple(reversed(visited))
 
     def untouched(self) -> frozenset[int]:
         """The nodes that no intervention led to."""
@@ -201,7 +217,7 @@ def schedule(graph: Graph, first: int | None = None) -> list[int]:
         parent = inputs(graph.nodes[index])[0]
         below[parent].append(index)
         weight[parent] += weight[index]
-    way = _way(graph, first)
+    way = frozenset(() if first is None else graph.way(first))
     order: dict[int, None] = {}
     waiting = [(0, True)]
     while waiting:
@@ -219,24 +235,14 @@ def schedule(graph: Graph, first: int | None = None) -> list[int]:
     return list(order)
 
 
-def _way(graph: Graph, end: int | None) -> frozenset[int]:
-    """The node `end` and all that it hangs below."""
-    visited = []
-    while end:
-        visited.append(end)
-        end = inputs(graph.nodes[end])[0]
-    return frozenset(visited)
-
-
-def common_steps(graph: Graph) -> list[tuple[int, ...]]:
-    """The nodes behind the first, depth first, in runs that several batches compute one after another: each ends where
-    a plan ends, or before a changed node, whose input is there for all batches before one goes on.
+def common_steps(graph: Graph, order: Iterable[int]) -> list[tuple[int, ...]]:
+    """Nodes, in this order, in runs that several batches compute one after another: each begins at a changed node,
+    whose input is there for all batches before one goes on.
     """
-    ends = frozenset(graph.ends.values())
-    runs: list[list[int]] = [[]]
-    for index in schedule(graph)[1:]:
+    runs: list[list[int]] = []
+    for index in order:
         node = graph.nodes[index]
-        if runs[-1] and ((isinstance(node, Apply) and node.variant.change is not None) or runs[-1][-1] in ends):
+        if not runs or (isinstance(node, Apply) and node.variant.change is not None):
             runs.append([])
         runs[-1].append(index)
     return [tuple(run) for run in runs]
@@ -247,17 +253,15 @@ class GraphExecutor:
     """One execution of a graph on one batch.
 
     `apply(layer, state, part, source)` runs a layer, or one half of it, of one model; `change(node, state)` what an
-    intervention makes of one. `states()` yields the states at which plans end, each as soon as it is there, but that of
-    the plan `first` before all others. `watch` sees every state. `evaluated` counts layer evaluations, `most_live` the
-    most states that were held at once, `live_states` are those that are held now.
+    intervention makes of one. `watch` sees every state. `evaluated` counts layer evaluations, `most_live` the most
+    states that were held at once, `live_states` are those that are held now.
     """
 
     graph: Graph
     apply: Callable[[int, Tensor, Sublayer | None, str | None], Tensor]
     root: Tensor
-    first: Plan | None = None
     change: Callable[[Apply, Tensor], Tensor] | None = None
-    watch: Callable[[int, Tensor], None] | None = None
+    watch: Watch | None = None
     evaluated: int = 0
     most_live: int = 0
     live_states: dict[int, Tensor] = field(default_factory=dict)
@@ -274,24 +278,16 @@ class GraphExecutor:
                     self._folds_of[branch].append(fold)
 
     def states(self) -> Iterator[tuple[int, Tensor]]:
-        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once."""
-        first = None if self.first is None else self.graph.ends.get(self.first)
-        passed: list[tuple[int, Tensor]] = []  # ends on the way to the first, which wait for it
-        for index, state in self.walk(schedule(self.graph, first)):
-            if first is not None and index != first:
-                passed.append((index, state))
-            else:
-                yield index, state
-                yield from passed
-                passed, first = [], None
+        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once, as soon as it is
+        there.
+        """
+        yield from self.walk(schedule(self.graph))
 
     def walk(self, order: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
         """Compute some more nodes, in this order; yields `(node, state)` for those of them at which a plan ends."""
         ends = frozenset(self.graph.ends.values())
         for index in order:
-            state = self._compute(index)
-            if self.watch is not None:
-                self.watch(index, state)
+            state = self._compute(index) if self.watch is None else self._watched(index, self.watch)
             if index in ends:
                 yield index, state
             if self._reads_left[index]:
@@ -312,6 +308,13 @@ class GraphExecutor:
     def live(self) -> int:
         """The states that are held now; a group that is being merged holds two."""
         return len(self.live_states) + 2 * len(self._joins)
+
+    def _watched(self, index: int, watch: Watch) -> Tensor:
+        node = self.graph.nodes[index]
+        before = self.live_states[node.state] if isinstance(node, Apply) else None
+        state = self._compute(index)
+        watch(index, before, state)
+        return state
 
     def _compute(self, index: int) -> Tensor:
         match self.graph.nodes[index]:
