@@ -7,7 +7,7 @@ import numpy as np
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MILLISECONDS, ROUTE_TIME, ROUTER
-from layerwise.search.routing.trial import RoutingTable
+from layerwise.search.routing.router import RoutingTable
 
 TIMES = [
     Score(ROUTE_TIME, MILLISECONDS, 0.5, 0.4, 0.6, arm=ROUTER), Score(ROUTE_TIME, "layer_ms", 1.0),

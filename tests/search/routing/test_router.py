@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from layerwise.errors import DataError
 from layerwise.search.routing import router as module
-from layerwise.search.routing.router import FORMAT, PlanRouter, fit_router
+from layerwise.search.routing.router import FORMAT, PlanRouter
 from search.routing.planted_routing import PLANS, world
 
 
@@ -88,5 +88,5 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 def test_a_feature_that_never_varies_is_no_reason_to_fail() -> None:
     table = world(60, 4)
     features = np.concatenate([table.features, np.ones((60, 1))], axis=1)
-    router = fit_router(features, table.scores, PLANS, 2).router
+    router = replace(table, features=features).fit().router
     assert np.isfinite(router.weights).all()

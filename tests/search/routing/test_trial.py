@@ -12,13 +12,13 @@ from scipy.optimize import linprog
 from layerwise.measure.stats.statistics import student_interval
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
+from layerwise.search.routing.router import RoutingTable
 from layerwise.search.routing.trial import (
     GAIN,
     LAYERS,
     RoutedQuestions,
     RoutingDecision,
     RoutingDivision,
-    RoutingTable,
     best_mixture,
     decision,
     oracle,

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import permutations
 
@@ -43,8 +44,8 @@ from layerwise.results import vocabulary as vocab
 from layerwise.search.budget import Budget
 from layerwise.search.routing.candidates import by_cost, candidate_plans, keeps
 from layerwise.search.routing.questions import OBJECTIVES, Document, Objective, TaskSet, read_task_set
-from layerwise.search.routing.router import fit_router, layers_of, prompt_features, router_time
-from layerwise.search.routing.trial import LAYERS, RoutingDivision, RoutingTable, pooled, verdict_rows
+from layerwise.search.routing.router import RoutingTable, layers_of, prompt_features, router_time
+from layerwise.search.routing.trial import LAYERS, RoutingDivision, pooled, verdict_rows
 from layerwise.stack import Stack, weight_hash
 
 BUDGETS = 5
@@ -130,8 +131,8 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
                 rows += outcome.rows(vocab.ROUTE, objective, task=asked, condition=fitted)
     judged = [tables[each.name, config.objective] for each in sets]
     features, scores = (np.concatenate([getattr(table, name) for table in judged]) for name in ("features", "scores"))
-    final = fit_router(features, scores, judged[0].plans, config.prefix)
-    final.within(limit - own).save(session.folder / ROUTER_FILE)
+    whole = replace(judged[0], features=features, scores=scores)
+    whole.fit().within(limit - own).save(session.folder / ROUTER_FILE)
     verdicts = verdict_rows(Rows(rows), config.objective, config.margin, limit)
     return Completed([*rows, size_row(stack), *verdicts])
 
@@ -214,12 +215,9 @@ def _in_domain(
     whole = pooled(trials)
     yield from whole.rows(vocab.ROUTE, objective, task=name)
     for seed, trial in enumerate(trials):  # without intervals: those over seeds are of the same questions
-        for (ending, arm), values in trial.values.items():
-            if ending != LAYERS:
-                yield Score(
-                    vocab.ROUTE_SEED, objective + ending, float(values.mean()), documents=len(values), task=name,
-                    arm=arm, seed=seed,
-                )  # fmt: skip
+        for row in trial.rows(vocab.ROUTE_SEED, objective, task=name, seed=seed):
+            if not row.metric.endswith(LAYERS):
+                yield replace(row, low=None, high=None, p=None, mde=None)
     count, plans, layers = len(table.scores), list(map(str, table.plans)), layers_of(table.plans)
     for plan, mean in zip(plans, student_interval(table.scores.T, np.ones(count)).each(), strict=True):
         yield Score(vocab.ROUTE_PLAN, objective, *mean.row(), documents=count, task=name, plan=plan)

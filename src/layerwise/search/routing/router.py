@@ -132,18 +132,32 @@ class RouterFit:
         return replace(self.router, penalty=high)
 
 
-def fit_router(features: Numbers, scores: Numbers, plans: tuple[Plan, ...], prefix: int) -> RouterFit:
-    """Fit a router to features (questions, features) and the plans' scores (questions, plans), more being better."""
-    centre, scale = features.mean(axis=0), features.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    ridge = RidgeCV(STRENGTHS, scoring="neg_mean_squared_error", store_cv_results=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)  # features may repeat one another, and the ridge is for that
-        ridge.fit((features - centre) / scale, scores - scores.mean(axis=1, keepdims=True))
-    left_out = ridge.cv_results_[:, :, int(np.argmin(np.abs(STRENGTHS - ridge.alpha_)))]
-    weights = ridge.coef_.T / scale[:, None]
-    router = PlanRouter(plans, prefix, weights, ridge.intercept_ - centre @ weights)
-    return RouterFit(router, left_out, scores.mean(axis=0))
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutingTable:
+    """What routers are fitted to: scores (questions, plans), features (questions, features), and each one's task."""
+
+    plans: tuple[Plan, ...]
+    tasks: Any
+    scores: Numbers
+    features: Numbers
+    prefix: int
+
+    def part(self, rows: Numbers) -> RoutingTable:
+        """Some of the questions."""
+        return replace(self, tasks=self.tasks[rows], scores=self.scores[rows], features=self.features[rows])
+
+    def fit(self) -> RouterFit:
+        """The router of all of these questions: a greater score is better."""
+        centre, scale = self.features.mean(axis=0), self.features.std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        ridge = RidgeCV(STRENGTHS, scoring="neg_mean_squared_error", store_cv_results=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LinAlgWarning)  # features may repeat one another: the ridge is for that
+            ridge.fit((self.features - centre) / scale, self.scores - self.scores.mean(axis=1, keepdims=True))
+        left_out = ridge.cv_results_[:, :, int(np.argmin(np.abs(STRENGTHS - ridge.alpha_)))]
+        weights = ridge.coef_.T / scale[:, None]
+        router = PlanRouter(self.plans, self.prefix, weights, ridge.intercept_ - centre @ weights)
+        return RouterFit(router, left_out, self.scores.mean(axis=0))
 
 
 def layers_of(plans: tuple[Plan, ...]) -> Numbers:

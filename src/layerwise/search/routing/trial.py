@@ -39,11 +39,10 @@ from sklearn.model_selection import StratifiedKFold
 
 from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.statistics import Numbers, holm, student_interval
-from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ROUTE, ROUTE_VERDICT, ROUTER
-from layerwise.search.routing.router import RouterFit, fit_router, layers_of
+from layerwise.search.routing.router import RouterFit, RoutingTable, layers_of
 
 FOLDS = 5
 ALPHA = 0.05
@@ -109,25 +108,6 @@ def oracle(scores: Numbers, layers: Numbers, limit: float) -> Numbers:
     highest = float(np.ptp(scores)) + 1e-9
     best = optimize.minimize_scalar(lambda price: values(price).mean(), bounds=(0.0, highest), method="bounded")
     return min((values(price) for price in (0.0, float(best.x))), key=lambda each: float(each.mean()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RoutingTable:
-    """What routers are fitted to: scores (questions, plans), features (questions, features), and each one's task."""
-
-    plans: tuple[Plan, ...]
-    tasks: Numbers
-    scores: Numbers
-    features: Numbers
-    prefix: int
-
-    def part(self, rows: Numbers) -> RoutingTable:
-        """Some of the questions."""
-        return replace(self, tasks=self.tasks[rows], scores=self.scores[rows], features=self.features[rows])
-
-    def fit(self) -> RouterFit:
-        """The router of all of these questions."""
-        return fit_router(self.features, self.scores, self.plans, self.prefix)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
