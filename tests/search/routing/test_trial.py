@@ -22,7 +22,6 @@ from layerwise.search.routing.trial import (
     best_mixture,
     decision,
     oracle,
-    pooled,
     slope,
     verdict_rows,
 )
@@ -32,7 +31,7 @@ LIMIT, OWN, MARGIN = 11.0, 0.3, 0.02
 
 
 def over_seeds(table: RoutingTable) -> RoutedQuestions:
-    return pooled([RoutingDivision.folds(table, seed).within(LIMIT, OWN) for seed in range(3)])
+    return RoutedQuestions.combined([RoutingDivision.folds(table, seed).within(LIMIT, OWN) for seed in range(3)])
 
 
 def seen(table: RoutingTable, limit: float, own: float) -> RoutedQuestions:
@@ -54,12 +53,12 @@ def test_no_question_is_routed_by_a_router_that_has_seen_it() -> None:
     division = RoutingDivision.folds(table, 0)
     rows = np.concatenate([unseen for unseen, _ in division.parts])
     assert sorted(rows) == list(range(200))
-    for number, (unseen, fit) in enumerate(division.parts):
+    for number, (unseen, known) in enumerate(division.parts):
         other = table.scores.copy()
         other[unseen] = 1 - other[unseen]
         _, again = RoutingDivision.folds(replace(table, scores=other), 0).parts[number]
-        assert (again.router.weights == fit.router.weights).all()
-        assert (again.means == fit.means).all()
+        assert (again.router().weights == known.router().weights).all()
+        assert (again.scores == known.scores).all()
 
 
 def test_the_means_of_the_gains_are_the_differences_of_the_means() -> None:
@@ -97,7 +96,7 @@ def test_the_permuted_arm_is_the_mean_over_permutations() -> None:
     table = world(120, 2, effect=2.0)
     outcome = seen(table, LIMIT, 0.0)
     chance = np.random.default_rng(0)
-    choices = table.fit().within(LIMIT).choices(table.features)
+    choices = table.router(LIMIT).choices(table.features)
     drawn = [table.scores[np.arange(120), chance.permutation(choices)].mean() for _ in range(4000)]
     error = np.std(drawn) / np.sqrt(len(drawn))
     assert outcome.values["", "permuted"].mean() == pytest.approx(np.mean(drawn), abs=5 * error)

@@ -19,6 +19,7 @@ from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.plan.checks import source_name
 from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, Move, check_moves
+from layerwise.search.routing import Objective
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
@@ -125,7 +126,7 @@ class Routing(ModelOptions, Experiment):
     task_folder: Path | None = option(None, metavar="PATH", rare=True)
     task_limit: int | None = option(None, metavar="N", least=60, rare=True)
     budget: str = option("layers=0.9x", metavar="BUDGET")
-    objective: Literal["accuracy", "nats"] = option("accuracy", "What is predicted and judged.")
+    objective: Objective = option("accuracy", "What is predicted and judged.")
     prefix: int = option(
         0, "Layers that every candidate keeps, after which the router reads; 0: embeddings.", metavar="N", least=0,
         setting=True,

@@ -42,10 +42,11 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.search.budget import Budget
+from layerwise.search.routing import Objective
 from layerwise.search.routing.candidates import by_cost, candidate_plans, keeps
-from layerwise.search.routing.questions import OBJECTIVES, Document, Objective, TaskSet, read_task_set
+from layerwise.search.routing.questions import Document, TaskSet, read_task_set
 from layerwise.search.routing.router import RoutingTable, layers_of, prompt_features, router_time
-from layerwise.search.routing.trial import LAYERS, RoutingDivision, pooled, verdict_rows
+from layerwise.search.routing.trial import LAYERS, RoutedQuestions, RoutingDivision, verdict_rows
 from layerwise.stack import Stack, weight_hash
 
 BUDGETS = 5
@@ -113,26 +114,23 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     plans = by_cost(plan for each in sets for plan in candidates(partial(_choosing_scores, answers, each)))
     reporter.log(f"{len(plans)} candidates: {'; '.join(map(str, plans))}")
     tables = _tables(config, stack, answers, sets, plans)
-    prompts = [sets[0].prompts[document] for document in sets[0].routing]
-    router = tables[sets[0].name, config.objective].fit().router
+    judged = [tables[each.name, config.objective] for each in sets]
     timed = yield from CallUnit(
-        vocab.ROUTE_TIME, lambda: router_time(stack, router, prompts), "timing the router, and a layer"
-    )
+        vocab.ROUTE_TIME, lambda: router_time(stack, judged[0].router(), sets[0].routing_prompts),
+        "timing the router, and a layer",
+    )  # fmt: skip
     own = next(row.value for row in timed if row.metric == "layers")
     rows: list[Score] = []
     for (name, objective), table in tables.items():
         reporter.log(f"routers of {name}, {objective}: {config.seeds} seeds")
         rows += _in_domain(config, stack.depth, name, objective, table, limit, own)
-    for fitted, asked in permutations((each.name for each in sets), 2):
-        for objective in OBJECTIVES:
-            if (fitted, objective) in tables and (asked, objective) in tables:
-                both = tables[fitted, objective], tables[asked, objective]
-                outcome = RoutingDivision.fitted_to(*both, config.seed).within(limit, own)
-                rows += outcome.rows(vocab.ROUTE, objective, task=asked, condition=fitted)
-    judged = [tables[each.name, config.objective] for each in sets]
+    for (fitted, objective), (asked, other) in permutations(tables, 2):
+        if objective == other:
+            division = RoutingDivision.fitted_to(tables[fitted, objective], tables[asked, objective], config.seed)
+            rows += division.within(limit, own).rows(vocab.ROUTE, objective, task=asked, condition=fitted)
     features, scores = (np.concatenate([getattr(table, name) for table in judged]) for name in ("features", "scores"))
     whole = replace(judged[0], features=features, scores=scores)
-    whole.fit().within(limit - own).save(session.folder / ROUTER_FILE)
+    whole.router(limit - own).save(session.folder / ROUTER_FILE)
     verdicts = verdict_rows(Rows(rows), config.objective, config.margin, limit)
     return Completed([*rows, size_row(stack), *verdicts])
 
@@ -196,7 +194,7 @@ def _tables(
     kept = tuple(plan for plan, good in zip(plans, finite, strict=True) if good)
     tables: dict[tuple[str, Objective], RoutingTable] = {}
     for each, outcome in zip(sets, outcomes, strict=True):
-        features = prompt_features(stack, [each.prompts[document] for document in each.routing], config.prefix)
+        features = prompt_features(stack, each.routing_prompts, config.prefix)
         kinds = np.array([task for task, _ in each.routing])
         for objective, scores in outcome.items():
             if np.isfinite(scores[:, finite]).all():
@@ -212,7 +210,7 @@ def _in_domain(
     """Every arm on a task set, over divisions of its questions; the router's time is worth `own` layers."""
     divisions = [RoutingDivision.folds(table, config.seed + number) for number in range(config.seeds)]
     trials = [division.within(limit, own) for division in divisions]
-    whole = pooled(trials)
+    whole = RoutedQuestions.combined(trials)
     yield from whole.rows(vocab.ROUTE, objective, task=name)
     for seed, trial in enumerate(trials):  # without intervals: those over seeds are of the same questions
         for row in trial.rows(vocab.ROUTE_SEED, objective, task=name, seed=seed):
@@ -228,5 +226,5 @@ def _in_domain(
         for plan, evaluations in zip(plans, layers.tolist(), strict=True):
             yield Score(vocab.ROUTE_PLAN, "layers", evaluations, task=name, plan=plan)
     for number, most in enumerate(np.linspace(layers.min() + own, depth, BUDGETS)):
-        at_most = pooled([division.within(float(most), own) for division in divisions])
+        at_most = RoutedQuestions.combined([division.within(float(most), own) for division in divisions])
         yield from at_most.rows(vocab.ROUTE_CURVE, objective, gains=False, task=name, amount=number)

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, main_metric
+from layerwise.search.routing import OBJECTIVES, Objective
 from layerwise.stack import Stack
 
 SKILLS = "skills"
@@ -44,9 +45,6 @@ FEWEST = 60
 
 CHOOSING = 5
 """One question in so many chooses the candidates."""
-
-Objective = Literal["accuracy", "nats"]
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 
 Document = tuple[str, str]
 """A question: its task and its document."""
@@ -82,6 +80,11 @@ class TaskSet:
         order = [(task, document) for task, document, _ in shuffled(((*each, WHOLE) for each in prompts), seed)]
         choosing = order[::CHOOSING]
         return cls(name, data, prompts, tuple(choosing), tuple(sorted(set(order) - set(choosing))), judge)
+
+    @property
+    def routing_prompts(self) -> list[tuple[int, ...]]:
+        """The prompts of the questions that routers are fitted to and tested on."""
+        return [self.prompts[document] for document in self.routing]
 
     def part(self, documents: Iterable[Document]) -> EvalData:
         """The windows of some of the questions."""

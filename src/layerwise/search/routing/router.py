@@ -17,6 +17,7 @@ counted.
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -76,6 +77,10 @@ class PlanRouter:
         """The number of the chosen plan for each row of features (questions, features), of equals the cheapest."""
         return np.asarray((features @ self.weights + self.intercept - self.penalty * self.layers).argmax(axis=1))
 
+    def choose(self, stack: Stack, prompts: Sequence[Sequence[int]]) -> list[Plan]:
+        """The plan for each prompt, given as token ids."""
+        return [self.plans[choice] for choice in self.choices(prompt_features(stack, prompts, self.prefix))]
+
     def save(self, path: Path | str) -> None:
         """Write the router as one safetensors file, the plans in its header."""
         header = {"plans": list(map(str, self.plans)), "prefix": self.prefix, "penalty": self.penalty}
@@ -102,39 +107,9 @@ class PlanRouter:
             raise DataError(f"there is no router at {path} ({error}); layerwise search route writes one") from error
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RouterFit:
-    """A router without a penalty, its predictions (questions, plans) for each question from all others, and the mean
-    scores `means` (plans,) of what it was fitted to.
-    """
-
-    router: PlanRouter
-    left_out: Numbers
-    means: Numbers
-
-    def within(self, limit: float) -> PlanRouter:
-        """The router with the least penalty whose mean layers, on questions left out, are `limit` at most.
-
-        Where even the cheapest plan has more, it is the penalty at which that is always chosen; found by bisection.
-        """
-        layers = self.router.layers
-
-        def exceeds(penalty: float) -> bool:
-            return float(layers[(self.left_out - penalty * layers).argmax(axis=1)].mean()) > limit
-
-        # Costs differ by a layer at least: at the last price nothing makes up for a layer.
-        low, high = 0.0, 2.0 * float(np.ptp(self.left_out, axis=1).max()) + 1e-9
-        if not exceeds(low):
-            return self.router
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (middle, high) if exceeds(middle) else (low, middle)
-        return replace(self.router, penalty=high)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RoutingTable:
-    """What routers are fitted to: scores (questions, plans), features (questions, features), and each one's task."""
+    """What a router is fitted to: scores (questions, plans), features (questions, features), and each one's task."""
 
     plans: tuple[Plan, ...]
     tasks: Any
@@ -142,12 +117,13 @@ class RoutingTable:
     features: Numbers
     prefix: int
 
-    def part(self, rows: Numbers) -> RoutingTable:
+    def part(self, rows: Any) -> RoutingTable:
         """Some of the questions."""
         return replace(self, tasks=self.tasks[rows], scores=self.scores[rows], features=self.features[rows])
 
-    def fit(self) -> RouterFit:
-        """The router of all of these questions: a greater score is better."""
+    @cached_property
+    def fit(self) -> tuple[PlanRouter, Numbers]:
+        """The router without a penalty, and its predictions (questions, plans) for each question from all others."""
         centre, scale = self.features.mean(axis=0), self.features.std(axis=0)
         scale = np.where(scale > 0, scale, 1.0)
         ridge = RidgeCV(STRENGTHS, scoring="neg_mean_squared_error", store_cv_results=True)
@@ -156,8 +132,27 @@ class RoutingTable:
             ridge.fit((self.features - centre) / scale, self.scores - self.scores.mean(axis=1, keepdims=True))
         left_out = ridge.cv_results_[:, :, int(np.argmin(np.abs(STRENGTHS - ridge.alpha_)))]
         weights = ridge.coef_.T / scale[:, None]
-        router = PlanRouter(self.plans, self.prefix, weights, ridge.intercept_ - centre @ weights)
-        return RouterFit(router, left_out, self.scores.mean(axis=0))
+        return PlanRouter(self.plans, self.prefix, weights, ridge.intercept_ - centre @ weights), left_out
+
+    def router(self, limit: float = math.inf) -> PlanRouter:
+        """The router with the least penalty whose mean layers, on questions left out, are `limit` at most.
+
+        Where even the cheapest plan has more, it is the penalty at which that is always chosen; found by bisection.
+        """
+        router, left_out = self.fit
+
+        def exceeds(penalty: float) -> bool:
+            chosen = (left_out - penalty * router.layers).argmax(axis=1)
+            return float(router.layers[chosen].mean()) > limit
+
+        # Costs differ by a layer at least: at the last price nothing makes up for a layer.
+        low, high = 0.0, 2.0 * float(np.ptp(left_out, axis=1).max()) + 1e-9
+        if not exceeds(low):
+            return router
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if exceeds(middle) else (low, middle)
+        return replace(router, penalty=high)
 
 
 def layers_of(plans: tuple[Plan, ...]) -> Numbers:
@@ -211,12 +206,9 @@ def router_time(stack: Stack, router: PlanRouter, prompts: Sequence[Sequence[int
     Milliseconds of choosing a plan, with their interval, and of one layer on a prompt of the median length (`tokens`);
     the first by the second is the router's time in `layers`.
     """
-    clock, times = PassClock(stack.device), list[float]()
-    for number in range(-_WARM_UP, PROMPTS):
-        prompt = prompts[(number + _WARM_UP) % len(prompts)]
-        work = partial(lambda one: router.choices(prompt_features(stack, [one], router.prefix)), prompt)
-        times.append(1000 * clock.seconds(work))
-    times = times[_WARM_UP:]
+    clock = PassClock(stack.device)
+    some = [prompts[number % len(prompts)] for number in range(_WARM_UP + PROMPTS)]
+    times = [1000 * clock.seconds(partial(router.choose, stack, [prompt])) for prompt in some][_WARM_UP:]
     tokens = max(2, int(median(map(len, prompts))))
     table, _ = measured(stack, Setting("prefill", 1, tokens))
     layer = median(table.pieces[number, None] for number in range(stack.depth))
@@ -256,21 +248,20 @@ class RoutedStack:
 
     def plans_of(self, prompts: Sequence[str]) -> list[Plan]:
         """The plan for each prompt."""
-        choices = self.router.choices(prompt_features(self.stack, self.encoded(prompts), self.router.prefix))
-        return [self.router.plans[choice] for choice in choices]
+        return self.router.choose(self.stack, self.encoded(prompts))
 
     def generate(self, prompts: Sequence[str], *, batch_size: int = 8, **options: Any) -> list[str]:
         """What the model writes after each prompt, each under its own plan; `options` are those of `generate`.
 
         Prompts of one plan run together, at most `batch_size` at once and of like length, padded on the left.
         """
-        plans, texts = self.plans_of(prompts), [""] * len(prompts)
+        ids, texts = self.encoded(prompts), dict[int, str]()
+        plans = self.router.choose(self.stack, ids)
         for plan in dict.fromkeys(plans):
             rows = [row for row, own in enumerate(plans) if own == plan]
-            ids = self.encoded([prompts[row] for row in rows])
-            for row, text in zip(rows, written(self.stack, plan, ids, batch_size, **options), strict=True):
-                texts[row] = text
-        return texts
+            new = written(self.stack, plan, [ids[row] for row in rows], batch_size, **options)
+            texts.update(zip(rows, new, strict=True))
+        return [texts[row] for row in range(len(prompts))]
 
     def encoded(self, prompts: Sequence[str]) -> list[list[int]]:
         """Token ids as questions are tokenized: the start token, where there is one, and the text."""

@@ -42,7 +42,7 @@ from layerwise.measure.stats.statistics import Numbers, holm, student_interval
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ROUTE, ROUTE_VERDICT, ROUTER
-from layerwise.search.routing.router import RouterFit, RoutingTable, layers_of
+from layerwise.search.routing.router import RoutingTable, layers_of
 
 FOLDS = 5
 ALPHA = 0.05
@@ -51,7 +51,6 @@ ALPHA = 0.05
 GAIN, LAYERS = "_gain", "_layers"
 """How the metrics of gains and of mean layers end; a score has no ending."""
 
-Combine = Callable[[Sequence[Numbers]], Numbers]
 RoutingDecision = Literal["above", "equivalent", "below", "unresolved"]
 
 
@@ -110,6 +109,13 @@ def oracle(scores: Numbers, layers: Numbers, limit: float) -> Numbers:
     return min((values(price) for price in (0.0, float(best.x))), key=lambda each: float(each.mean()))
 
 
+Combine = Callable[[Sequence[Numbers]], Numbers]
+
+
+def _mean(values: Sequence[Numbers]) -> Numbers:
+    return np.asarray(np.mean(values, axis=0))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutedQuestions:
     """Questions under the plans of a router and under every arm.
@@ -124,13 +130,11 @@ class RoutedQuestions:
     inflation: float
 
     @classmethod
-    def combined(
-        cls, parts: Sequence[RoutedQuestions], combine: Callable[[Sequence[Numbers]], Numbers]
-    ) -> RoutedQuestions:
-        """Several as one: values as `combine` makes one of several, and the mean shares of every task."""
+    def combined(cls, parts: Sequence[RoutedQuestions], combine: Combine = _mean) -> RoutedQuestions:
+        """Several as one: of every question the mean values, or what `combine` makes of them, and the mean shares."""
         values = {key: combine([part.values[key] for part in parts]) for key in parts[0].values}
         shares = {
-            task: np.mean([part.shares[task] for part in parts if task in part.shares], axis=0)
+            task: _mean([part.shares[task] for part in parts if task in part.shares])
             for task in sorted({task for part in parts for task in part.shares})
         }
         return cls(values, shares, parts[0].inflation)
@@ -150,10 +154,10 @@ class RoutedQuestions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoutingDivision:
-    """The questions of a table in parts, each with a fit to questions of which it has none; `seed` draws the noise."""
+    """The questions of a table in parts, each with what its router is fitted to; `seed` draws the noise."""
 
     table: RoutingTable
-    parts: tuple[tuple[Numbers, RouterFit], ...]
+    parts: tuple[tuple[Any, RoutingTable], ...]
     inflation: float
     seed: int
 
@@ -165,27 +169,27 @@ class RoutingDivision:
         if 0 < (groups == len(names)).sum() < FOLDS:
             groups = np.zeros_like(groups)
         folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(groups, groups)
-        parts = tuple((unseen, table.part(fitted).fit()) for fitted, unseen in folds)
+        parts = tuple((unseen, table.part(fitted)) for fitted, unseen in folds)
         return cls(table, parts, math.sqrt(1 + FOLDS / (FOLDS - 1)), seed)
 
     @classmethod
     def fitted_to(cls, other: RoutingTable, table: RoutingTable, seed: int) -> RoutingDivision:
-        """All questions of a table, with the fit to all of another."""
+        """All questions of a table, with the router of all of another."""
         count = len(table.scores)
-        return cls(table, ((np.arange(count), other.fit()),), math.sqrt(1 + count / len(other.scores)), seed)
+        return cls(table, ((np.arange(count), other),), math.sqrt(1 + count / len(other.scores)), seed)
 
     def within(self, limit: float, router_layers: float) -> RoutedQuestions:
         """Every question under the plan of the router that has not seen it, `limit` mean layers at most.
 
         `router_layers` are the layers that the time of the router is worth.
         """
-        parts = [self._routed(self.table.part(rows), fit, limit, router_layers) for rows, fit in self.parts]
+        parts = [self._routed(self.table.part(rows), known, limit, router_layers) for rows, known in self.parts]
         order = np.argsort(np.concatenate([rows for rows, _ in self.parts]))
         return RoutedQuestions.combined(parts, lambda values: np.concatenate(values)[order])
 
-    def _routed(self, test: RoutingTable, fit: RouterFit, limit: float, router_layers: float) -> RoutedQuestions:
+    def _routed(self, test: RoutingTable, known: RoutingTable, limit: float, router_layers: float) -> RoutedQuestions:
         layers, scores = layers_of(test.plans), test.scores
-        choices = fit.within(limit - router_layers).choices(test.features)
+        choices = known.router(limit - router_layers).choices(test.features)
         spent = layers[choices] + router_layers
         mean = float(spent.mean())
         own = scores[np.arange(len(scores)), choices]
@@ -193,30 +197,20 @@ class RoutingDivision:
         arms = {ROUTER: own, "random": scores.mean(axis=1)}
         arms |= {"oracle": oracle(scores, layers, mean), "oracle_of_noise": oracle(noise, layers, mean)}
         gains = {"random": own - arms["random"]}
-        for name, means in (("fixed", fit.means), ("hindsight", scores.mean(axis=0))):
+        for name, means in (("fixed", known.scores.mean(axis=0)), ("hindsight", scores.mean(axis=0))):
             mixture = best_mixture(means, layers, mean)
             arms[name] = scores @ mixture
             gains[name] = own - arms[name] - slope(mixture, scores.mean(axis=0), layers) * (spent - mean)
-        shares = {str(task): _shares(choices[test.tasks == task], layers) for task in np.unique(test.tasks)}
         for name, tasks in (("permuted", np.full(len(scores), "")), ("permuted_in_task", test.tasks)):
-            arms[name], gains[name] = np.empty(len(scores)), np.empty(len(scores))
+            arms[name], gains[name], shares = np.empty(len(scores)), np.empty(len(scores)), dict[str, Numbers]()
             for task in np.unique(tasks):
                 rows = np.flatnonzero(tasks == task)
-                dealt, means = _shares(choices[rows], layers), scores[rows].mean(axis=0)
+                shares[str(task)] = dealt = np.bincount(choices[rows], minlength=len(layers)) / len(rows)
+                means = scores[rows].mean(axis=0)
                 arms[name][rows] = scores[rows] @ dealt
                 gains[name][rows] = own[rows] - arms[name][rows] - (means[choices[rows]] - dealt @ means)
         values = {("", arm): each for arm, each in arms.items()} | {(LAYERS, ROUTER): spent}
         return RoutedQuestions(values | {(GAIN, arm): each for arm, each in gains.items()}, shares, self.inflation)
-
-
-def _shares(choices: Numbers, layers: Numbers) -> Numbers:
-    """What each plan has of the choices, (plans,)."""
-    return np.bincount(choices, minlength=len(layers)) / len(choices)
-
-
-def pooled(trials: Sequence[RoutedQuestions]) -> RoutedQuestions:
-    """The mean of every value of every question over divisions."""
-    return RoutedQuestions.combined(trials, lambda values: np.asarray(np.mean(values, axis=0)))
 
 
 def decision(fixed: Score, permuted: Score, margin: float) -> RoutingDecision:
