@@ -124,10 +124,10 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     for (name, objective), table in tables.items():
         reporter.log(f"routers of {name}, {objective}: {config.seeds} seeds")
         rows += _in_domain(config, stack.depth, name, objective, table, limit, own)
-    for (fitted, objective), (asked, other) in permutations(tables, 2):
+    for (fitted, objective), (tested, other) in permutations(tables, 2):
         if objective == other:
-            division = RoutingDivision.fitted_to(tables[fitted, objective], tables[asked, objective], config.seed)
-            rows += division.within(limit, own).rows(vocab.ROUTE, objective, task=asked, condition=fitted)
+            division = RoutingDivision.fitted_to(tables[fitted, objective], tables[tested, objective], config.seed)
+            rows += division.within(limit, own).rows(vocab.ROUTE, objective, task=tested, condition=fitted)
     features, scores = (np.concatenate([getattr(table, name) for table in judged]) for name in ("features", "scores"))
     whole = replace(judged[0], features=features, scores=scores)
     whole.router(limit - own).save(session.folder / ROUTER_FILE)
