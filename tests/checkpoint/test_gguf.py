@@ -1,4 +1,4 @@
-"""Towards llama.cpp: layerwise writes no GGUF, and what it writes is what llama.cpp's converter reads.
+"""Towards llama.cpp: layerwise converts nothing to GGUF, and the folder that it writes is what the converter reads.
 
 The package `gguf` has the parts of that converter that are not its command: the names of tensors for each architecture
 and number of blocks, the metadata that is taken from a model card, and the writer and reader of files. The converter
