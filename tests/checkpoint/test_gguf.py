@@ -23,9 +23,7 @@ from layerwise.checkpoint.card import write_card
 from layerwise.plan import Plan
 from layerwise.stack import load
 
-gguf: Any = pytest.importorskip(
-    "gguf", reason="needs the package gguf, which no extra of layerwise installs: pip install gguf"
-)
+gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
 
 ARCHITECTURES = {"llama": "LLAMA", "qwen3": "QWEN3", "gemma2": "GEMMA2", "gpt2": "GPT2", "smollm3": "SMOLLM3"}
 WEIGHTS = "model.safetensors"
