@@ -76,6 +76,9 @@ def _begins_as_gguf(path: Path) -> bool:
 
 def _pieces(file: GGUFFile, planned: PlannedFile) -> Iterator[bytes | Range]:
     """The bytes of the new file: those that change as they are, and all others as ranges of the old one."""
+    if not planned.changed and planned.tensors == tuple(file.tensors.items()):
+        yield file.path, 0, file.size
+        return
     head = MAGIC + struct.pack("<IQQ", file.version, len(planned.tensors), len(file.entries))
     yield head
     size = len(head)

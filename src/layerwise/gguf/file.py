@@ -16,8 +16,9 @@ import mmap
 import struct
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -238,17 +239,23 @@ def _array(cursor: _Cursor, element: int, key: str) -> tuple[int, tuple[Any, ...
 
 
 def _behind_texts(cursor: _Cursor, count: int, what: str) -> int:
-    """The position behind so many texts; a vocabulary has 100,000 of them, so they are skipped in one loop."""
-    content, at, last = cursor.content, cursor.at, cursor.size - 8
-    length = struct.Struct("<Q").unpack_from
-    for _ in range(count):
-        if at > last:
-            break
-        at += 8 + length(content, at)[0]
-    else:
-        if at <= cursor.size:
-            return at
-    raise _Malformed(f"is cut short: the {what} reach beyond byte {cursor.size}, its end")
+    """The position behind so many texts.
+
+    A vocabulary has 100,000 of them, and reading their lengths is most of the time of opening a file. Eight views of
+    the bytes as whole numbers, one for each remainder of a position by 8, give a length by an index.
+    """
+    at, size = cursor.at, cursor.size
+    with memoryview(cursor.content) as content, ExitStack() as opened:
+        parts = [opened.enter_context(content[first : first + (size - first) // 8 * 8]) for first in range(8)]
+        lengths = [opened.enter_context(part.cast("Q")) for part in parts]
+        for _ in repeat(None, count):
+            if at > size - 8:
+                break
+            at += 8 + lengths[at & 7][at >> 3]
+        else:
+            if at <= size:
+                return at
+    raise _Malformed(f"is cut short: the {what} reach beyond byte {size}, its end")
 
 
 def _alignment(entries: Mapping[str, MetadataEntry]) -> int:
