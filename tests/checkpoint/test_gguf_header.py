@@ -164,3 +164,30 @@ def test_a_folder_and_an_absent_file_are_refused(tmp_path: Path) -> None:
         GGUFFile.open(tmp_path)
     with pytest.raises(CheckpointError, match="cannot be read: No such file"):
         GGUFFile.open(tmp_path / "absent.gguf")
+
+
+def test_a_file_may_end_with_its_last_tensor_and_no_earlier(tmp_path: Path) -> None:
+    content = Spec().bytes()  # the last tensor has 20 bytes of the last 32
+    (tmp_path / "m.gguf").write_bytes(content[:-12])
+    assert GGUFFile.open(tmp_path / "m.gguf").size == len(content) - 12
+    (tmp_path / "m.gguf").write_bytes(content[:-13])
+    with pytest.raises(CheckpointError, match=r"output_norm.weight' ends at byte"):
+        GGUFFile.open(tmp_path / "m.gguf")
+
+
+def test_a_number_of_tensors_is_compared_with_the_room_that_is_left(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(Spec(counts={"tensors": 60}).bytes())
+    with pytest.raises(CheckpointError, match="has 60 tensors, and there is room for 49"):
+        GGUFFile.open(tmp_path / "m.gguf")
+
+
+def test_texts_that_end_behind_the_file_are_refused_where_nothing_follows(tmp_path: Path) -> None:
+    spec = Spec(headers=[])
+    spec.entries.append(Entry(b"llama.x", ARRAY, array(STRING, text("last", 40) + bytes(36), 1)))
+    content = spec.bytes()
+    cut = content.rindex(b"last") + 40
+    (tmp_path / "m.gguf").write_bytes(content[:cut])
+    assert GGUFFile.open(tmp_path / "m.gguf").entries["llama.x"].length == 1
+    (tmp_path / "m.gguf").write_bytes(content[: cut - 1])
+    with pytest.raises(CheckpointError, match=r"elements of 'llama.x' reach beyond byte"):
+        GGUFFile.open(tmp_path / "m.gguf")
