@@ -24,7 +24,7 @@ from typing import Any
 
 from layerwise.bounded import Unreadable, check_file, named, shown, size_in_words
 from layerwise.errors import CheckpointError
-from layerwise.gguf.types import ARRAY, SCALARS, STRING, TENSOR_TYPES, UINT32, TensorType
+from layerwise.gguf.types import ARRAY, SCALARS, STRING, TENSOR_TYPES, UINT32, GGMLType
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -66,7 +66,7 @@ class GGUFTensor:
     """A tensor of a file: its type, its dimensions, the innermost first, and its bytes `begin` to `end`."""
 
     name: str
-    type: TensorType
+    type: GGMLType
     number: int
     shape: tuple[int, ...]
     begin: int
@@ -206,7 +206,9 @@ def _entry(cursor: _Cursor) -> MetadataEntry:
     if not key:
         raise _Malformed(f"is damaged: the key at byte {begin} is empty")
     kind = int(cursor.number("I", f"the type of {shown(key)}"))
-    element, length, value = None, 1, None
+    element: int | None = None
+    length = 1
+    value: Any = None
     if kind == STRING:
         value = cursor.text(LONGEST_TEXT, f"the value of {shown(key)}")
         value = value if len(value) <= KEPT else None

@@ -14,7 +14,7 @@ SCALARS: Mapping[int, str] = {
 """The types of values of one size, as the module `struct` writes them."""
 
 
-class TensorType(NamedTuple):
+class GGMLType(NamedTuple):
     """How numbers are stored: `values` of them in a block of `size` bytes."""
 
     name: str
@@ -22,8 +22,8 @@ class TensorType(NamedTuple):
     size: int
 
 
-TENSOR_TYPES: Mapping[int, TensorType] = {
-    number: TensorType(*each)
+TENSOR_TYPES: Mapping[int, GGMLType] = {
+    number: GGMLType(*each)
     for number, each in {
         0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22),
         7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110),
