@@ -214,7 +214,7 @@ def _in_domain(
     yield from whole.rows(vocab.ROUTE, objective, task=name)
     for seed, trial in enumerate(trials):  # without intervals: those over seeds are of the same questions
         for row in trial.rows(vocab.ROUTE_SEED, objective, task=name, seed=seed):
-            if not row.metric.endswith(LAYERS):
+            if row.metric != f"{objective}{LAYERS}":
                 yield replace(row, low=None, high=None, p=None, mde=None)
     count, plans, layers = len(table.scores), list(map(str, table.plans)), layers_of(table.plans)
     for plan, mean in zip(plans, student_interval(table.scores.T, np.ones(count)).each(), strict=True):
