@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ from layerwise.stack.executors.state import read_state, returned_state
 from layerwise.stack.inputs import evaluating
 
 Collate = Callable[[Sequence[Any]], dict[str, Tensor]]
+_T = TypeVar("_T")
 BASES = 3
 EXAMPLES = 64
 
@@ -161,12 +162,28 @@ def watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterator
             handle.remove()
 
 
+@contextmanager
+def recorded(stack: Stack, read: Callable[[Tensor, Tensor], _T]) -> Iterator[dict[int, _T]]:
+    """Within the context: what `read` makes of the states before and after each layer, by layer, at its last call."""
+    seen: dict[int, _T] = {}
+
+    def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:
+        seen[layer] = read(read_state(args, kwargs), returned_state(output))
+
+    with watched(stack, see):
+        yield seen
+
+
 def outputs_under(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[int, Tensor]:
     """One state an example of the output of every layer under a plan, (batch, width) each; see `pooled`."""
-    with evaluating(stack.model), torch.inference_mode():
-        states = stack.states(plan, stack.capture(**inputs))
-        next(states)  # that before the first layer
-        return {layer: pooled(state, inputs) for layer, state in zip(plan.order(), states, strict=True)}
+    with (
+        evaluating(stack.model),
+        torch.inference_mode(),
+        recorded(stack, lambda before, after: pooled(after, inputs)) as outputs,
+        stack.under(plan, single_pass=True),
+    ):
+        stack.model(**inputs)
+    return outputs
 
 
 def _norms(state: Tensor, counted: Tensor) -> Tensor:
