@@ -35,7 +35,7 @@ from layerwise.results.rows import Loss
 from layerwise.search.cost import Forks, Spent, common_beginning
 from layerwise.search.moves import stages
 from layerwise.stack import Capture, Stack
-from layerwise.stack.executors.graph import Graph, build
+from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.inputs import evaluating
 
 MOST_BYTES = 1 << 30
@@ -184,7 +184,9 @@ class GraphEvaluator:
 
     def _walk(self, graph: Graph, captured: Capture, state: Tensor, batch: AnyBatch) -> Iterator[tuple[int, Tensor]]:
         """The states at which plans end that go on from `state`."""
-        walk = self.stack.walk(graph, captured, state)
+        walk = GraphExecutor(
+            graph, lambda layer, before, part, source: self.stack.apply(layer, before, captured, part, source), state
+        )
         yield from walk.states()
         self.spent.layer_tokens += walk.evaluated * batch.size
 

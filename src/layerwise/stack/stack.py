@@ -28,7 +28,6 @@ from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.preparation import Fusion, prepared_groups
-from layerwise.stack.executors.graph import Graph, GraphExecutor
 from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
 from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
@@ -211,9 +210,8 @@ class Stack:
     def finish_pass(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
         """`finish` of one pass of cached decoding: what the model returns when its blocks arrive at `state`."""
         trace = self._inspected("finish a pass")
-        running = occupancy.capturing(self.model, self.path, self.source.name, "finish a pass")
-        with running, capture.arriving(self._blocks, trace, state):
-            return self.model(**inputs)
+        with occupancy.capturing(self.model, self.path, self.source.name, "finish a pass"):
+            return capture.finish(self.model, self._blocks, trace, inputs, state)
 
     def _inspected(self, wish: str) -> BlockTrace:
         """What `inspect` found; raises `ModelError` before it, and for layers that read all earlier states."""
@@ -334,32 +332,13 @@ class Stack:
 
     def finish(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
         """What the model returns on `inputs` when its blocks arrive at `state`: its own norm, pooler and head."""
-        with self.arriving(state):
-            return self.model(**accepted(self.model, inputs))
-
-    @contextmanager
-    def arriving(self, state: Tensor) -> Iterator[None]:
-        """Within the context the model runs as if its blocks arrived at `state`: its own norm, pooler and head."""
         self._refuse_while_in_place("finish a state")
         if self._trace is None:
             raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
-        way = None if self._recorded is None else self._recorded.way(state)
-        with (
-            occupancy.capturing(self.model, self.path, self.source.name, "finish a state"),
-            capture.arriving(self._blocks, self._trace, state, way),
-        ):
-            yield
-
-    def walk(self, graph: Graph, captured: Capture, state: Tensor | None = None) -> GraphExecutor:
-        """One execution of a graph of plans on a captured batch, from another `state` than that one's if it is given.
-
-        Each layer evaluation that plans share is done once (`layerwise.stack.executors.graph`).
-        """
-
-        def apply(layer: int, before: Tensor, sublayer: Sublayer | None, source: str | None) -> Tensor:
-            return self.apply(layer, before, captured, sublayer, source)
-
-        return GraphExecutor(graph, apply, captured.state if state is None else state)
+        inputs = accepted(self.model, inputs)
+        with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
+            way = None if self._recorded is None else self._recorded.way(state)
+            return capture.finish(self.model, self._blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -14,14 +14,11 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions import accuracy
-from layerwise.measure.interventions.accuracy import Numbers, Predictions, evaluate, evaluate_each, joined, scored
+from layerwise.measure.interventions.accuracy import Numbers, Predictions, evaluate, joined, scored
 from layerwise.measure.language import lm_head
 from layerwise.plan import Plan
 from layerwise.stack import load
-from layerwise.stack.executors.graph import build
 from measure.planted_classifiers import CLASSES, Listed, splits, turning
-from stack.random_plans import plans
-from tier import by_tier
 
 SPLITS = splits(20)
 STACK = turning(4)
@@ -118,38 +115,16 @@ def test_batches_one_after_the_other() -> None:
 
 
 def test_every_batch_runs_under_its_own_plan() -> None:
-    orders = [Plan.parse(text) for text in ("0-3", "3-0", "2 0")]
-    found = evaluate(STACK, orders.__getitem__, SPLITS.test, SPLITS.collate, batch_size=8)
+    plans = [Plan.parse(text) for text in ("0-3", "3-0", "2 0")]
+    found = evaluate(STACK, plans.__getitem__, SPLITS.test, SPLITS.collate, batch_size=8)
     nats: list[float] = []
-    for number, plan in enumerate(orders):
+    for number, plan in enumerate(plans):
         rows = [SPLITS.test[index] for index in range(number * 8, min(20, number * 8 + 8))]
         state = torch.stack([row["pixel_values"] for row in rows]).clone()
         state[..., CLASSES:] /= 10_000
         logits = walked(state, plan)
         nats += [by_hand(row, int(each["labels"]))[2] for row, each in zip(logits.double().numpy(), rows, strict=True)]
     np.testing.assert_allclose(found.nll, nats, rtol=1e-4)
-
-
-@given(st.lists(plans(4), min_size=1, max_size=5))
-@settings(max_examples=by_tier(fast=5, full=20, nightly=50), deadline=None)
-def test_several_plans_at_once_are_each_by_itself_and_share_what_begins_alike(wanted: list[Plan]) -> None:
-    """The graph and the model in place agree to the bit, over random plans, one of them drawn anew for every batch."""
-    wanted = [plan for plan in wanted if all(step.sublayer is None for step in plan.steps())]
-    orders = [Plan.parse(text) for text in ("0-3", "3-0", "2 0")]
-    evaluate_each(STACK, orders[:1], SPLITS.test, SPLITS.collate)  # a model is inspected once, which applies layers too
-    applied: list[int] = []
-    apply = STACK.apply
-    STACK.apply = lambda layer, *rest: applied.append(layer) or apply(layer, *rest)  # type: ignore[func-returns-value]
-    try:
-        both = evaluate_each(STACK, [*wanted, orders.__getitem__], SPLITS.test, SPLITS.collate, batch_size=8)
-    finally:
-        del STACK.apply
-    graphs = [build([*wanted, order]) for order in orders]
-    assert len(applied) == sum(graph.evaluations for graph in graphs)
-    for plan, found in zip([*wanted, orders.__getitem__], both, strict=True):
-        alone = evaluate(STACK, plan, SPLITS.test, SPLITS.collate, batch_size=8)
-        assert np.array_equal(found.nll, alone.nll)
-        assert np.array_equal(found.hits, alone.hits)
 
 
 def walked(state: Tensor, plan: Plan) -> Tensor:

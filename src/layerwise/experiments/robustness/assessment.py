@@ -185,7 +185,7 @@ def _survey(trained: Trained, model: TrainedModel, splits: Splits, grid: Evaluat
         splits.collate,
         grid,
         only=only,
-        progress=lambda share: reporter.progress(f"surveying {model.label}", share),
+        progress=lambda done, total: reporter.progress(f"surveying {model.label}", done / total),
     )
 
 

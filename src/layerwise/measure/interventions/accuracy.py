@@ -1,10 +1,9 @@
 """How well a model does under plans: hits and losses, example by example.
 
 An example is an image with one label or a window of text with a label at every scored position. What is counted is the
-same for both, so robustness is measured in one way: `evaluate` runs the model in place under a plan for each batch,
-with all that hooks make of its layers, `evaluate_each` runs several plans as one graph, and `Predictions` keeps one row
-an example, so that two outcomes on the same examples can be compared in pairs. Of text no more than `CHUNK` logits are
-held at once, and there are none of tokens that have no target.
+same for both, so robustness is measured in one way: `evaluate` runs the model in place under a plan for
+each batch, and `Predictions` keeps one row an example, so that two outcomes on the same examples can be compared in
+pairs. Of text no more than `CHUNK` logits are held at once, and there are none of tokens that have no target.
 
 Measurements that change a model and ask again, edge by edge, need the same batches dozens of times: `HeldOut` keeps
 some, collated once, and sums over the documents that windows of text are from, which err together and are one unit.
@@ -15,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from operator import itemgetter
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,6 @@ from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.stack.executors.graph import Changed, Graph, Watch, build
 from layerwise.stack.inputs import evaluating, main_tensor
 
 Numbers = NDArray[np.float64]
@@ -96,79 +94,14 @@ def evaluate(
         for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
             chosen = plan if isinstance(plan, Plan) else plan(number)
             inputs, labels = inputs_and_labels(batch, stack.device)
-
-            def in_place(rows: slice, plan: Plan = chosen) -> AbstractContextManager[Any]:
-                return stack.under(plan, single_pass=True)
-
-            outcome = predictions_of(stack.model, head, inputs, labels, filled_in=filled_in, under=in_place)
-            parts.append(_finite(chosen, outcome))
+            under = partial(stack.under, chosen, single_pass=True)
+            part = predictions_of(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
+            if not np.isfinite(part.nll).all():
+                raise MeasureError(
+                    f"the loss is not finite under {chosen}: this model cannot be judged under that plan"
+                )
+            parts.append(part)
     return joined(parts)
-
-
-def evaluate_each(
-    stack: Stack,
-    plans: Sequence[Plan | PlanOf],
-    examples: Any,
-    collate: Callable[[Sequence[Any]], dict[str, Tensor]],
-    *,
-    batch_size: int = BATCH,
-    progress: Callable[[int], None] | None = None,
-) -> list[Predictions]:
-    """What `evaluate` gives for each of several plans; what they share on a batch is computed once.
-
-    `progress` is called after every batch with the number of examples so far. Raises what `evaluate` raises.
-    """
-    if not plans:
-        return []
-    parts: list[list[Predictions]] = [[] for _ in plans]
-    head, done = find_head(stack), 0
-    with evaluating(stack.model), torch.inference_mode():
-        for number, batch in enumerate(DataLoader(examples, batch_size=batch_size, collate_fn=collate)):
-            chosen = [plan if isinstance(plan, Plan) else plan(number) for plan in plans]
-            inputs, labels = inputs_and_labels(batch, stack.device)
-            outcomes = predictions_under(stack, head, build(chosen), inputs, labels)
-            for kept, plan in zip(parts, chosen, strict=True):
-                kept.append(outcomes[plan])
-            done += len(labels)
-            if progress is not None:
-                progress(done)
-    return [joined(each) for each in parts]
-
-
-def predictions_under(
-    stack: Stack,
-    head: LanguageModelHead | None,
-    graph: Graph,
-    inputs: Mapping[str, Tensor],
-    labels: Tensor,
-    *,
-    watch: Watch | None = None,
-) -> dict[Plan | Changed, Predictions]:
-    """The outcome of one batch under each of the plans of a graph, which `watch` may watch.
-
-    The caller keeps the model evaluating, without gradients. Raises `MeasureError` when a loss is not finite, and names
-    the plan.
-    """
-    for plan in graph.ends:
-        if isinstance(plan, Plan):
-            stack.check(plan)
-    walk = stack.walk(graph, stack.capture(**inputs))
-    walk.watch = watch
-    by_node, names = dict[int, Predictions](), graph.names()
-    for node, state in walk.states():
-
-        def arriving(rows: slice, state: Tensor = state) -> AbstractContextManager[None]:
-            return stack.arriving(stack.changed(state, itemgetter(rows)))
-
-        by_node[node] = _finite(names[node][0], predictions_of(stack.model, head, inputs, labels, under=arriving))
-    return {plan: by_node[node] for plan, node in graph.ends.items()}
-
-
-def _finite(plan: Plan | str, outcome: Predictions) -> Predictions:
-    """The outcome; raises `MeasureError` where a loss is not finite."""
-    if not np.isfinite(outcome.nll).all():
-        raise MeasureError(f"the loss is not finite under {plan}: this model cannot be judged under that plan")
-    return outcome
 
 
 def inputs_and_labels(batch: Mapping[str, Tensor], device: torch.device) -> tuple[dict[str, Tensor], Tensor]:
@@ -185,30 +118,29 @@ def predictions_of(
     labels: Tensor,
     *,
     filled_in: bool = False,
-    under: Callable[[slice], AbstractContextManager[Any]] = nullcontext,
+    under: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Predictions:
-    """The outcome of one batch under the model as it is within `under(rows)` for some rows of it: labels as in
-    `scored`, or `filled_in`.
+    """The outcome of one batch under the model as it is within `under()`: labels as in `scored`, or `filled_in`.
 
     Labels that are filled in are of the very positions they stand at, as masked language models have them. With a
     `head` (see `layerwise.measure.language.lm_head`) the logits of a text come in chunks of tokens, without one in
     rows.
     """
     if labels.ndim == 1:
-        with under(slice(None)):
+        with under():
             return scored(main_tensor(model(**inputs)), labels)
     targets = labels if filled_in else _of_the_next(labels)
     if head is not None:
-        with under(slice(None)):
+        with under():
             states, output = head.states(inputs)
         return _summed(targets, head.losses(states, output, inputs["input_ids"], targets))
     rows = max(1, max(1, CHUNK // _vocabulary(model)) // labels.shape[1])
     parts = []
-    for start in range(0, len(labels), rows):
-        piece = slice(start, start + rows)
-        with under(piece):
+    with under():
+        for start in range(0, len(labels), rows):
+            piece = slice(start, start + rows)
             logits = main_tensor(model(**{name: value[piece] for name, value in inputs.items()}))
-        parts.append(_of_tokens(logits, targets[piece]))
+            parts.append(_of_tokens(logits, targets[piece]))
     return joined(parts)
 
 

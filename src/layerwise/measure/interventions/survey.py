@@ -33,7 +33,7 @@ from torch import Tensor
 
 from layerwise.bounded import check_archive
 from layerwise.errors import MeasureError, RunError
-from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate_each
+from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate
 from layerwise.measure.interventions.worth_by_position import PositionTables
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
@@ -313,8 +313,8 @@ class Survey:
         return cls(int(of["depth"][""]), outcomes, orders, identical, positions, probed, tables)
 
 
-Progress = Callable[[float], None]
-"""Takes the share that is done, of all plans on all examples."""
+Progress = Callable[[int, int], None]
+"""Told how many conditions are done, and how many there are."""
 
 
 def survey(
@@ -326,34 +326,41 @@ def survey(
     only: Sequence[Condition] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Ask one model all questions, or the conditions of `only` and no fixed orders.
-
-    What conditions share on a batch is computed once: those of one plan, and those that draw one for each batch.
-    """
-    depth, count = stack.depth, len(examples)
-    chosen = tuple(conditions(depth, grid)) if only is None else tuple(only)
-    orders = _fixed_orders(depth, grid) if only is None else ()
-    fixed = {condition.name: condition.plan(depth, grid.seed, 0) for condition in chosen if not condition.drawn}
-    drawn = {condition.name: condition for condition in chosen if condition.drawn}
-    plans, size = (*fixed.values(), *orders), grid.batch_size(count)
-    total = count * (len(plans) + len(drawn))
-
-    def counting(before: int, of: int) -> Callable[[int], None] | None:
-        return None if progress is None else lambda done: progress((before * count + of * done) / total)
-
-    under = evaluate_each(stack, plans, examples, collate, progress=counting(0, len(plans)))
-    plans_of = [partial(condition.plan, depth, grid.seed) for condition in drawn.values()]
-    anew = evaluate_each(stack, plans_of, examples, collate, batch_size=size, progress=counting(len(plans), len(drawn)))
-    outcomes = dict(zip((*fixed, *drawn), (*under[: len(fixed)], *anew), strict=True))
-    by_order = {
-        str(plan): (each.accuracy, each.mean_nll) for plan, each in zip(orders, under[len(fixed) :], strict=True)
-    }
+    """Ask one model all questions, or the conditions of `only` and no fixed orders. The model is run in place."""
+    chosen = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
+    orders = _fixed_orders(stack.depth, grid) if only is None else ()
+    total = len(chosen) + len(orders)
+    outcomes: dict[str, Predictions] = {}
     identical: dict[str, Identical] = {}
-    for name, condition in drawn.items():
-        if not condition.in_order:
-            original = [condition.is_original(depth, grid.seed, batch) for batch in range(-(-count // size))]
-            outcomes[name], identical[name] = _apart(outcomes[name], np.repeat(original, size)[:count], original)
-    return Survey(depth, {each.name: outcomes[each.name] for each in chosen}, by_order, identical)
+    by_order: dict[str, tuple[float, float]] = {}
+    for number, condition in enumerate(chosen):
+        outcome, apart = _evaluate_condition(stack, examples, collate, condition, grid)
+        outcomes[condition.name] = outcome
+        if apart is not None:
+            identical[condition.name] = apart
+        if progress is not None:
+            progress(number + 1, total)
+    for number, plan in enumerate(orders, start=len(chosen) + 1):
+        under = evaluate(stack, plan, examples, collate)
+        by_order[str(plan)] = (under.accuracy, under.mean_nll)
+        if progress is not None:
+            progress(number, total)
+    return Survey(stack.depth, outcomes, by_order, identical)
+
+
+def _evaluate_condition(
+    stack: Stack, examples: Any, collate: Any, condition: Condition, grid: EvaluationGrid
+) -> tuple[Predictions, Identical | None]:
+    if not condition.drawn:
+        return evaluate(stack, condition.plan(stack.depth, grid.seed, 0), examples, collate), None
+    size = grid.batch_size(len(examples))
+    plan_of = partial(condition.plan, stack.depth, grid.seed)
+    outcome = evaluate(stack, plan_of, examples, collate, batch_size=size)
+    if condition.in_order:
+        return outcome, None
+    batches = range(-(-len(examples) // size))
+    original = [condition.is_original(stack.depth, grid.seed, batch) for batch in batches]
+    return _apart(outcome, np.repeat(original, size)[: len(outcome.hits)], original)
 
 
 def _apart(outcome: Predictions, mask: Any, original: Sequence[bool]) -> tuple[Predictions, Identical]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,13 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
 from layerwise.data.splits import sample
-from layerwise.measure.activations.by_position import rotations_of, update_share
-from layerwise.measure.interventions.accuracy import Numbers, inputs_and_labels, predictions_under
+from layerwise.measure.activations.by_position import recorded, rotations_of, update_share
+from layerwise.measure.interventions.accuracy import Numbers, inputs_and_labels, predictions_of
 from layerwise.measure.language.lm_head import LanguageModelHead, find_head
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.stack import Stack
-from layerwise.stack.executors.graph import build
 from layerwise.stack.inputs import evaluating
 
 EXAMPLES = 512
@@ -53,36 +52,29 @@ def worth_by_position(
     """Both tables of one model; the orders depend on the seed and the batch, never on the model."""
     chosen = Subset(examples, _spread(sample(examples, min(EXAMPLES, len(examples)), seed), UNITS))
     size = max(1, len(chosen) // UNITS)
-    head, tables = find_head(stack), []
-    with evaluating(stack.model), torch.inference_mode():
-        for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
-            if number == UNITS:
-                break  # what is left over is less than a batch
-            orders = rotations_of(stack.depth, f"{seed}/worth/{number}")
-            tables.append(_of_batch(stack, head, orders, *inputs_and_labels(batch, stack.device)))
-    added, worth = zip(*tables, strict=True)
+    shape, head = (stack.depth, stack.depth), find_head(stack)
+    added, worth = [], []
+    for number, batch in enumerate(DataLoader(chosen, batch_size=size, collate_fn=collate)):
+        if number == UNITS:
+            break  # what is left over is less than a batch
+        inputs, labels = inputs_and_labels(batch, stack.device)
+        of_batch = np.zeros(shape), np.zeros(shape)
+        for plan in rotations_of(stack.depth, f"{seed}/worth/{number}"):
+            with recorded(stack, partial(update_share, inputs)) as norms:
+                whole = _loss(stack, head, plan, inputs, labels)
+            for position, layer in enumerate(plan.order()):
+                of_batch[0][layer, position] = norms[layer]
+                of_batch[1][layer, position] = _loss(stack, head, skip(plan, layer), inputs, labels) - whole
+        added.append(of_batch[0])
+        worth.append(of_batch[1])
     return PositionTables(np.array(added), np.array(worth))
 
 
-def _of_batch(
-    stack: Stack, head: LanguageModelHead | None, orders: Sequence[Plan], inputs: dict[str, Tensor], labels: Tensor
-) -> tuple[Numbers, Numbers]:
-    """Both tables of one batch, (layers, positions): its orders, and each without each layer, are one graph."""
-    graph = build(plan for order in orders for plan in (order, *(skip(order, layer) for layer in order.order())))
-    ways = {order: graph.way(graph.ends[order]) for order in orders}
-    shares = dict.fromkeys(chain.from_iterable(ways.values()), 0.0)
-
-    def watch(node: int, before: Tensor | None, after: Tensor) -> None:
-        if before is not None and node in shares:
-            shares[node] = update_share(inputs, before, after)
-
-    outcomes = predictions_under(stack, head, graph, inputs, labels, watch=watch)
-    added, worth = (np.zeros((stack.depth, stack.depth)) for _ in range(2))
-    for order, way in ways.items():
-        for position, layer in enumerate(order.order()):
-            added[layer, position] = shares[way[position]]
-            worth[layer, position] = outcomes[skip(order, layer)].mean_nll - outcomes[order].mean_nll
-    return added, worth
+def _loss(stack: Stack, head: LanguageModelHead | None, plan: Plan, inputs: dict[str, Tensor], labels: Tensor) -> float:
+    """Nats for each scored label of a batch under a plan."""
+    with evaluating(stack.model), torch.inference_mode():
+        under = stack.under(plan, single_pass=True)
+        return predictions_of(stack.model, head, inputs, labels, under=lambda: under).mean_nll
 
 
 def _spread(chosen: Sequence[int], units: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Running a model's own code around its blocks: once before them (`capture`), once after them (`arriving`).
+"""Running a model's own code around its blocks: once before them (`capture`), once after them (`finish`).
 
 Neither knows an architecture. Both run the model's own forward with stand-ins in the list of blocks: to capture, each
 stand-in notes the arguments of its call and returns the hidden state unchanged; to finish, the last one returns the
@@ -7,8 +7,8 @@ state that a plan arrived at, so that the model's own norm, pooler and head do t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,9 +100,11 @@ class _Noted(Exception):
     """Ends a forward pass whose last block has been reached."""
 
 
-@contextmanager
-def arriving(blocks: nn.ModuleList, trace: BlockTrace, state: Tensor, way: HistoryStep | None = None) -> Iterator[None]:
-    """Within the context the model runs as if its blocks had arrived at `state`.
+def finish(
+    model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any], state: Tensor,
+    way: HistoryStep | None = None,
+) -> Any:  # fmt: skip
+    """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns.
 
     A model may read, behind its last block, what all of them left behind on the `way` to `state`. One stand-in for
     every source of the record then answers with what that source left behind: the embedding as if a layer -1 had
@@ -122,4 +124,4 @@ def arriving(blocks: nn.ModuleList, trace: BlockTrace, state: Tensor, way: Histo
         left[way.layer] = left.pop(way.layer)
         stand_ins = [Probe(own[at], containers[at], answering(kept), number=at) for at, kept in left.items()]
     with entries(blocks, stand_ins):
-        yield
+        return model(**inputs)

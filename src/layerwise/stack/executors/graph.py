@@ -82,9 +82,6 @@ class MergeNode:
 
 Node = Root | Apply | MergeNode
 
-Watch = Callable[[int, Tensor | None, Tensor], None]
-"""Sees every state of an execution: the number of its node, the state that its layer read, if it is one's, and it."""
-
 
 @dataclass(frozen=True)
 class Graph:
@@ -121,14 +118,6 @@ class Graph:
     def is_changed(self) -> bool:
         """Whether interventions change nodes."""
         return any(isinstance(node, Apply) and node.variant.change is not None for node in self.nodes)
-
-    def way(self, end: int) -> tuple[int, ...]:
-        """The nodes down to `end`, of which each hangs below the one before it; the first hangs below the root."""
-        visited: list[int] = []
-        while end:
-            visited.append(end)
-            end = inputs(self.nodes[end])[0]
-        return tuple(reversed(visited))
 
     def untouched(self) -> frozenset[int]:
         """The nodes that no intervention led to."""
@@ -217,7 +206,7 @@ def schedule(graph: Graph, first: int | None = None) -> list[int]:
         parent = inputs(graph.nodes[index])[0]
         below[parent].append(index)
         weight[parent] += weight[index]
-    way = frozenset(() if first is None else graph.way(first))
+    way = _way(graph, first)
     order: dict[int, None] = {}
     waiting = [(0, True)]
     while waiting:
@@ -233,6 +222,15 @@ def schedule(graph: Graph, first: int | None = None) -> list[int]:
                 (child, True) for child in sorted(below[index], key=lambda child: (child in way, -weight[child]))
             )
     return list(order)
+
+
+def _way(graph: Graph, end: int | None) -> frozenset[int]:
+    """The node `end` and all that it hangs below."""
+    visited = []
+    while end:
+        visited.append(end)
+        end = inputs(graph.nodes[end])[0]
+    return frozenset(visited)
 
 
 def common_steps(graph: Graph, order: Iterable[int]) -> list[tuple[int, ...]]:
@@ -261,7 +259,7 @@ class GraphExecutor:
     apply: Callable[[int, Tensor, Sublayer | None, str | None], Tensor]
     root: Tensor
     change: Callable[[Apply, Tensor], Tensor] | None = None
-    watch: Watch | None = None
+    watch: Callable[[int, Tensor], None] | None = None
     evaluated: int = 0
     most_live: int = 0
     live_states: dict[int, Tensor] = field(default_factory=dict)
@@ -287,7 +285,9 @@ class GraphExecutor:
         """Compute some more nodes, in this order; yields `(node, state)` for those of them at which a plan ends."""
         ends = frozenset(self.graph.ends.values())
         for index in order:
-            state = self._compute(index) if self.watch is None else self._watched(index, self.watch)
+            state = self._compute(index)
+            if self.watch is not None:
+                self.watch(index, state)
             if index in ends:
                 yield index, state
             if self._reads_left[index]:
@@ -308,13 +308,6 @@ class GraphExecutor:
     def live(self) -> int:
         """The states that are held now; a group that is being merged holds two."""
         return len(self.live_states) + 2 * len(self._joins)
-
-    def _watched(self, index: int, watch: Watch) -> Tensor:
-        node = self.graph.nodes[index]
-        before = self.live_states[node.state] if isinstance(node, Apply) else None
-        state = self._compute(index)
-        watch(index, before, state)
-        return state
 
     def _compute(self, index: int) -> Tensor:
         match self.graph.nodes[index]:
