@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData
     from layerwise.stack import Stack
-    from layerwise.stack.streaming.readings import StreamingEstimate
+    from layerwise.stack.streaming.executor import StreamingEstimate
     from layerwise.stack.streaming.resident import ReadingCost
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions import batch_walk
+from layerwise.measure.interventions import intervention
 from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch
 from layerwise.measure.interventions.intervention import (
     Intervention,
@@ -40,9 +40,9 @@ def counted_calls(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> tuple[list[i
     """The layers that are applied from now on, and the losses that are taken."""
     applied: list[int] = []
     judged: list[object] = []
-    apply, losses = stack.apply, batch_walk.window_losses
+    apply, losses = stack.apply, intervention.window_losses
     monkeypatch.setattr(stack, "apply", lambda layer, *rest: applied.append(layer) or apply(layer, *rest))
-    monkeypatch.setattr(batch_walk, "window_losses", lambda *of: judged.append(of) or losses(*of))
+    monkeypatch.setattr(intervention, "window_losses", lambda *of: judged.append(of) or losses(*of))
     return applied, judged
 
 
@@ -84,7 +84,7 @@ def test_layers_that_are_changed_together_equal_the_plan_without_them(
     stack: Stack, reading: EvalData, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the clean states wait on the disk; and what begins alike is computed once."""
-    monkeypatch.setattr(batch_walk, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(intervention, "MOST_BYTES", most_bytes)
     applied, _ = counted_calls(stack, monkeypatch)
     chosen = [skip(1), JointIntervention("both", (skip(1), skip(4))), skip(4)]
     rows = intervention_losses(stack, chosen, reading)

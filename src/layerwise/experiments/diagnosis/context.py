@@ -21,15 +21,9 @@ from layerwise.experiments.diagnosis.config import Diagnosis
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions import ablation, perturbation_curves, racing
-from layerwise.measure.interventions.intervention import (
-    Intervention,
-    ResultCache,
-    emit_losses,
-    lacking,
-    runs_of_layers,
-)
+from layerwise.measure.interventions.intervention import Intervention, ResultCache
 from layerwise.measure.interventions.sweep import TEXT
-from layerwise.measure.interventions.sweep_pieces import piece_function
+from layerwise.measure.interventions.sweep_pieces import emit_losses, lacking, piece_function, runs_of_layers
 from layerwise.measure.language.evaluation_data import EvalData, portion, sample
 from layerwise.measure.stats.grid import Piece
 from layerwise.measure.stats.verdicts import VerdictCriterion

@@ -13,28 +13,39 @@ Rows are `Loss` rows whose `plan` is a key such as `12=mean_ablate`; the untouch
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import astuple, dataclass
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import torch
 from torch import Tensor
 
+from layerwise.data.batches import AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.measure.interventions.batch_walk import Apply, CleanBatch, Prepare, state_bytes
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, SweepRun, SweepWork
+from layerwise.measure.activations.padding import captured_batch
+from layerwise.measure.interventions.batch_walk import Apply, BatchWalk, CleanBatch, CleanBatches
 from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
-from layerwise.measure.stats.grid import Cell
+from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.stats.strata import shuffled
-from layerwise.measure.workers import Emit
 from layerwise.plan import Plan, Sublayer
 from layerwise.results.rows import Loss
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Edit, edited
 from layerwise.stack.executors.graph import Apply as Node
-from layerwise.stack.executors.graph import Changed
+from layerwise.stack.executors.graph import Changed, Graph, build, common_steps, inputs
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.streaming.executor import in_turn
+from layerwise.stack.streaming.readings import reading_schedule
 from layerwise.stack.weights import Weights, apply_with
+
+MOST_BYTES = 1 << 28
+"""The clean states that wait in memory at most: 256 MiB; those of a longer text wait on the disk."""
 
 
 @dataclass(frozen=True)
@@ -125,138 +136,170 @@ def intervention_losses(
     for key, count in Counter(each.key for each in interventions).items():
         if count > 1:
             raise MeasureError(f"{count} interventions are called {key!r}; give each a name of its own")
-    parts = {part.key: part for each in interventions for part in each.parts}
-    for part in parts.values():
+    for part in (part for each in interventions for part in each.parts):
         if not 0 <= part.layer < stack.depth:
             raise MeasureError(
                 f"{part.key!r} is about layer {part.layer}, but the model has layers 0 to {stack.depth - 1}"
             )
-    known = cache or ResultCache()
-    reasons: set[str] = set()
+    with evaluating(stack.model), torch.inference_mode():
+        return _Measurement(stack, interventions, data, cache or ResultCache()).rows()
 
-    def prepare(node: Node, clean: Sequence[CleanBatch]) -> Apply | None:
-        part = parts[str(node.variant.change)]
+
+class _Measurement:
+    """The losses of some interventions: those that are known, and those that are computed."""
+
+    def __init__(
+        self, stack: Stack, every: Sequence[Intervention | JointIntervention], data: EvalData, cache: ResultCache
+    ) -> None:
+        self.stack = stack
+        self.every = sorted(every, key=lambda each: each.parts[0].layer)
+        self.batches = data.batches
+        self.cache = cache
+        self.identity = Plan.identity(stack.depth)
+        self.windows = data.cells
+        self.half = _first_half(data)
+        self.known: dict[str, dict[tuple[str, str, int], Loss]] = defaultdict(dict)
+        for row in cache.known:
+            cell = (row.task, row.document, row.window)
+            if cell in self.windows:
+                self.known[row.plan][cell] = row
+        self.due = [each for each in self.every if self._lacks(each.key)]
+        self.left = self.total = max(1, sum(map(self._cost, self.due)))
+        self.computed: dict[str, list[Loss]] = defaultdict(list)
+        self.left_out: set[str] = set()
+        self.reasons: set[str] = set()
+
+    def rows(self) -> list[Loss]:
+        """The untouched model's rows, then those of every intervention in the order of the layers."""
+        untouched = str(self.identity)
+        due: list[Plan | Changed] = [self.identity] if self._lacks(untouched) else []
+        due += [Changed(each.key, self.identity, {part.layer: part.key for part in each.parts}) for each in self.due]
+        for some in self._groups(due):
+            self._walk(some)
+        rows: list[Loss] = []
+        for key in (untouched, *(each.key for each in self.every)):
+            if key not in self.left_out:
+                rows += self.computed[key] or self.known[key].values()
+        return rows
+
+    def _groups(self, due: Sequence[Plan | Changed]) -> Iterator[Sequence[Plan | Changed]]:
+        """What is walked together: all of it, or, where layers are read from the disk, as many as have states that take
+        no more memory than the layers may, at least one.
+        """
+        if not due:
+            return
+        resident = self.stack.resident
+        count, first = len(due), 0
+        if resident is not None:
+            count = max(1, resident.most * max(resident.sizes) // max(1, self._state_bytes()))
+            first = int(isinstance(due[0], Plan))  # the untouched model changes no state
+        starts = [0, *range(count + first, len(due), count)]
+        yield from (due[start:end] for start, end in zip(starts, [*starts[1:], len(due)], strict=True))
+
+    def _state_bytes(self) -> int:
+        """The bytes of one hidden state of every batch, by that of the first."""
+        state = captured_batch(self.stack, self.batches[0]).state
+        size = state.numel() * state.element_size()
+        return sum(size * batch.size // self.batches[0].size for batch in self.batches)
+
+    def _walk(self, due: Sequence[Plan | Changed]) -> None:
+        """Compute what is due: step by step, each on all batches."""
+        graph = build(due)
+        names = graph.names()
+        parts = {part.key: part for each in self.due for part in each.parts}
+        with ExitStack() as exits:
+            folder = None
+            if self.stack.resident is None and not self.stack.reads_history and self._state_bytes() > MOST_BYTES:
+                folder = Path(exits.enter_context(TemporaryDirectory(prefix="layerwise-states-")))
+            walks = [
+                BatchWalk(self.stack, batch, graph, self.half, folder and folder / str(number))
+                for number, batch in enumerate(self.batches)
+            ]
+            absent: set[int] = set()
+            for step in self._steps(graph):
+                node = graph.nodes[step[0]]
+                apply = None
+                if isinstance(node, Node) and node.variant.change is not None and node.state not in absent:
+                    apply = self._prepared(parts[node.variant.change], node.state, walks)
+                    if apply is None:
+                        absent.add(step[0])
+                for index in step:
+                    if not absent.isdisjoint(inputs(graph.nodes[index])):
+                        absent.add(index)
+                    if index in absent:
+                        self.left_out.update(names.get(index, ()))
+                for walk in walks:
+                    for end, state in walk.states(step, absent, apply):
+                        self._judge(names[end], walk.batch, state)
+                self._note_done([name for index in step for name in names.get(index, ())])
+
+    def _steps(self, graph: Graph) -> Iterator[Sequence[int]]:
+        """What all batches compute before they go on: a way to an end; of layers on the disk one node."""
+        resident = self.stack.resident
+        if resident is None:
+            yield from common_steps(graph)
+            return
+        for reading in in_turn(resident, reading_schedule([graph], resident.most)):
+            yield from ((index,) for index in reading.nodes[0] if index)
+
+    def _prepared(self, part: Intervention, node: int, walks: Sequence[BatchWalk]) -> Apply | None:
+        """What is done with every batch, or `None` where the intervention refuses the layer."""
         try:
-            return part.prepare(InterventionContext(stack, part.layer, clean))
+            return part.prepare(InterventionContext(self.stack, part.layer, CleanBatches(walks, node)))
         except LayerwiseError as refusal:
-            if str(refusal) not in reasons:
-                reasons.add(str(refusal))
-                known.log(str(refusal))
+            self._leave_out((), str(refusal))
             return None
 
-    identity = Plan.identity(stack.depth)
-    changed = [
-        Changed(each.key, identity, {part.layer: part.key for part in each.parts})
-        for each in sorted(interventions, key=lambda each: each.parts[0].layer)
-    ]
-    return cached_losses(stack, [identity, *changed], data, known, prepare=prepare)
+    def _judge(self, keys: Sequence[str], batch: AnyBatch, state: Tensor) -> None:
+        """The rows of a final state of a batch; those that are new go to the sink."""
+        losses = window_losses(self.stack, state, batch)
+        broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
+        for key in keys:
+            if broken and key == str(self.identity):
+                raise MeasureError(
+                    f"the model itself gives a loss that is not finite on document {broken[0]!r}, before anything is "
+                    "done to it; check the checkpoint, or use --dtype float32"
+                )
+            if broken and key not in self.left_out:
+                self._leave_out(
+                    (key,),
+                    f"{key} gives a loss that is not finite on {broken[0]!r} and is left out; --dtype float32 may help",
+                )
+            if key not in self.left_out:
+                self._keep(key, batch, losses)
 
+    def _keep(self, key: str, batch: AnyBatch, losses: Sequence[WindowLoss]) -> None:
+        fresh = []
+        for window, loss in zip(batch.windows, losses, strict=True):
+            row = self.known[key].get((window.task, window.document, window.index))
+            if row is None:
+                row = Loss(key, window.task, window.document, window.index, loss.nll, loss.tokens, loss.hits)
+                fresh.append(row)
+            self.computed[key].append(row)
+        if fresh:
+            self.cache.sink(fresh)
 
-def cached_losses(
-    stack: Stack,
-    plans: Sequence[Plan | Changed],
-    data: EvalData,
-    cache: ResultCache,
-    *,
-    prepare: Prepare | None = None,
-) -> list[Loss]:
-    """The losses of `plans`, the identity among them, on every window of `data`: those that `cache` knows, and those
-    that it lacks.
+    def _leave_out(self, keys: Sequence[str], reason: str) -> None:
+        """Leave the interventions of these keys out, and say once why."""
+        self.left_out.update(keys)
+        if reason not in self.reasons:
+            self.reasons.add(reason)
+            self.cache.log(reason)
 
-    A plan whose loss is not finite somewhere is left out whole, and `cache.log` is called. Raises `MeasureError` where
-    it is that of the model as trained. `prepare` says what is done at changed nodes.
-    """
-    rows: dict[str, dict[Cell, Loss]] = {str(plan): {} for plan in plans}
-    cells = {(window.task, window.document, window.index): None for window in data.windows}
-    for row in cache.known:
-        cell = (row.task, row.document, row.window)
-        if row.plan in rows and cell in cells:
-            rows[row.plan][cell] = row
-    broken: dict[str, str] = {}
+    def _note_done(self, keys: Sequence[str]) -> None:
+        done = [each for each in self.due if each.key in keys and each.key not in self.left_out]
+        if done:
+            self.left -= sum(map(self._cost, done))
+            self.cache.progress(1 - self.left / self.total)
 
-    def sink(fresh: Sequence[Loss]) -> None:
-        kept = [row for row in fresh if row.plan not in broken]
-        for row in kept:
-            rows[row.plan][row.task, row.document, row.window] = row
-        if kept:
-            cache.sink(kept)
+    def _cost(self, each: Intervention | JointIntervention) -> int:
+        return self.stack.depth - each.parts[0].layer
 
-    def finished(task: str, document: str, window: int) -> frozenset[str]:
-        return frozenset(plan for plan, known in rows.items() if (task, document, window) in known)
-
-    due = [plan for plan in plans if len(rows[str(plan)]) < len(cells)]
-    half = frozenset[Window]() if prepare is None else _first_half(data)
-    groups = [due] if prepare is None else _groups(stack, due, data)
-    for number, group in enumerate(groups if due else ()):
-
-        def progress(meter: CostMeter, estimate: CostEstimate, before: int = number) -> None:
-            cache.progress((before + meter.share(estimate)) / len(groups))
-
-        work = SweepWork.of(group, data, finished, together=prepare is not None)
-        SweepRun(stack, work, sink, progress, prepare=prepare, half=half, broken=broken).run()
-    for key, document in broken.items():
-        cache.log(f"{key} gives a loss that is not finite on {document!r} and is left out; --dtype float32 may help")
-    whole = [known for known in rows.values() if len(known) == len(cells)]
-    return [known[cell] for known in whole for cell in cells]
-
-
-def _groups(stack: Stack, due: Sequence[Plan | Changed], data: EvalData) -> list[Sequence[Plan | Changed]]:
-    """What walks together: all of it, or, where layers are read from the disk, as many as have states that take no
-    more memory than the layers may, at least one.
-    """
-    resident = stack.resident
-    if resident is None or not due:
-        return [due]
-    count = max(1, resident.most * max(resident.sizes) // max(1, sum(state_bytes(stack, data.batches))))
-    first = int(isinstance(due[0], Plan))  # the untouched model changes no state
-    starts = [0, *range(count + first, len(due), count)]
-    return [due[start:end] for start, end in zip(starts, [*starts[1:], len(due)], strict=True)]
+    def _lacks(self, key: str) -> bool:
+        return self.known[key].keys() < self.windows
 
 
 def _first_half(data: EvalData) -> frozenset[Window]:
     """The windows of one half of the text; of a single piece, which cannot be split, all of them."""
     order = shuffled(pieces(data), 0)
     return frozenset(portion(data, order[::2]).windows)
-
-
-def runs_of_layers(interventions: Sequence[Intervention], depth: int, count: int) -> list[list[Intervention]]:
-    """At most `count` parts of the interventions, in the order of their layers, of about equal cost; none is empty.
-
-    >>> skips = [Intervention(layer, "skip", lambda context: lambda one: one.state) for layer in range(6)]
-    >>> [[each.layer for each in part] for part in runs_of_layers(skips, 6, 2)]
-    [[0, 1], [2, 3, 4, 5]]
-    """
-    ordered = sorted(interventions, key=lambda each: each.layer)
-    total = sum(depth - each.layer for each in ordered)
-    parts: list[list[Intervention]] = [[] for _ in range(count)]
-    before = 0
-    for each in ordered:
-        cost = depth - each.layer
-        parts[int((before + cost / 2) * count / total)].append(each)
-        before += cost
-    return [part for part in parts if part]
-
-
-def lacking(interventions: Sequence[Intervention], data: EvalData, known: Collection[Loss]) -> list[Intervention]:
-    """The interventions that do not have a loss on every window of `data` among the `known`."""
-    cells = data.cells
-    counted: dict[str, int] = {}
-    for row in known:
-        if (row.task, row.document, row.window) in cells:
-            counted[row.plan] = counted.get(row.plan, 0) + 1
-    return [each for each in interventions if counted.get(each.key, 0) < len(cells)]
-
-
-def emit_losses(
-    stack: Stack, interventions: Sequence[Intervention], data: EvalData, keys: Collection[str], emit: Emit
-) -> None:
-    """In a worker: carry out the interventions that have these keys, and say their rows as they are computed."""
-    untouched = str(Plan.identity(stack.depth))
-
-    def sink(rows: Sequence[Loss]) -> None:
-        own = [astuple(row) for row in rows if row.plan != untouched]
-        if own:
-            emit(own)
-
-    chosen = [each for each in interventions if each.key in keys]
-    intervention_losses(stack, chosen, data, ResultCache(sink=sink))

@@ -26,9 +26,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import refuse_shallow
-from layerwise.measure.interventions.intervention import ResultCache, cached_losses
-from layerwise.measure.interventions.sweep import plan_records
+from layerwise.measure.interventions.intervention import ResultCache
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, plan_records, sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.agreement import Ranking, rankings
 from layerwise.measure.stats.effects import ArmLosses, differences
@@ -64,9 +65,8 @@ def pruning(
     """
     refuse_shallow(stack)
     chosen = members(stack.depth, scores, most=most, random_sets=random_sets, seed=seed)
-    whole = Plan.identity(stack.depth)
-    plans = list(dict.fromkeys([whole, *(member.plan for member in chosen)]))
-    losses, baseline = cached_losses(stack, plans, data, cache or ResultCache()), str(whole)
+    losses = _losses(stack, data, chosen, cache or ResultCache())
+    baseline = str(Plan.identity(stack.depth))
     rows: list[Score] = []
     for dropped, group in itertools.groupby(chosen, key=lambda member: member.affected):
         alike = list(group)
@@ -136,6 +136,40 @@ def _random_sets(depth: int, count: int, wanted: int, seed: int) -> list[tuple[i
     while len(sets) < wanted:
         sets.setdefault(tuple(sorted(draw.choice(depth, size=count, replace=False).tolist())))
     return list(sets)
+
+
+def _losses(stack: Stack, data: EvalData, chosen: Sequence[Member], cache: ResultCache) -> list[Loss]:
+    """The losses of every set and of the model as trained, on the windows of `data`, known ones included."""
+    windows = data.cells
+    wanted = {str(Plan.identity(stack.depth)), *(str(member.plan) for member in chosen)}
+    rows = [row for row in cache.known if row.plan in wanted and (row.task, row.document, row.window) in windows]
+    done: dict[tuple[str, str, int], set[str]] = {}
+    for row in rows:
+        done.setdefault((row.task, row.document, row.window), set()).add(row.plan)
+
+    def sink(fresh: Sequence[Loss]) -> None:
+        rows.extend(fresh)
+        cache.sink(fresh)
+
+    def progress(meter: CostMeter, due: CostEstimate) -> None:
+        cache.progress(_share(meter, due))
+
+    def finished(task: str, document: str, window: int) -> frozenset[str]:
+        return frozenset(done.get((task, document, window), ()))
+
+    try:
+        sweep(stack, chosen, data, sink=sink, finished=finished, progress=progress)
+    except MeasureError as error:
+        if sum(row.plan == str(Plan.identity(stack.depth)) for row in rows) < len(windows):
+            raise
+        cache.log(str(error))
+    return rows
+
+
+def _share(meter: CostMeter, due: CostEstimate) -> float:
+    """How much of a sweep is done, by tokens through layers and heads alike."""
+    whole = due.layer_tokens + due.head_tokens
+    return (meter.layer_tokens + meter.head_tokens) / whole if whole else 1.0
 
 
 def _by_score(

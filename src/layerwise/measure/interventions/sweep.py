@@ -12,22 +12,22 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 
 import torch
 
 from layerwise.data.batches import AnyBatch
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.interventions.batch_walk import FinalState, Prepare, final_states, state_bytes
 from layerwise.measure.interventions.sweep_pieces import (
+    FinalState,
     SweepPart,
     divided,
+    final_states,
     head_in_layers,
     piece_function,
     plain_part,
     read_final_state,
+    state_bytes,
 )
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.language.loss import WindowLoss
@@ -36,10 +36,10 @@ from layerwise.plan import Plan
 from layerwise.plan.painters import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
 from layerwise.stack import Stack
-from layerwise.stack.executors.graph import Changed, Graph, build
+from layerwise.stack.executors.graph import Graph, build
 from layerwise.stack.executors.partition import Partition
 from layerwise.stack.inputs import evaluating
-from layerwise.stack.streaming.readings import StreamingEstimate, streaming_estimate
+from layerwise.stack.streaming.executor import StreamingEstimate, streaming_estimate
 
 Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
@@ -83,11 +83,6 @@ class CostMeter:
         self.head_tokens += heads * tokens
         self.layer_seconds += layer_seconds
         self.head_seconds += head_seconds
-
-    def share(self, estimate: CostEstimate) -> float:
-        """How much is done, by tokens through layers and heads alike."""
-        whole = estimate.layer_tokens + estimate.head_tokens
-        return (self.layer_tokens + self.head_tokens) / whole if whole else 1.0
 
     def seconds_left(self, estimate: CostEstimate) -> float | None:
         """The time to go at the measured cost of a layer and of a head; `None` before both are known."""
@@ -149,16 +144,8 @@ def sweep_into(
 
     `name` is what the workers of `spread` call `data`.
     """
-    work = SweepWork.of(with_identity(stack, plans), data, finished or _nothing)
-    run = SweepRun(stack, work, sink, progress or (lambda meter, due: None), spread or Spread(), name)
-    run.run()
-    if run.broken:
-        plan, document = next(iter(run.broken.items()))
-        raise MeasureError(
-            f"{len(run.broken)} of {work.estimate.plans} plans gave non-finite losses, first {plan!r} "
-            f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
-            "out, or use --dtype float32"
-        )
+    work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
+    _Sweep(stack, work, sink, progress or (lambda meter, due: None), spread or Spread(), name).run()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -210,19 +197,19 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
 
 def partition_of(stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int) -> Partition:
     """What a sweep costs that is divided among so many workers."""
-    return SweepWork.of(plans, data, _nothing).divided(stack, workers)[1]
+    return _Work.of(plans, data, _nothing).divided(stack, workers)[1]
 
 
 def cost_estimate(
     stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
 ) -> CostEstimate:
     """What a sweep of `plans` over `data` will cost, leaving out what is finished."""
-    return SweepWork.of(plans, data, finished or _nothing).estimate
+    return _Work.of(plans, data, finished or _nothing).estimate
 
 
 def streaming_of(stack: Stack, plans: Sequence[Plan], data: EvalData) -> StreamingEstimate | None:
     """What a sweep takes whose layers are read from the disk; `None` for a model that is in memory."""
-    return SweepWork.of(plans, data, _nothing).streaming(stack)
+    return _Work.of(plans, data, _nothing).streaming(stack)
 
 
 @dataclass(frozen=True)
@@ -235,13 +222,12 @@ class _Piece:
 
 
 @dataclass(frozen=True)
-class SweepWork:
-    """What a sweep has to do, batch by batch or on all batches `together`, and what that will cost."""
+class _Work:
+    """What a sweep has to do, batch by batch, and what that will cost."""
 
     data: EvalData
     pieces: tuple[_Piece, ...]
     estimate: CostEstimate
-    together: bool = False
 
     def divided(self, stack: Stack, workers: int) -> tuple[list[SweepPart], Partition]:
         """The work in parts for so many workers, and what they cost."""
@@ -258,10 +244,7 @@ class SweepWork:
 
     def rounds(self, stack: Stack) -> list[list[_Piece]]:
         """The pieces that are computed together."""
-        due = self.due
-        if self.together:
-            return [due] if due else []
-        streaming = self.streaming(stack)
+        due, streaming = self.due, self.streaming(stack)
         if streaming is None:
             return [[piece] for piece in due]
         return [[due[number] for number in each] for each in streaming.rounds]
@@ -275,20 +258,14 @@ class SweepWork:
         return streaming_estimate(stack.resident, list(zip(sizes, graphs, strict=True)))
 
     @classmethod
-    def of(
-        cls, plans: Sequence[Plan | Changed], data: EvalData, finished: Finished, *, together: bool = False
-    ) -> SweepWork:
-        """Of `plans` those that no window of a batch has rows for, or of all batches, where they go `together`."""
+    def of(cls, plans: Sequence[Plan], data: EvalData, finished: Finished) -> _Work:
         texts = {str(plan): plan for plan in plans}  # a plan is long to write, and there are many windows
         names, whole = frozenset(texts), build(plans)
         graphs: dict[frozenset[str], Graph] = {frozenset(): whole}
-        rows = [
-            tuple(finished(each.task, each.document, each.index) for each in batch.windows) for batch in data.batches
-        ]
-        of_all = names.intersection(*chain.from_iterable(rows))
         pieces = []
-        for batch, done in zip(data.batches, rows, strict=True):
-            everywhere = names.intersection(*done) if of_all is None else of_all
+        for batch in data.batches:
+            done = tuple(finished(window.task, window.document, window.index) for window in batch.windows)
+            everywhere = names.intersection(*done)
             if everywhere not in graphs:
                 graphs[everywhere] = build(plan for text, plan in texts.items() if text not in everywhere)
             pieces.append(_Piece(batch, graphs[everywhere], done))
@@ -296,47 +273,48 @@ class SweepWork:
         layer_tokens, head_tokens = (
             sum(spent[id(piece.graph)][of] * piece.batch.size for piece in pieces) for of in (0, 1)
         )
-        estimate = CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens)
-        return cls(data, tuple(pieces), estimate, together)
+        return cls(
+            data, tuple(pieces), CostEstimate(whole.evaluations, whole.naive, len(plans), layer_tokens, head_tokens)
+        )
 
 
 @dataclass
-class SweepRun:
-    """One sweep under way: its work, where its rows go, and what it has spent.
-
-    `broken` are plans of which a loss is not finite, with the first such document: they have no rows of that batch.
-    `prepare` and `half` are for interventions (`layerwise.measure.interventions.batch_walk.final_states`).
-    """
+class _Sweep:
+    """One sweep under way: its work, where its rows go, and what it has spent."""
 
     stack: Stack
-    work: SweepWork
+    work: _Work
     sink: Sink
     progress: Progress
-    spread: Spread = field(default_factory=Spread)
-    data: str = TEXT
-    prepare: Prepare | None = None
-    half: frozenset[Window] = frozenset()
+    spread: Spread
+    data: str
     meter: CostMeter = field(default_factory=CostMeter)
     broken: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Hand every row on. Raises `MeasureError` where a loss of the model as trained is not finite."""
         self.progress(self.meter, self.work.estimate)
         if self.spread.is_here:
             self._here()
         else:
             self._spread()
+        if self.broken:
+            plan, document = next(iter(self.broken.items()))
+            raise MeasureError(
+                f"{len(self.broken)} of {self.work.estimate.plans} plans gave non-finite losses, first {plan!r} "
+                f"on {document!r}; they have no rows there. Every other row is kept: leave those plans "
+                "out, or use --dtype float32"
+            )
 
     def _here(self) -> None:
-        """One round of batches after the other; of plans the identity on the first batch comes before everything else.
+        """One batch after the other, or some together whose layers are read from the disk.
 
-        Interventions share its states, and come as they leave it: else all of its states would be held at once.
+        The identity plan of the first one comes before everything else.
         """
-        first = Plan.identity(self.stack.depth) if self.prepare is None else None
+        first: Plan | None = Plan.identity(self.stack.depth)
         with evaluating(self.stack.model), torch.inference_mode():
             for pieces in self.work.rounds(self.stack):
                 work = [(piece.batch, piece.graph) for piece in pieces]
-                for number, each in final_states(self.stack, work, first, prepare=self.prepare, half=self.half):
+                for number, each in final_states(self.stack, work, first):
                     self._take(pieces[number], each)
                 first = None
 

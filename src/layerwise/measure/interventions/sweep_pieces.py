@@ -4,29 +4,117 @@ Batches share nothing, so they are handed out whole; only those of the last, inc
 idle, are cut into parts of their plans (`layerwise.stack.executors.partition`), and those of the round before it, where
 batches are so unequal that this is faster. Each batch is the same tensors as in one process, so the numbers have the
 same bits on the same kind of processor with as many threads.
+
+Interventions fall into runs of layers that cost about the same: one at a layer runs the layers behind it, so those at
+the first layers cost most. Each worker walks the clean states itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 import torch
+from torch import Tensor
 
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions.batch_walk import FinalState, final_states
+from layerwise.measure.activations.padding import captured_batch
+from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.language.loss import WindowLoss
+from layerwise.measure.language.loss import WindowLoss, window_losses
 from layerwise.measure.workers import Emit, PieceFunction, Plain
 from layerwise.plan import Plan
+from layerwise.results.rows import Loss
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
-from layerwise.stack.executors.graph import build
+from layerwise.stack.executors.graph import Graph, GraphExecutor, build
 from layerwise.stack.executors.partition import Partition, cost, depth_first, runs
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.streaming.executor import StreamedExecutor
+from layerwise.stack.streaming.readings import Reading
+
+
+@dataclass(frozen=True, slots=True)
+class FinalState:
+    """A final state of a batch: the plans that end there, their losses window by window, and what it took.
+
+    `evaluations` are those since the final state before it, `most_live` the states that were held at once so far.
+    """
+
+    plans: tuple[str, ...]
+    losses: tuple[WindowLoss, ...]
+    evaluations: int
+    layer_seconds: float
+    head_seconds: float
+    most_live: int
+
+
+def final_states(
+    stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
+) -> Iterator[tuple[int, FinalState]]:
+    """The final states of some batches that are computed together, each with the number of its batch; several only
+    where layers are read from the disk.
+
+    That of the plan `first` on the first batch comes before the others. Where layers are read, final states of no plan
+    come between them, as often as one was read, which say what was computed meanwhile. The caller keeps the model
+    evaluating, without gradients.
+    """
+    names = [graph.names() for _, graph in work]
+    captured = [(captured_batch(stack, batch), graph) for batch, graph in work]
+    walk: GraphExecutor | StreamedExecutor
+    ends: Iterable[tuple[int, int | None, Tensor | None]]
+    if stack.resident is None:
+        ((inputs, graph),) = captured
+        walk = GraphExecutor(
+            graph,
+            lambda layer, state, part, source: stack.apply(layer, state, inputs, part, source),
+            inputs.state,
+            first,
+        )
+        walks, ends = [walk], ((0, node, state) for node, state in walk.states())
+    else:
+        walk = StreamedExecutor(stack, captured)
+        awaited = None if first is None else work[0][1].ends.get(first)
+        walks, ends = walk.walks, _first_before(walk.states(), awaited, len(work))
+    walked = [0] * len(work)
+    clock = time.perf_counter()
+    for number, node, state in ends:
+        there = time.perf_counter()
+        plans = () if node is None else names[number][node]
+        losses = () if state is None else tuple(window_losses(stack, state, work[number][0]))
+        done = time.perf_counter()
+        evaluations = walks[number].evaluated - walked[number]
+        yield number, FinalState(plans, losses, evaluations, there - clock, done - there, walk.most_live)
+        walked[number], clock = walks[number].evaluated, time.perf_counter()
+
+
+def _first_before(
+    ends: Iterable[tuple[int, int, Tensor] | Reading], awaited: int | None, batches: int
+) -> Iterator[tuple[int, int | None, Tensor | None]]:
+    """The ends in their order, but the node `awaited` of the first batch before all others; a reading is an end of no
+    node in every batch.
+    """
+    passed: list[tuple[int, int, Tensor]] = []
+    for each in ends:
+        if isinstance(each, Reading):
+            yield from ((number, None, None) for number in range(batches))
+        elif awaited is None or each[:2] == (0, awaited):
+            yield from (each, *passed)
+            passed, awaited = [], None
+        else:
+            passed.append(each)
+
+
+def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
+    """The bytes of one hidden state of each batch, told from the first."""
+    if not batches:
+        return []
+    first = captured_batch(stack, batches[0]).state
+    return [first.numel() * first.element_size() * batch.size // batches[0].size for batch in batches]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +216,46 @@ def read_final_state(partial: Plain) -> FinalState:
     """The final state that a worker emitted."""
     plans, losses, *rest = partial
     return FinalState(tuple(plans), tuple(WindowLoss(*loss) for loss in losses), *rest)
+
+
+def runs_of_layers(interventions: Sequence[Intervention], depth: int, count: int) -> list[list[Intervention]]:
+    """At most `count` parts of the interventions, in the order of their layers, of about equal cost; none is empty.
+
+    >>> skips = [Intervention(layer, "skip", lambda context: lambda one: one.state) for layer in range(6)]
+    >>> [[each.layer for each in part] for part in runs_of_layers(skips, 6, 2)]
+    [[0, 1], [2, 3, 4, 5]]
+    """
+    ordered = sorted(interventions, key=lambda each: each.layer)
+    total = sum(depth - each.layer for each in ordered)
+    parts: list[list[Intervention]] = [[] for _ in range(count)]
+    before = 0
+    for each in ordered:
+        cost = depth - each.layer
+        parts[int((before + cost / 2) * count / total)].append(each)
+        before += cost
+    return [part for part in parts if part]
+
+
+def lacking(interventions: Sequence[Intervention], data: EvalData, known: Collection[Loss]) -> list[Intervention]:
+    """The interventions that do not have a loss on every window of `data` among the `known`."""
+    cells = data.cells
+    counted: dict[str, int] = {}
+    for row in known:
+        if (row.task, row.document, row.window) in cells:
+            counted[row.plan] = counted.get(row.plan, 0) + 1
+    return [each for each in interventions if counted.get(each.key, 0) < len(cells)]
+
+
+def emit_losses(
+    stack: Stack, interventions: Sequence[Intervention], data: EvalData, keys: Collection[str], emit: Emit
+) -> None:
+    """In a worker: carry out the interventions that have these keys, and say their rows as they are computed."""
+    untouched = str(Plan.identity(stack.depth))
+
+    def sink(rows: Sequence[Loss]) -> None:
+        own = [astuple(row) for row in rows if row.plan != untouched]
+        if own:
+            emit(own)
+
+    chosen = [each for each in interventions if each.key in keys]
+    intervention_losses(stack, chosen, data, ResultCache(sink=sink))

@@ -114,11 +114,6 @@ class Graph:
             names[node] = (*names.get(node, ()), str(plan))
         return names
 
-    @property
-    def is_changed(self) -> bool:
-        """Whether interventions change nodes."""
-        return any(isinstance(node, Apply) and node.variant.change is not None for node in self.nodes)
-
     def untouched(self) -> frozenset[int]:
         """The nodes that no intervention led to."""
         clean: set[int] = set()
@@ -233,14 +228,15 @@ def _way(graph: Graph, end: int | None) -> frozenset[int]:
     return frozenset(visited)
 
 
-def common_steps(graph: Graph, order: Iterable[int]) -> list[tuple[int, ...]]:
-    """Nodes, in this order, in runs that several batches compute one after another: each begins at a changed node,
-    whose input is there for all batches before one goes on.
+def common_steps(graph: Graph) -> list[tuple[int, ...]]:
+    """The nodes behind the first, depth first, in runs that several batches compute one after another: each ends where
+    a plan ends, or before a changed node, whose input is there for all batches before one goes on.
     """
-    runs: list[list[int]] = []
-    for index in order:
+    ends = frozenset(graph.ends.values())
+    runs: list[list[int]] = [[]]
+    for index in schedule(graph)[1:]:
         node = graph.nodes[index]
-        if not runs or (isinstance(node, Apply) and node.variant.change is not None):
+        if runs[-1] and ((isinstance(node, Apply) and node.variant.change is not None) or runs[-1][-1] in ends):
             runs.append([])
         runs[-1].append(index)
     return [tuple(run) for run in runs]
@@ -251,13 +247,15 @@ class GraphExecutor:
     """One execution of a graph on one batch.
 
     `apply(layer, state, part, source)` runs a layer, or one half of it, of one model; `change(node, state)` what an
-    intervention makes of one. `watch` sees every state. `evaluated` counts layer evaluations, `most_live` the most
-    states that were held at once, `live_states` are those that are held now.
+    intervention makes of one. `states()` yields the states at which plans end, each as soon as it is there, but that of
+    the plan `first` before all others. `watch` sees every state. `evaluated` counts layer evaluations, `most_live` the
+    most states that were held at once, `live_states` are those that are held now.
     """
 
     graph: Graph
     apply: Callable[[int, Tensor, Sublayer | None, str | None], Tensor]
     root: Tensor
+    first: Plan | None = None
     change: Callable[[Apply, Tensor], Tensor] | None = None
     watch: Callable[[int, Tensor], None] | None = None
     evaluated: int = 0
@@ -276,10 +274,16 @@ class GraphExecutor:
                     self._folds_of[branch].append(fold)
 
     def states(self) -> Iterator[tuple[int, Tensor]]:
-        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once, as soon as it is
-        there.
-        """
-        yield from self.walk(schedule(self.graph))
+        """Walk the graph; yields `(node, state)` for every node at which a plan ends, each once."""
+        first = None if self.first is None else self.graph.ends.get(self.first)
+        passed: list[tuple[int, Tensor]] = []  # ends on the way to the first, which wait for it
+        for index, state in self.walk(schedule(self.graph, first)):
+            if first is not None and index != first:
+                passed.append((index, state))
+            else:
+                yield index, state
+                yield from passed
+                passed, first = [], None
 
     def walk(self, order: Iterable[int]) -> Iterator[tuple[int, Tensor]]:
         """Compute some more nodes, in this order; yields `(node, state)` for those of them at which a plan ends."""

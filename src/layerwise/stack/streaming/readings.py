@@ -5,8 +5,6 @@ layer that has no work left afterwards is read next, whichever it is, because it
 So plans that visit layers in rising order (leave-one-out, every window) read each layer exactly once. Plans that
 reorder layers may all wait for one another. Then the layer is read below whose ready states most is left to do; that is
 the weighted majority merge of Branke and Middendorf (1996) for shortest common supersequences, which are NP-hard.
-
-What that takes is known beforehand: readings, bytes, and live states (`streaming_estimate`).
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from layerwise.stack.executors.graph import Apply, Graph, inputs, most_live
-from layerwise.stack.streaming.resident import ResidentLayers
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,66 +191,3 @@ def _fewest(order: Sequence[int], most: int) -> int:
                 del held[max(held, key=held.__getitem__)]
         held[layer] = following[position]
     return readings
-
-
-def in_turn(resident: ResidentLayers, schedule: ReadingSchedule) -> Iterator[Reading]:
-    """Every reading of a schedule, once its layer is in memory and the next one is on its way."""
-    resident.release_all()
-    for number, reading in enumerate(schedule.readings):
-        if reading.released is not None:
-            resident.release(reading.released)
-        resident.read(reading.layer)
-        if number + 1 < len(schedule.readings):
-            resident.read_ahead(schedule.readings[number + 1].layer)
-        yield reading
-
-
-def distinct_graphs(graphs: Sequence[Graph]) -> list[Graph]:
-    """Each graph once, in the order of their first appearance; batches with the same plans have the same one."""
-    return list({id(graph): graph for graph in graphs}.values())
-
-
-@dataclass(frozen=True, slots=True)
-class StreamingEstimate:
-    """`rounds` are the numbers of the batches that share their readings, `readings` how many layers are read in all of
-    them, and `bound` the fewest with which any order could do in as many rounds.
-
-    `bytes_read` are those of the readings, `resident_bytes` the most that layers take in memory at once, and
-    `state_bytes` the most that hidden states take beside them.
-    """
-
-    rounds: tuple[tuple[int, ...], ...]
-    readings: int
-    bound: int
-    bytes_read: int
-    resident_bytes: int
-    state_bytes: int
-
-
-def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph]]) -> StreamingEstimate:
-    """The estimate for batches, each as the bytes of one hidden state and the graph of its plans.
-
-    As many batches share their readings as have states that take no more memory than the layers may, at least one.
-    """
-    schedules = {id(graph): reading_schedule([graph], resident.most) for _, graph in work}
-    needs = [size * schedules[id(graph)].live[0] for size, graph in work]
-    allowed = sum(sorted(resident.sizes)[-resident.most :])
-    rounds: list[list[int]] = []
-    taken = 0
-    for number, need in enumerate(needs):
-        if not rounds or taken + need > allowed:
-            rounds.append([])
-            taken = 0
-        rounds[-1].append(number)
-        taken += need
-    readings = bound = read = 0
-    for each in rounds:
-        graphs = distinct_graphs([work[number][1] for number in each])
-        schedule = schedules[id(graphs[0])] if len(graphs) == 1 else reading_schedule(graphs, resident.most)
-        readings += len(schedule.readings)
-        bound += schedule.bound
-        read += sum(resident.sizes[reading.layer] for reading in schedule.readings)
-    return StreamingEstimate(
-        tuple(map(tuple, rounds)), readings, bound, read, allowed,
-        max((sum(needs[number] for number in each) for each in rounds), default=0),
-    )  # fmt: skip
