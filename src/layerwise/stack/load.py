@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -274,7 +274,8 @@ class _Opening:
         """The class of the model, and its configuration."""
         config = from_pretrained("AutoConfig", self.location, **self._options())
         if is_gguf(self.location):  # which names no class
-            config.architectures = [each.__name__ for each in causal_classes(config)]
+            predicts_next = dict(model_classes())["AutoModelForCausalLM"].get(type(config), None)
+            config.architectures = [] if predicts_next is None else [predicts_next.__name__]
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
             raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
@@ -323,13 +324,6 @@ def model_class(config: Any, trust_remote_code: bool) -> Any | None:
             if trust_remote_code and name.endswith(suffix):
                 return class_named(automatic_name)
     return class_named("AutoModel")
-
-
-def causal_classes(config: Any) -> Iterator[Any]:
-    """The class of transformers that predicts the next token, for this kind of configuration, if there is one."""
-    (mapping,) = (mapping for name, mapping in model_classes() if name == "AutoModelForCausalLM")
-    if type(config) in mapping:
-        yield mapping[type(config)]
 
 
 def _check_class(name: str, kind: Any, config: Any) -> None:
