@@ -2,7 +2,7 @@
 
     python benchmarks/diagnose.py                   # 30 layers of width 576, a vocabulary of 49,152, random weights
     python benchmarks/diagnose.py --tokens 2000     # more text
-    python benchmarks/diagnose.py --part proxies    # one part
+    python benchmarks/diagnose.py --parts proxies,recovery
 
 The text is random and little, and the two parts that grow with their settings do little (manipulation: two sizes;
 recovery: two layers, one damage, three seeds, two steps): what is shown is that each runs and what it holds in memory,
@@ -35,7 +35,7 @@ from layerwise.measure.interventions.predicted_weight_loss import predicted_weig
 from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
 from layerwise.measure.stats.agreement import agreement
@@ -57,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=160, help="scored tokens")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--part", default="", help="only the parts with this in their name")
+    parser.add_argument("--parts", default="", help="only parts whose name is here, with commas between them")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     stack, reading = load(smol_shape()), random_reading(chosen.tokens)
@@ -73,7 +73,9 @@ def main() -> None:
         "ablation": lambda: scores.extend(ablation(stack, reading)),
         "racing": partial(racing, stack, reading),
         "order": partial(sweep, stack, members(stack.depth), reading),
-        "manipulation": partial(perturbation_curves, stack, reading, sizes=(0.1, 1.0), alphas=(0.0, 0.9)),
+        "manipulation": partial(
+            perturbation_curves, stack, sample(reading, 64, 0), sizes=(0.1, 1.0), alphas=(0.0, 0.9)
+        ),
         "recovery": partial(recovery, stack, reading, layers=(0, 15), treatments=("noise_50/layer",), recipe=recipe),
         "agreement": lambda: agreement(scores),
         "pruning": lambda: pruning(stack, reading, scores, most=3, random_sets=5),
@@ -82,7 +84,7 @@ def main() -> None:
     print(f"{'':30}{'seconds':>9}{'peak':>12}{'above the model':>18}", flush=True)
     print(f"{'the model alone':30}{'':>9}{alone:>9,.0f} MB", flush=True)
     for name, measure in measures.items():
-        if chosen.part not in name:
+        if chosen.parts and name not in chosen.parts.split(","):
             continue
         forget_peak()
         start = time.perf_counter()

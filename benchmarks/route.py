@@ -27,7 +27,7 @@ import torch
 from layerwise import PlanRouter, RoutedStack, load
 from layerwise.data.demo.corpus import demo_corpus
 from layerwise.plan import Plan
-from layerwise.search.routing.router import grouped, written
+from layerwise.search.routing.router import written
 
 
 def main() -> None:
@@ -51,10 +51,7 @@ def main() -> None:
     def under(plan: Plan) -> Callable[[], None]:
         def work() -> None:
             for pool in pools:
-                ids = routed.encoded(pool)
-                with stack.under(plan), torch.inference_mode():
-                    for _, rows in grouped(ids, [0] * len(ids), arguments.batch):
-                        written(stack, [ids[row] for row in rows], options)
+                written(stack, plan, routed.encoded(pool), arguments.batch, **options)
 
         return work
 

@@ -1,4 +1,4 @@
-"""Towards llama.cpp: layerwise writes no GGUF, and what it writes is what llama.cpp's converter reads.
+"""Towards llama.cpp: layerwise converts nothing to GGUF, and the folder that it writes is what the converter reads.
 
 The package `gguf` has the parts of that converter that are not its command: the names of tensors for each architecture
 and number of blocks, the metadata that is taken from a model card, and the writer and reader of files. The converter
@@ -23,9 +23,7 @@ from layerwise.checkpoint.card import write_card
 from layerwise.plan import Plan
 from layerwise.stack import load
 
-gguf: Any = pytest.importorskip(
-    "gguf", reason="needs the package gguf, which no extra of layerwise installs: pip install gguf"
-)
+gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
 
 ARCHITECTURES = {"llama": "LLAMA", "qwen3": "QWEN3", "gemma2": "GEMMA2", "gpt2": "GPT2", "smollm3": "SMOLLM3"}
 WEIGHTS = "model.safetensors"

@@ -39,9 +39,9 @@ from layerwise.plan import Plan
 from layerwise.plan.schedule.allocation import Importance
 from layerwise.results import Run
 from layerwise.search.prices import PriceTable
-from layerwise.search.routing.router import time_rows
 from layerwise.stack import Stack, load
 from layerwise.train.fine_tuning import FineTuningConfig
+from search.routing.planted_routing import TIMES
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 SILENT: Mapping[str, Any] = {"reporter": Silent()}
@@ -61,7 +61,7 @@ def _layer_times(
 PLANTED: Mapping[str, Any] = {
     "measure.cost.pass_time:TimedPass.seconds": lambda self: len(self.stack.running.steps()) / 1000,
     "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
-    "experiments.search.routing:router_time": lambda *_: time_rows(0.5, (0.4, 0.6), 1.0, 9),
+    "experiments.search.routing:router_time": lambda *_: TIMES,
     "experiments.search.run:measured": _layer_times,
     "train.training_log:Pace.notes": lambda *_: {"seconds": 1.0, "step_seconds": 1.0, "peak_bytes": 1.0},
     "experiments.growth_study.run:measured_importance": lambda *_, **__: [

@@ -72,6 +72,8 @@ class _Pretended(TorchFunctionMode):
             self._refuse(func, leaves)
         if inside and func is Tensor.register_hook:
             args = (args[0], _narrowing(args[1]))
+        if inside and func is Tensor.register_post_accumulate_grad_hook:
+            args = (args[0], _after_narrowing(args[1]))
         if to is not None:
             args = tuple(_CPU if _is_device(value) else value for value in args)
             kwargs = {name: _CPU if _is_device(value) else value for name, value in kwargs.items()}
@@ -120,6 +122,16 @@ def _narrowed(value: Any) -> Any:
 def _narrowing(hook: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
     """The hook, told of its gradient as a tensor of the device: torch makes gradients without asking anyone."""
     return lambda gradient: hook(_narrowed(gradient))
+
+
+def _after_narrowing(hook: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
+    """The same for a hook that reads the gradient from the parameter."""
+
+    def read(parameter: Tensor) -> None:
+        parameter.grad = _narrowed(parameter.grad)
+        hook(parameter)
+
+    return read
 
 
 def _without_float64() -> TypeError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -86,17 +88,24 @@ def test_weights_on_the_disk_come_back_to_the_bit_also_after_an_exception(llama:
     assert turned.stride() == (1, len(turned))
 
 
-def test_without_room_on_the_disk_the_weights_stay(
-    llama: LlamaForCausalLM, ids: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+def test_without_room_on_the_disk_the_weights_stay_and_nothing_is_left_there(
+    llama: LlamaForCausalLM, ids: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*given: object) -> None:
-        raise OSError(28, "No space left on device")
+    written = module.save_file
 
-    monkeypatch.setattr(module, "save_file", full)
+    def nearly_full(tensors: dict[str, torch.Tensor], file: Path) -> None:
+        written(tensors, file)
+        if len(list(file.parent.iterdir())) > 3:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module, "save_file", nearly_full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with torch.inference_mode():
         expected = llama(input_ids=ids).logits
         with weights_on_disk(load(llama)):
             assert torch.equal(llama(input_ids=ids).logits, expected)
+            assert not [each for each in tmp_path.rglob("*") if each.is_file()]
+        assert torch.equal(llama(input_ids=ids).logits, expected)
 
 
 def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM) -> None:

@@ -4,6 +4,7 @@ layer_names, tensor_files, stored_model   a checkpoint on the disk: names, range
 stored_config, config_process, kinds      its configuration for the visits of a plan
 expectation, proof                        what transformers expects of it, and its logits
 stream, write                             the two ways to write one
+gguf_file                                 a GGUF file, of another one
 compact, remote_code, planned             each layer once and a plan over them, and the code that runs it elsewhere
 """
 

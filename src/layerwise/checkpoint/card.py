@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from layerwise.bounded import Unreadable, decoded, read_bytes, read_json
-from layerwise.checkpoint.folder import FILE
-from layerwise.data.model_location import EMBEDDED, location_of
+from layerwise.checkpoint.folder import FILE, Origin
+from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
 from layerwise.errors import CheckpointError
+from layerwise.gguf import GGUFFile
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
 from layerwise.plan.wiring import LEGEND, picture
@@ -26,6 +27,7 @@ CARD = "README.md"
 SIZE = 2**20
 """Bytes of the longest card that is read."""
 
+_HUB = "https://huggingface.co/"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 CELLS = 32
@@ -45,37 +47,44 @@ class CardTable:
     rows: tuple[tuple[str, ...], ...]
 
 
-def write_card(
-    folder: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = ()
-) -> str:
-    """Write the card of the checkpoint in `folder`, and return its text.
+def card_path(model: Path) -> Path:
+    """The card of a checkpoint: in its folder, or beside a GGUF file."""
+    return model.with_suffix(".md") if is_gguf(model) else model / CARD
 
-    `name` heads it, `command` is what wrote the folder. Raises `CheckpointError` for a folder that layerwise did not
-    write.
+
+def write_card(
+    model: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = (),
+    origin: Origin | None = None,
+) -> str:  # fmt: skip
+    """Write the card of a checkpoint, and return its text.
+
+    `name` heads it, `command` is what wrote the folder, or the file, and `origin` what of, where no record in the
+    folder says it. Raises `CheckpointError` for a folder that layerwise did not write.
     """
-    text = card_text(folder, name=name, command=command, versions=versions, tables=tables)
-    (folder / CARD).write_text(text, encoding="utf-8")
+    text = card_text(model, name=name, command=command, versions=versions, tables=tables, origin=origin)
+    card_path(model).write_text(text, encoding="utf-8")
     return text
 
 
 def card_text(
-    folder: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = ()
-) -> str:
+    model: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = (),
+    origin: Origin | None = None,
+) -> str:  # fmt: skip
     """The text of a card; see `write_card`."""
     from huggingface_hub import ModelCardData
 
-    origin = _record(folder)
-    plan = Plan.parse(str(origin["plan"]))
-    bases = _bases(origin["models"], plan)
-    metadata = ModelCardData(**_metadata(plan, bases)).to_yaml()
+    record = _record(model) if origin is None else asdict(origin)
+    plan = Plan.parse(str(record["plan"]))
+    bases = _bases(record["models"], plan)
+    metadata = ModelCardData(**_metadata(plan, bases, "gguf" if is_gguf(model) else "transformers")).to_yaml()
     body = [
         f"# {name}",
-        _opening(plan, bases),
+        _opening(plan, bases, "a GGUF file" if is_gguf(model) else "an ordinary checkpoint"),
         *_plan_section(plan),
-        *_base_section(bases, origin["weights"], origin.get("head")),
+        *_base_section(bases, record["weights"], record.get("head")),
         *_evidence_section(tables),
-        *_making_section(origin, command, versions),
-        *file_section(folder),
+        *_making_section(record, command, versions),
+        *file_section(model),
     ]
     return f"---\n{metadata}\n---\n\n" + "\n\n".join(body) + "\n"
 
@@ -102,7 +111,7 @@ def _bases(models: Mapping[str, str], plan: Plan) -> list[BaseModelInfo]:
     return bases
 
 
-def _metadata(plan: Plan, bases: Sequence[BaseModelInfo]) -> dict[str, Any]:
+def _metadata(plan: Plan, bases: Sequence[BaseModelInfo], library: str) -> dict[str, Any]:
     """What the hub reads. An entry that the models do not share is left out."""
     shared = {
         key: value
@@ -114,7 +123,7 @@ def _metadata(plan: Plan, bases: Sequence[BaseModelInfo]) -> dict[str, Any]:
         **({"base_model": hub_ids} if hub_ids else {}),
         **({"base_model_relation": "merge"} if hub_ids and len(bases) > 1 else {}),
         **shared,
-        "library_name": "transformers",
+        "library_name": library,
         "tags": _tags(plan, len(bases)),
     }
 
@@ -136,11 +145,11 @@ def _skips(plan: Plan) -> bool:
     return len(layers) <= max(layers)
 
 
-def _opening(plan: Plan, bases: Sequence[BaseModelInfo]) -> str:
+def _opening(plan: Plan, bases: Sequence[BaseModelInfo], form: str) -> str:
     count = len(plan.steps())
     whose = f"of {_link(bases[0])}" if len(bases) == 1 else f"of {len(bases)} models"
     return (
-        f"{count} layer{'s' * (count != 1)} {whose}, written as an ordinary checkpoint by layerwise. No weight was "
+        f"{count} layer{'s' * (count != 1)} {whose}, written as {form} by layerwise. No weight was "
         "trained or averaged in writing it: every layer is one of those that the plan names."
     )
 
@@ -215,9 +224,9 @@ def _making_section(origin: Mapping[str, Any], command: str, versions: Mapping[s
         yield f"Note: {origin['note']}."
 
 
-def file_section(folder: Path) -> Iterator[str]:
-    """The files of weights in `folder`, each with its size and its hash."""
-    files = sorted(folder.glob("*.safetensors"))
+def file_section(model: Path) -> Iterator[str]:
+    """The files of weights of a checkpoint, each with its size and its hash."""
+    files = [model] if is_gguf(model) else sorted(model.glob("*.safetensors"))
     yield "## Files"
     yield markdown_table(
         ("file", "bytes", "SHA-256"), [(each.name, f"{each.stat().st_size:,}", _code(_hash(each))) for each in files]
@@ -299,6 +308,8 @@ def is_hub_id(location: str) -> bool:
 def _stated(location: str) -> Mapping[str, Any]:
     from huggingface_hub import ModelCard
 
+    if is_gguf(location):
+        return _stated_by_gguf(GGUFFile.open(location_of(location)))
     path = _fetched(location) if is_hub_id(location) else Path(location_of(location)) / CARD
     if path is None:
         return {}
@@ -306,6 +317,15 @@ def _stated(location: str) -> Mapping[str, Any]:
         return ModelCard(decoded(read_bytes(path, SIZE)), ignore_metadata_errors=True).data.to_dict()  # type: ignore[no-untyped-call]
     except (Unreadable, ValueError, TypeError):
         return {}
+
+
+def _stated_by_gguf(file: GGUFFile) -> Mapping[str, Any]:
+    """What the metadata of a GGUF file says that a card says too."""
+    values = {key.removeprefix("general."): entry.value for key, entry in file.entries.items()}
+    urls = [str(value) for key, value in values.items() if re.fullmatch(r"base_model\.\d+\.repo_url", key)]
+    hub_ids = [url.removeprefix(_HUB) for url in urls if url.startswith(_HUB)]
+    license = {"license": values.get("license"), "license_name": values.get("license.name")}
+    return {**license, "license_link": values.get("license.link"), "base_model": hub_ids}
 
 
 def _fetched(hub_id: str) -> Path | None:

@@ -89,16 +89,7 @@ def draft_of(folder: Path) -> Iterator[Path]:
     A process that is killed leaves its draft, which the next one that writes the same folder removes.
     """
     folder = folder.absolute()
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(folder)
-        draft = folder.with_name(f".{folder.name}-{os.getpid()}-{secrets.token_hex(4)}")
-        draft.mkdir()
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot write to {folder.parent} ({error.strerror}); choose a folder on a disk that can be written"
-        ) from error
-    try:
+    with _draft_beside(folder) as draft:
         yield draft
         _take_own_modes(draft)
         old = draft.with_name(f"{draft.name}-old")
@@ -106,6 +97,32 @@ def draft_of(folder: Path) -> Iterator[Path]:
             os.replace(folder, old)
         os.replace(draft, folder)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def draft_of_file(file: Path) -> Iterator[Path]:
+    """A file in a folder beside `file`, which takes its name if all goes well, as that of `draft_of` does."""
+    file = file.absolute()
+    with _draft_beside(file) as draft:
+        yield draft / file.name
+        _take_own_modes(draft)
+        os.replace(draft / file.name, file)
+
+
+@contextmanager
+def _draft_beside(target: Path) -> Iterator[Path]:
+    """A new folder beside `target`, which goes at the end unless it has another name by then."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(target)
+        draft = target.with_name(f".{target.name}-{os.getpid()}-{secrets.token_hex(4)}")
+        draft.mkdir()
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write to {target.parent} ({error.strerror}); choose a folder on a disk that can be written"
+        ) from error
+    try:
+        yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from layerwise.checkpoint.folder import Origin, Writing
+from layerwise.checkpoint.gguf_file import TO_GGUF, save_gguf
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.stream import save_stored
+from layerwise.data.model_location import is_gguf
 from layerwise.errors import OptionError, PlanError, near_matches
 from layerwise.plan import Plan
 
@@ -50,10 +52,17 @@ def save(
     model of layerwise's own, where layerwise is not installed (`trust_remote_code=True`).
 
     The folder appears whole or not at all; one that is there is replaced only with `overwrite`, and if it holds a
-    model. Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model whose configuration
-    cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
+    model. Of a GGUF file another one is written, as `save("model.gguf", plan, "smaller.gguf")`; of the options only
+    `overwrite` is read then (see `layerwise.checkpoint.gguf_file`).
+
+    Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model whose configuration cannot say
+    what the plan does, and `CheckpointError` for a folder that is in the way.
     """
     plan = Plan.parse(plan)
+    if isinstance(model, str | Path) and is_gguf(model):
+        return save_gguf(model, plan, folder, overwrite=overwrite)
+    if is_gguf(folder):
+        raise OptionError(f"a GGUF file is written of one other; {TO_GGUF}")
     writing = Writing(
         folder=Path(folder), overwrite=overwrite, prove=prove, max_shard_size=max_shard_size, inputs=inputs,
         compact=compact, remote_code=remote_code, head=head,

@@ -12,10 +12,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
-from layerwise.data.stored_files import INDEX, WEIGHTS, StoredTensor, Tensors
+from layerwise.data.stored_files import INDEX, WEIGHTS, Tensors
 from layerwise.errors import CheckpointError
+
+Range: TypeAlias = tuple[Path, int, int]
+"""Bytes of a file, from the first to before the second."""
 
 # The order in which safetensors declares its dtypes, which is the reverse of that in a file.
 _DTYPES = (
@@ -69,15 +72,27 @@ def write_file(file: Path, tensors: Tensors) -> None:
         header[name] = {"dtype": tensors[name].dtype, "shape": tensors[name].shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
+    ranges = joined((each.file, each.begin, each.end) for each in (tensors[name] for name in ordered))
+    write_pieces(file, [len(text).to_bytes(8, "little") + text, *ranges])
+
+
+def write_pieces(file: Path, pieces: Iterable[bytes | Range]) -> None:
+    """Write a file of bytes as they are given, and of ranges of other files.
+
+    Raises `CheckpointError` where the disk is full, and where another file has changed meanwhile.
+    """
     try:
         with file.open("wb") as target, ExitStack() as opened:
-            target.write(len(text).to_bytes(8, "little") + text)
-            target.flush()
             sources: dict[Path, BinaryIO] = {}
-            for path, begin, size in _runs(tensors[name] for name in ordered):
+            for piece in pieces:
+                if isinstance(piece, bytes):
+                    target.write(piece)
+                    continue
+                path, begin, end = piece
                 if path not in sources:
                     sources[path] = opened.enter_context(path.open("rb"))
-                _copy(sources[path], begin, target, size)
+                target.flush()
+                _copy(sources[path], begin, target, end - begin)
     except OSError as error:
         raise CheckpointError(
             f"cannot write {file} ({error.strerror}); free the disk, or choose another one"
@@ -88,18 +103,22 @@ def _rank(dtype: str) -> int:
     return _DTYPES.index(dtype) if dtype in _DTYPES else -1
 
 
-def _runs(tensors: Iterable[StoredTensor]) -> Iterator[tuple[Path, int, int]]:
-    """The ranges to copy, (file, begin, size); neighbours in one file are one range."""
+def joined(ranges: Iterable[Range]) -> Iterator[Range]:
+    """The ranges to copy; neighbours in one file are one range, and empty ones are none.
+
+    >>> list(joined([(Path("a"), 0, 4), (Path("a"), 4, 8), (Path("b"), 8, 8), (Path("a"), 0, 4)]))
+    [(PosixPath('a'), 0, 8), (PosixPath('a'), 0, 4)]
+    """
     file, begin, end = Path(), 0, 0
-    for each in tensors:
-        if each.file == file and each.begin == end:
-            end = each.end
+    for path, first, last in ranges:
+        if path == file and first == end:
+            end = last
             continue
         if end > begin:
-            yield file, begin, end - begin
-        file, begin, end = each.file, each.begin, each.end
+            yield file, begin, end
+        file, begin, end = path, first, last
     if end > begin:
-        yield file, begin, end - begin
+        yield file, begin, end
 
 
 def _copy(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> None:

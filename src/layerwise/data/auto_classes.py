@@ -20,6 +20,7 @@ from torch import nn
 from transformers.models.auto import modeling_auto
 
 from layerwise.bounded import named
+from layerwise.data.model_location import is_gguf
 from layerwise.errors import ModelError
 
 
@@ -50,12 +51,14 @@ def class_named(name: str) -> Any | None:
 
 
 def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code: bool = False, **options: Any) -> Any:
-    """What `kind.from_pretrained` makes of the checkpoint at `location`, a folder or a hub id.
+    """What `kind.from_pretrained` makes of the checkpoint at `location`, a folder, a GGUF file or a hub id.
 
     `kind` is a class of transformers or its name, automatic or not. Raises `ModelError` for a checkpoint whose code
     would have to run, and what transformers raises for any other.
     """
     kind = class_named(kind) if isinstance(kind, str) else kind
+    if location is not None and is_gguf(location):
+        location, options["gguf_file"] = Path(location).absolute().parent, Path(location).name
     try:
         with without_retries(location):
             return kind.from_pretrained(location, trust_remote_code=trust_remote_code, **options)

@@ -22,7 +22,7 @@ from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import shortened, shown
 from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes, without_retries
-from layerwise.data.model_location import EMBEDDED, location_of
+from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
 from layerwise.data.stored_files import Tensors
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
@@ -30,6 +30,13 @@ from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
+from layerwise.stack.checks.gguf_file import (
+    check_gguf,
+    dense_loading,
+    forget_quantisation,
+    refusal,
+    refuse_reading_by_layer,
+)
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantisation import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
@@ -69,13 +76,16 @@ def load(
     resident_layers: int | None = None,
     device_map: str | Mapping[str, Any] | None = None,
 ) -> Stack:
-    """A `Stack` over `model`: a hub id, a folder, `demo`, or any `torch.nn.Module`.
+    """A `Stack` over `model`: a hub id, a folder, a GGUF file, `demo`, or any `torch.nn.Module`.
 
     `layers` names the `nn.ModuleList` of blocks where it cannot be found (`"encoder.blocks"`). `device="auto"` takes an
     accelerator where there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of a half type on a CPU,
     and `"stored"` the checkpoint's everywhere.
     A module is used as it is, on its own device and in its own dtype. `adding` names what the caller will add to the
     model itself: a checkpoint whose layers were trained with something that is not added is refused.
+
+    A GGUF file is dequantised as transformers does it, and has its tokenizer and chat template in it; it needs the
+    package gguf (`layerwise[gguf]`).
 
     With `resident_layers` so many layers are in memory at most: each is read from the disk when it is needed, and let
     go for another (see `layerwise.stack.streaming`). Plans, sweeps and generation compute the same bits as the model
@@ -205,7 +215,9 @@ class _Opening:
         where = resolve_device(self.device)
         if self.dtype not in DTYPES:
             raise ModelError(f"dtype {self.dtype!r} is not known; {near_matches(self.dtype, DTYPES)}")
-        saved = check_folder(Path(self.location)) if Path(self.location).is_dir() else None
+        saved = _stored(self.location)
+        if is_gguf(self.location) and (self.resident_layers is not None or self.device_map is not None):
+            refuse_reading_by_layer(self.location)
         offloaded = None
         try:
             kind, config = self._kind(saved)
@@ -230,7 +242,9 @@ class _Opening:
         _refuse_lost_parts(self.location, report, self.adding)
         check_complete(self.location, loaded, report)
         module = cast(PreTrainedModel, loaded)
-        if saved is not None and not quantised:
+        if is_gguf(self.location):
+            forget_quantisation(module)
+        if saved is not None and not quantised and not is_gguf(self.location):
             check_types(self.location, loaded, saved)
         if quantised or self.device_map is not None:
             return module.eval(), None
@@ -259,6 +273,9 @@ class _Opening:
     def _kind(self, saved: Tensors | None) -> tuple[Any, Any]:
         """The class of the model, and its configuration."""
         config = from_pretrained("AutoConfig", self.location, **self._options())
+        if is_gguf(self.location):  # which names no class
+            predicts_next = dict(model_classes())["AutoModelForCausalLM"].get(type(config), None)
+            config.architectures = [] if predicts_next is None else [predicts_next.__name__]
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
             raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
@@ -273,10 +290,19 @@ class _Opening:
     def _load(self, kind: Any, config: Any, **placed: Any) -> Any:
         """transformers' loading: the model, and what it reports of it."""
         dtype = "auto" if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
+        if is_gguf(self.location):
+            placed |= dense_loading()
         return from_pretrained(
             kind, self.location, dtype=dtype, use_safetensors=True, output_loading_info=True,
             ignore_mismatched_sizes=True, config=config, **self._options(), **placed,
         )  # fmt: skip
+
+
+def _stored(location: str) -> Tensors | None:
+    """The tensors at a location, by the headers of its files; `None` for a hub id."""
+    if is_gguf(location):
+        return check_gguf(Path(location))
+    return check_folder(Path(location)) if Path(location).is_dir() else None
 
 
 def _is_quantised(config: Any) -> bool:
@@ -330,6 +356,8 @@ def _tokenizer(module: nn.Module, location: str, revision: str | None, trust_rem
 def _explained(location: str, error: Exception) -> ModelError:
     text = str(error).strip().splitlines()
     reason = shortened(" ".join(map(str.strip, text[:2])) or type(error).__name__, 300)
+    if is_gguf(location):
+        return refusal(location, reason)
     if f"`{OWN_TYPES}" in str(error):
         return ModelError(
             f"{location} holds a model of layerwise's own kind: `import layerwise.models` before it is loaded"

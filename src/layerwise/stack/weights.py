@@ -146,20 +146,22 @@ def weights_on_disk(stack: Stack) -> Iterator[None]:
     (`TMPDIR`) has no room for them, they stay in memory.
     """
     parameters = list(stack.model.parameters())
+    layouts = [(parameter.device, parameter.shape, parameter.stride()) for parameter in parameters]
     with TemporaryDirectory(prefix="layerwise-weights-") as folder:
         files = [Path(folder) / f"{number}.safetensors" for number in range(len(parameters))]
+        stored = list(zip(parameters, files, layouts, strict=True))
         try:
-            for parameter, file in zip(parameters, files, strict=True):
+            for parameter, file, _ in stored:
                 save_file({"weight": parameter.detach().contiguous()}, file)
         except (OSError, SafetensorError):
-            yield
-            return
-        layouts = [(parameter.device, parameter.shape, parameter.stride()) for parameter in parameters]
+            stored = []
+            for file in files:  # others may need the room on a full disk
+                file.unlink(missing_ok=True)
         try:
-            for parameter in parameters:
+            for parameter, _, _ in stored:
                 parameter.data = parameter.data.new_empty(0)
             yield
         finally:
-            for parameter, file, (device, shape, stride) in zip(parameters, files, layouts, strict=True):
+            for parameter, file, (device, shape, stride) in stored:
                 restored = torch.empty_strided(shape, stride, dtype=parameter.dtype, device=device)
                 parameter.data = restored.copy_(load_file(file)["weight"])

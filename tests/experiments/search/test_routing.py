@@ -20,9 +20,9 @@ from layerwise.results import Run
 from layerwise.results.selection import Rows
 from layerwise.search.routing import questions
 from layerwise.search.routing.questions import read_task_set
-from layerwise.search.routing.router import time_rows
 from layerwise.stack import Stack, load
 from measure.language.local_tasks import write_tasks
+from search.routing.planted_routing import TIMES
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 4
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def made_up_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a layer takes on a busy machine decides nothing here."""
-    monkeypatch.setattr(module, "router_time", lambda *_: time_rows(0.5, (0.4, 0.6), 1.0, 9))
+    monkeypatch.setattr(module, "router_time", lambda *_: TIMES)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def everything(folder: Path) -> tuple[list[object], ...]:
 def whole(stack: Stack, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> RoutingResult:
     """A run that nothing disturbed, on two task sets."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "router_time", lambda *_: time_rows(0.5, (0.4, 0.6), 1.0, 9))
+        patch.setattr(module, "router_time", lambda *_: TIMES)
         tasks = tuple(str(folder / name) for name in ("first.jsonl", "second.jsonl"))
         return layerwise.search.route(stack, tasks=tasks, run=tmp_path_factory.mktemp("runs") / "whole", **SMALL)
 
@@ -118,7 +118,7 @@ def test_benchmarks_are_judged_as_lm_eval_judges_them(
     for name in ("arc_tiny", "winogrande_tiny", "lambada_tiny"):
         read = read_task_set(stack, name, folder=tmp_path, limit=None, length=None, batch_tokens=2048, seed=0)
         documents = list(dict.fromkeys((window.task, window.document) for window in read.data.windows))
-        right = read.judged(documents, plans, sweep(stack, plans, read.data)).right
+        right = read.judged(documents, plans, sweep(stack, plans, read.data))["accuracy"]
         expected = asked(stack, plans, [name], folder=tmp_path)
         metric = "acc_norm" if name == "arc_tiny" else "acc"
         values = {row.plan: row.value for row in expected if row.metric == metric}

@@ -214,6 +214,10 @@ def test_leading_vectors_are_those_of_the_decomposition(shape: tuple[int, int]) 
     count = leading_count(*shape)
     left, _, right = torch.linalg.svd(matrix, full_matrices=False)
     found = leading(matrix)
+    # All layers' are held at once: a view would hold the whole decomposition of each.
+    assert [each.untyped_storage().nbytes() for each in (found.stream, found.units)] == [
+        8 * each.numel() for each in (found.stream, found.units)
+    ]
     pairs = alignments([found.stream, right[:count].T])
     assert pairs[0, 1] == pytest.approx(1)
     assert alignments([found.units, left[:, :count]])[0, 1] == pytest.approx(1)

@@ -15,7 +15,7 @@ from layerwise.errors import ModelError, PlanError
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 from layerwise.search.routing.candidates import candidate_plans, keeps
-from layerwise.search.routing.router import PlanRouter, RoutedStack, grouped, prompt_features
+from layerwise.search.routing.router import PlanRouter, RoutedStack, prompt_features
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -79,18 +79,23 @@ def test_every_prompt_is_answered_as_if_it_ran_alone_under_its_plan(stack: Stack
         assert text == tokenizer.decode(alone[0, ids.shape[1] :], skip_special_tokens=True)
 
 
-def test_prompts_of_one_plan_run_together_in_batches_of_like_length(routed: RoutedStack) -> None:
-    ids = routed.encoded(PROMPTS)
-    choices = [PLANS.index(plan) for plan in routed.plans_of(PROMPTS)]
-    batches = list(grouped(ids, choices, 3))
-    assert sorted(row for _, rows in batches for row in rows) == list(range(len(PROMPTS)))
-    for choice, rows in batches:
-        assert len(rows) <= 3
-        assert {choices[row] for row in rows} == {choice}
-        lengths = [len(ids[row]) for row in rows]
-        assert lengths == sorted(lengths)
-    least = sum(-(-count // 3) for count in Counter(choices).values())
-    assert len(batches) == least
+def test_prompts_of_one_plan_run_together_in_batches_of_like_length(
+    stack: Stack, routed: RoutedStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[tuple[Plan | None, list[int]]] = []
+
+    def generate(input_ids: torch.Tensor, attention_mask: torch.Tensor, **_: object) -> torch.Tensor:
+        batches.append((stack.running, attention_mask.sum(dim=1).tolist()))
+        return input_ids
+
+    monkeypatch.setattr(stack.model, "generate", generate)
+    assert routed.generate(PROMPTS, batch_size=3) == [""] * len(PROMPTS)
+    plans, lengths = routed.plans_of(PROMPTS), list(map(len, routed.encoded(PROMPTS)))
+    expected = []
+    for plan in dict.fromkeys(plans):
+        own = sorted(length for length, each in zip(lengths, plans, strict=True) if each == plan)
+        expected += [(plan, own[start : start + 3]) for start in range(0, len(own), 3)]
+    assert batches == expected
 
 
 def test_the_router_of_another_model_is_refused(stack: Stack, routed: RoutedStack) -> None:

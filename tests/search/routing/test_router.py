@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 
 from layerwise.errors import DataError
 from layerwise.search.routing import router as module
-from layerwise.search.routing.router import FORMAT, PlanRouter, fit_router
+from layerwise.search.routing.router import FORMAT, PlanRouter
 from search.routing.planted_routing import PLANS, world
 
 
@@ -23,26 +23,26 @@ def test_the_predictions_that_set_the_penalty_have_not_seen_their_question(monke
     targets = table.scores - table.scores.mean(axis=1, keepdims=True)
     features = StandardScaler().fit_transform(table.features)
     expected = cross_val_predict(Ridge(3.0), features, targets, cv=LeaveOneOut())
-    fit = table.fit()
-    np.testing.assert_allclose(fit.left_out, expected, atol=1e-9)
-    np.testing.assert_allclose(
-        fit.router.scores(table.features), Ridge(3.0).fit(features, targets).predict(features), atol=1e-9
-    )
+    router, left_out = table.fit
+    np.testing.assert_allclose(left_out, expected, atol=1e-9)
+    predicted = table.features @ router.weights + router.intercept
+    np.testing.assert_allclose(predicted, Ridge(3.0).fit(features, targets).predict(features), atol=1e-9)
 
 
 def test_what_makes_a_prompt_hard_for_all_plans_does_not_move_the_choice() -> None:
     table = world(60, 0, effect=1.0)
     harder = replace(table, scores=table.scores - 5 * table.features[:, :1])
-    np.testing.assert_allclose(harder.fit().router.weights, table.fit().router.weights, atol=1e-9)
+    np.testing.assert_allclose(harder.router().weights, table.router().weights, atol=1e-9)
 
 
 def test_a_lower_limit_chooses_cheaper_plans_and_the_lowest_the_cheapest() -> None:
-    fit = world(200, 1, effect=2.0).fit()
-    layers = fit.router.layers
+    table = world(200, 1, effect=2.0)
+    free, left_out = table.fit
+    layers = free.layers
     spent = []
     for limit in (12.0, 11.0, 10.0, 8.0, 1.0):
-        router = fit.within(limit)
-        spent.append(layers[module.chosen(fit.left_out, layers, router.penalty)].mean())
+        router = table.router(limit)
+        spent.append(layers[(left_out - router.penalty * layers).argmax(axis=1)].mean())
         assert spent[-1] <= max(limit, layers.min())
     assert spent == sorted(spent, reverse=True)
     assert spent[-1] == layers.min()
@@ -50,7 +50,7 @@ def test_a_lower_limit_chooses_cheaper_plans_and_the_lowest_the_cheapest() -> No
 
 def test_a_feature_that_determines_the_plan_is_used() -> None:
     table = world(600, 2, effect=4.0)
-    choices = table.fit().within(11.0).choices(table.features)
+    choices = table.router(11.0).choices(table.features)
     better = np.where(table.features[:, 1] > 0, 2, 3)
     either = np.isin(choices, (2, 3))  # where the feature says little, another plan may be the better bargain
     assert either.mean() > 0.6
@@ -59,12 +59,13 @@ def test_a_feature_that_determines_the_plan_is_used() -> None:
 
 def test_a_router_is_saved_and_loaded_to_the_same_choices(tmp_path: Path) -> None:
     table = world(80, 3, effect=1.0)
-    router = table.fit().within(10.5)
+    router = table.router(10.5)
     router.save(tmp_path / "router.safetensors")
     again = PlanRouter.load(tmp_path / "router.safetensors")
     assert (again.plans, again.prefix, again.penalty) == (PLANS, 2, router.penalty)
     assert (again.choices(table.features) == router.choices(table.features)).all()
-    assert (again.scores(table.features) == router.scores(table.features)).all()
+    assert (again.weights == router.weights).all()
+    assert (again.intercept == router.intercept).all()
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
@@ -88,5 +89,5 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 def test_a_feature_that_never_varies_is_no_reason_to_fail() -> None:
     table = world(60, 4)
     features = np.concatenate([table.features, np.ones((60, 1))], axis=1)
-    router = fit_router(features, table.scores, PLANS, 2).router
+    router = replace(table, features=features).router()
     assert np.isfinite(router.weights).all()

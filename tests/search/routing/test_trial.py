@@ -9,78 +9,97 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from layerwise.measure.stats.statistics import student_interval
 from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.search.routing.router import RoutingTable
 from layerwise.search.routing.trial import (
-    NULLS,
+    GAIN,
+    LAYERS,
     RoutedQuestions,
+    RoutingDecision,
     RoutingDivision,
-    RoutingTable,
     best_mixture,
+    decision,
     oracle,
-    pooled,
-    routed,
     slope,
+    verdict_rows,
 )
-from layerwise.search.routing.verdict import RoutingCriterion, RoutingDecision, adjusted, gain_rows
 from search.routing.planted_routing import PLANS, RIGHT, world
-from tier import by_tier
 
-LIMIT, OWN = 11.0, 0.3
+LIMIT, OWN, MARGIN = 11.0, 0.3, 0.02
 
 
 def over_seeds(table: RoutingTable) -> RoutedQuestions:
-    return pooled([RoutingDivision.of(table, seed).within(LIMIT, OWN) for seed in range(3)])
+    return RoutedQuestions.combined([RoutingDivision.folds(table, seed).within(LIMIT, OWN) for seed in range(3)])
+
+
+def seen(table: RoutingTable, limit: float, own: float) -> RoutedQuestions:
+    """The questions under the router that was fitted to these very ones."""
+    return RoutingDivision.fitted_to(table, table, 0).within(limit, own)
 
 
 def gains(outcome: RoutedQuestions) -> dict[str, Score]:
-    rows = gain_rows("route", "gain", outcome.gains, outcome.inflation)
-    return {str(row.arm): row for row in rows}
+    return {str(row.arm): row for row in outcome.rows("route", "accuracy") if row.metric == "accuracy_gain"}
 
 
-def decided(table: RoutingTable, margin: float = 0.02) -> RoutingDecision:
-    found = gains(over_seeds(table))
-    return RoutingCriterion(margin).concludes(found["fixed"], found["permuted"])
+def decided(table: RoutingTable) -> RoutingDecision:
+    rows = gains(over_seeds(table))
+    return decision(rows["fixed"], rows["permuted"], MARGIN)
 
 
 def test_no_question_is_routed_by_a_router_that_has_seen_it() -> None:
     table = world(200, 0)
-    division = RoutingDivision.of(table, 0)
-    rows = np.concatenate([unseen for unseen, _, _ in division.folds])
+    division = RoutingDivision.folds(table, 0)
+    rows = np.concatenate([unseen for unseen, _ in division.parts])
     assert sorted(rows) == list(range(200))
-    for number, (unseen, fit, means) in enumerate(division.folds):
+    for number, (unseen, known) in enumerate(division.parts):
         other = table.scores.copy()
         other[unseen] = 1 - other[unseen]
-        _, again, same = RoutingDivision.of(replace(table, scores=other), 0).folds[number]
-        assert (again.router.weights == fit.router.weights).all()
-        assert (same == means).all()
+        _, again = RoutingDivision.folds(replace(table, scores=other), 0).parts[number]
+        assert (again.router().weights == known.router().weights).all()
+        assert (again.scores == known.scores).all()
 
 
 def test_the_means_of_the_gains_are_the_differences_of_the_means() -> None:
-    outcome = RoutingDivision.of(world(300, 1, effect=1.0), 0).within(LIMIT, OWN)
-    for arm in NULLS:
-        expected = outcome.scores["router"].mean() - outcome.scores[arm].mean()
-        assert outcome.gains[arm].mean() == pytest.approx(expected, abs=1e-12)
+    outcome = RoutingDivision.folds(world(300, 1, effect=1.0), 0).within(LIMIT, OWN)
+    means = {key: values.mean() for key, values in outcome.values.items()}
+    arms = [arm for ending, arm in means if ending == GAIN]
+    assert set(arms) == {"fixed", "hindsight", "permuted", "permuted_in_task", "random"}
+    for arm in arms:
+        assert means[GAIN, arm] == pytest.approx(means["", "router"] - means["", arm], abs=1e-12)
+
+
+def test_errors_of_gains_alone_count_that_other_questions_would_have_fitted_another_router() -> None:
+    table = world(100, 2, effect=1.0)
+    for division, factor in (
+        (RoutingDivision.folds(table, 0), 1.5),
+        (RoutingDivision.fitted_to(table, table, 0), 2**0.5),
+    ):
+        outcome = division.within(LIMIT, OWN)
+        for row, values in zip(outcome.rows("route", "accuracy"), outcome.values.values(), strict=True):
+            plain = student_interval(values, np.ones(100)).each()[0]
+            wider = factor if row.metric == "accuracy_gain" else 1.0
+            assert row.high - row.value == pytest.approx(wider * (plain.high - plain.value))  # type: ignore[operator]
+            assert (row.p is not None) == (row.mde is not None) == (row.metric == "accuracy_gain")
 
 
 def test_the_time_of_the_router_counts_as_layers_that_fixed_plans_may_use() -> None:
     table = world(300, 1, effect=1.0)
-    router = table.fit().within(9.0)
-    means = table.scores.mean(axis=0)
-    free, paid = (routed(router, means, 300, table, own) for own in (0.0, 2.0))
-    assert paid.layers.mean() == pytest.approx(free.layers.mean() + 2.0)
-    assert paid.scores["router"].mean() == free.scores["router"].mean()
-    assert paid.scores["hindsight"].mean() > free.scores["hindsight"].mean()
+    free, paid = (seen(table, 9.0 + own, own).values for own in (0.0, 2.0))
+    assert paid[LAYERS, "router"] == pytest.approx(free[LAYERS, "router"] + 2.0)
+    assert (paid["", "router"] == free["", "router"]).all()
+    assert paid["", "hindsight"].mean() > free["", "hindsight"].mean()
 
 
 def test_the_permuted_arm_is_the_mean_over_permutations() -> None:
     table = world(120, 2, effect=2.0)
-    router = table.fit().within(LIMIT)
-    outcome = routed(router, table.scores.mean(axis=0), 120, table, 0.0)
+    outcome = seen(table, LIMIT, 0.0)
     chance = np.random.default_rng(0)
-    choices = router.choices(table.features)
+    choices = table.router(LIMIT).choices(table.features)
     drawn = [table.scores[np.arange(120), chance.permutation(choices)].mean() for _ in range(4000)]
     error = np.std(drawn) / np.sqrt(len(drawn))
-    assert outcome.scores["permuted"].mean() == pytest.approx(np.mean(drawn), abs=5 * error)
+    assert outcome.values["", "permuted"].mean() == pytest.approx(np.mean(drawn), abs=5 * error)
 
 
 def test_what_the_task_alone_says_is_no_gain_within_the_task() -> None:
@@ -96,7 +115,7 @@ def test_what_the_task_alone_says_is_no_gain_within_the_task() -> None:
 
 def test_the_oracles_are_ceilings_and_one_of_them_is_of_noise() -> None:
     outcome = over_seeds(world(300, 4, effect=1.0))
-    means = {arm: values.mean() for arm, values in outcome.scores.items()}
+    means = {arm: values.mean() for (ending, arm), values in outcome.values.items() if not ending}
     assert means["oracle"] >= means["router"]
     assert means["oracle_of_noise"] > means["hindsight"]
 
@@ -104,9 +123,9 @@ def test_the_oracles_are_ceilings_and_one_of_them_is_of_noise() -> None:
 def test_a_router_that_uses_one_plan_is_that_plan() -> None:
     table = world(200, 5)
     same = RoutingTable(PLANS, table.tasks, np.tile(np.array(RIGHT), (200, 1)), table.features, 2)
-    found = gains(routed(same.fit().within(20.0), same.scores.mean(axis=0), 200, same, 0.0))
-    assert (found["fixed"].value, found["permuted"].value) == (0.0, 0.0)
-    assert RoutingCriterion().concludes(found["fixed"], found["permuted"]) == "equivalent"
+    rows = gains(seen(same, 20.0, 0.0))
+    assert (rows["fixed"].value, rows["permuted"].value) == (0.0, 0.0)
+    assert decision(rows["fixed"], rows["permuted"], MARGIN) == "equivalent"
 
 
 # -- verdicts on planted truths ---------------------------------------------------------------------------------------
@@ -121,23 +140,22 @@ def test_a_prompt_that_says_nothing_is_not_claimed() -> None:
 
 
 @pytest.mark.parametrize("right", [RIGHT, (0.6,) * 5, (0.5, 0.55, 0.75, 0.75, 0.75)])
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_how_often_nothing_is_called_above(right: tuple[float, ...]) -> None:
-    runs = by_tier(fast=20, full=20, nightly=60)
+    runs = 60
     counts = Counter(decided(world(200, seed, right=right)) for seed in range(runs))
     print(f"nothing to know, {right}: {dict(counts)}")
     # 5 % at most: beyond the 99.9th percentile of that many runs is an error
     assert counts["above"] <= _most(runs)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_how_often_a_gain_beyond_the_margin_is_called_alike() -> None:
-    runs = by_tier(fast=20, full=20, nightly=60)
-    outcomes = [over_seeds(world(300, seed, effect=0.7)) for seed in range(runs)]
-    truth = float(np.mean([outcome.gains["fixed"].mean() for outcome in outcomes]))
-    assert truth > 0.02
-    criterion = RoutingCriterion(0.02)
-    counts = Counter(criterion.concludes(found["fixed"], found["permuted"]) for found in map(gains, outcomes))
+    runs = 60
+    outcomes = [gains(over_seeds(world(300, seed, effect=0.7))) for seed in range(runs)]
+    truth = float(np.mean([rows["fixed"].value for rows in outcomes]))
+    assert truth > MARGIN
+    counts = Counter(decision(rows["fixed"], rows["permuted"], MARGIN) for rows in outcomes)
     print(f"a gain of {truth:.3f}: {dict(counts)}")
     assert counts["equivalent"] + counts["below"] <= _most(runs)
 
@@ -150,18 +168,28 @@ def _most(runs: int) -> int:
 
 def test_decisions_follow_the_rule() -> None:
     def gain(value: float, reach: float, p: float) -> Score:
-        return Score("route", "gain", value, value - reach, value + reach, claim="fixed", task="set", p=p, mde=0.1)
+        return Score("route", "accuracy_gain", value, value - reach, value + reach, p=p, mde=0.1)
 
-    rule = RoutingCriterion(0.02)
     high, low, none = gain(0.1, 0.05, 0.001), gain(-0.1, 0.05, 0.001), gain(0.03, 0.05, 0.3)
-    assert rule.concludes(high, high) == "above"
-    assert rule.concludes(high, none) == "unresolved"  # luck in the choice of the fixed plans, perhaps
-    assert rule.concludes(none, high) == "unresolved"
-    assert rule.concludes(low, low) == "below"
-    assert rule.concludes(gain(0.001, 0.01, 0.8), none) == "equivalent"
-    first, second = adjusted([gain(0.1, 0.05, 0.03), gain(0.1, 0.05, 0.04)])
-    assert rule.concludes(first, high) == "unresolved"
-    assert second.p_adjusted == pytest.approx(0.06)
+    assert decision(high, high, MARGIN) == "above"
+    assert decision(high, none, MARGIN) == "unresolved"  # luck in the choice of the fixed plans, perhaps
+    assert decision(none, high, MARGIN) == "unresolved"
+    assert decision(low, low, MARGIN) == "below"
+    assert decision(gain(0.001, 0.01, 0.8), none, MARGIN) == "equivalent"
+    assert decision(gain(0.001, 0.02, 0.8), none, MARGIN) == "unresolved"
+
+    # Holm's correction runs over the task sets, and by itself over the pairs of sets.
+    rows = [
+        replace(gain(0.1, 0.05, p), arm=arm, task=task, condition=fitted)
+        for arm in ("fixed", "permuted")
+        for fitted, task, p in ((None, "a", 0.03), (None, "b", 0.04), ("a", "b", 0.03))
+    ]
+    margin, limit, *verdicts = verdict_rows(Rows(rows), "accuracy", MARGIN, LIMIT)
+    assert (margin.value, limit.value, margin.condition) == (MARGIN, LIMIT, "accuracy")
+    assert [(row.condition, row.task, row.metric) for row in verdicts] == [
+        (None, "a", "unresolved"), (None, "b", "unresolved"), ("a", "b", "above"),
+    ]  # fmt: skip
+    assert [row.p_adjusted for row in verdicts] == pytest.approx([0.06, 0.06, 0.03])
 
 
 SEEDS = range(20)

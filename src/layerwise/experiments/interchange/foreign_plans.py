@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from layerwise import gguf
 from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
-from layerwise.data.model_location import location_of
+from layerwise.data.model_location import is_gguf, location_of
 from layerwise.errors import ModelError, OptionError, PlanError
 from layerwise.plan import Plan
 from layerwise.plan.checks import source_name
@@ -90,10 +91,12 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
 
 
 def depth_of(model: str) -> int:
-    """The number of layers in the configuration of a model; no weight is read.
+    """The number of layers in the configuration of a model, or in the header of a GGUF file; no weight is read.
 
     Raises `ModelError` where there is no such model, and for models of several stacks of layers.
     """
+    if is_gguf(model):
+        return gguf.depth_of(gguf.GGUFFile.open(location_of(model)))
     import layerwise.models  # noqa: F401  (its architectures become known to transformers)
     from layerwise.stack.checks.checkpoint_files import open_config
 

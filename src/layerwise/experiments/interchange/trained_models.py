@@ -21,9 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layerwise.checkpoint import push as hub
-from layerwise.checkpoint.card import CARD, CardTable, escaped, file_section, markdown_table, write_card
+from layerwise.checkpoint.card import CARD, CardTable, card_path, escaped, file_section, markdown_table, write_card
 from layerwise.checkpoint.folder import FILE as ORIGIN
+from layerwise.checkpoint.folder import Origin
 from layerwise.checkpoint.push import check_push, push
+from layerwise.data.model_location import is_gguf
 from layerwise.errors import CheckpointError, RunError
 from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Experiment
@@ -182,15 +184,16 @@ class Publication:
             hub.check_push(push, overwrite=overwrite)
         return cls(tables, push, private, overwrite)
 
-    def publish(self, folder: Path, reporter: Reporter) -> None:
-        """Write the card of the model in `folder`, and push the folder.
+    def publish(self, folder: Path, reporter: Reporter, origin: Origin | None = None) -> None:
+        """Write the card of the model in `folder`, and push the folder; or the card of a GGUF file, of `origin`.
 
         Raises `CheckpointError` with what the hub refused; the folder stays.
         """
-        name = folder.resolve().name if self.repository is None else self.repository.partition("/")[2]
+        name = card_path(folder.resolve()).stem if is_gguf(folder) else folder.resolve().name
+        name = name if self.repository is None else self.repository.partition("/")[2]
         versions = {each: version for each, version in installed_versions().items() if each != "numpy"}
-        write_card(folder, name=name, command=command_line(), versions=versions, tables=self.tables)
-        reporter.result(f"{folder / 'README.md'}: the model's card")
+        write_card(folder, name=name, command=command_line(), versions=versions, tables=self.tables, origin=origin)
+        reporter.result(f"{card_path(folder)}: the model's card")
         if self.repository is not None:
             reporter.log(f"pushing {folder} to {self.repository}")
             address = hub.push(folder, self.repository, private=self.private, overwrite=self.overwrite)

@@ -41,7 +41,7 @@ class LoadingOptions(DeviceOptions):
 class ModelOptions(LoadingOptions):
     """A pretrained model, by name."""
 
-    model: str = option(help="Hub id, folder, or demo.", metavar="MODEL", positional=True, is_location=True)
+    model: str = option(help="Hub id, folder, GGUF file, or demo.", metavar="MODEL", positional=True, is_location=True)
     dtype: Dtype = option("auto", rare=True)
     trust_remote_code: bool = option(False, rare=True)
 

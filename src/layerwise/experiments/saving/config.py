@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from layerwise.bounded import named
+from layerwise.data.model_location import is_gguf
 from layerwise.errors import ModelError, OptionError
 from layerwise.experiments.experiment import Action, Reads
 from layerwise.experiments.option import option
@@ -24,7 +25,7 @@ class Saving(LoadingOptions, Action):
     The layers may be those of several models. The tensors are streamed from file to file, and below 2 GB the checkpoint
     is loaded again and compared with the plan before the folder gets its name; the tokenizer goes along. Groups and
     halves of layers need --compact, which stores every layer once and the plan beside them. Several models are called
-    a, b, c, ... in the order given.
+    a, b, c, ... in the order given. Of a GGUF file another one is written, and nothing is quantised again.
     """
 
     VERB: ClassVar = "save"
@@ -34,6 +35,7 @@ class Saving(LoadingOptions, Action):
         'FOLDER1 FOLDER2 --plan "a:0-5 b:6-11" --output merged',
         "--from mergekit.yml --output merged",
         'demo --plan "0-5 [4-7]*2 8-11" --compact --output looped',
+        'model.gguf --plan "0-13 15-16 18-29" --output smaller.gguf',
     )
     READS: ClassVar = (
         Reads(
@@ -43,10 +45,27 @@ class Saving(LoadingOptions, Action):
         ),
         Reads(("arm",), lambda config: config.takes_several, "it selects among several models, and one was given"),
         Reads(("arm", "layers"), lambda config: config.recipe is None, "a recipe says which models"),
+        Reads(
+            (
+                "tokenizer",
+                "layers",
+                "revision",
+                "dtype",
+                "prove",
+                "compact",
+                "remote_code",
+                "max_shard_size",
+                "push",
+                "trust_remote_code",
+                "device",
+            ),
+            lambda config: not is_gguf(config.output),
+            "a GGUF file is written of the bytes of another one",
+        ),
     )
 
     models: tuple[str, ...] = option(
-        (), help="Hub ids, folders, runs of `layerwise train robust`, demo or demo-vit.", metavar="MODEL",
+        (), help="Hub ids, folders, GGUF, runs of `layerwise train robust`, demo or demo-vit.", metavar="MODEL",
         positional=True, repeated=True, is_location=True,
     )  # fmt: skip
     plan: str | None = option(

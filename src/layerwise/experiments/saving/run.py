@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, get_args
 
 from layerwise.bounded import named, read_json
 from layerwise.checkpoint import Origin
+from layerwise.checkpoint.card import card_path
 from layerwise.checkpoint.folder import Writing
+from layerwise.checkpoint.gguf_file import TO_GGUF, save_gguf
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_model import StoredModel
-from layerwise.errors import ModelError, OptionError
+from layerwise.data.model_location import is_gguf
+from layerwise.errors import CheckpointError, ModelError, OptionError
 from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models
 from layerwise.experiments.interchange.trained_models import Publication
 from layerwise.experiments.option import given_flag, given_options
@@ -41,6 +44,9 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
     Raises `ModelError` for models of several arms, and for layers that were trained with something that no ordinary
     checkpoint holds; and what `layerwise.save` raises.
     """
+    if is_gguf(config.output) or any(map(is_gguf, config.models)):
+        _save_gguf(config, reporter)
+        return
     for location in config.models:
         reporter.log(f"loading {location}")
     head = None
@@ -72,6 +78,32 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
     reporter.result("\n".join(_sentences(config.output, plan, origin)))
     if publication is not None:
         publication.publish(config.output, reporter)
+
+
+def _save_gguf(config: Saving, reporter: Reporter) -> None:
+    """Write a GGUF file of another one, and its card where one is wanted; raises what `save_gguf` raises."""
+    if config.recipe is not None:
+        recipe = resolved_recipe(config.recipe, config.models, dtype="auto", revision=None, reporter=reporter)
+        plan, locations = recipe.plan, tuple(recipe.names.values())
+    else:
+        plan, locations = chosen_plan(config.plan or ""), config.models
+    if len(locations) > 1 or not is_gguf(locations[0]):
+        raise OptionError(
+            f"a GGUF file is written of one other, and not of {' and '.join(map(named, locations))}; {TO_GGUF}"
+        )
+    card = card_path(config.output)
+    if (config.card or config.evidence) and card.exists() and not config.overwrite:
+        raise CheckpointError(f"{card} is there already; choose another name, leave the card out, or add --overwrite")
+    publication = None
+    if config.card or config.evidence:
+        publication = Publication.of(config.evidence, plan, locations, push=None, private=False, overwrite=False)
+    origin = save_gguf(locations[0], plan, config.output, overwrite=config.overwrite)
+    reporter.result(
+        f"{_counted(config.output, plan, origin)}\nits tensors are those of {locations[0]}, byte for byte: nothing was "
+        "quantised again, and nothing was compared"
+    )
+    if publication is not None:
+        publication.publish(config.output, reporter, origin)
 
 
 def _in_memory(config: Saving) -> str:
@@ -115,12 +147,17 @@ def _opened(config: Saving, names: Mapping[str, str], plan: Plan) -> Stack:
     return with_averages(stacks[""], plan) if list(stacks) == [""] else Stack.with_sources(stacks)
 
 
-def _sentences(folder: Path, plan: Plan, origin: Origin) -> list[str]:
+def _counted(path: Path, plan: Plan, origin: Origin) -> str:
+    """What was written, counted."""
     visits, repeats = len(plan.steps()), len(plan.steps()) - plan.cost().weights
     copied = f"; {repeats} of its layers {'is a copy' if repeats == 1 else 'are copies'}" if repeats else ""
-    beside = ", with its tokenizer" if any(folder.glob("tokenizer*")) else ""
+    beside = ", with its tokenizer" if any(path.glob("tokenizer*")) else ""
     layers = f"{visits - repeats} layers for {visits} visits" if origin.compact else f"{visits} layers"
-    sentences = [f"{folder}: {layers}, {origin.parameters:,} parameters{'' if origin.compact else copied}{beside}"]
+    return f"{path}: {layers}, {origin.parameters:,} parameters{'' if origin.compact else copied}{beside}"
+
+
+def _sentences(folder: Path, plan: Plan, origin: Origin) -> list[str]:
+    sentences = [_counted(folder, plan, origin)]
     if origin.note:
         sentences.append(f"the model was built in memory: {origin.note}")
     sentences.append(_proved(origin))
@@ -209,6 +246,8 @@ def resolved_recipe(
 
 def _stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bool:
     """Whether every tensor of the models is stored in this data type."""
+    if any(map(is_gguf, names.values())):
+        return True  # nothing of it is converted
     if dtype not in STORED:
         return False
     try:

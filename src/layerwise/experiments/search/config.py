@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from layerwise.errors import OptionError
 from layerwise.experiments.experiment import AMOUNT_OF_TEXT, Experiment, Reads
@@ -19,6 +19,7 @@ from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.plan.checks import source_name
 from layerwise.search.budget import Budget
 from layerwise.search.moves import CHEAPER, Move, check_moves
+from layerwise.search.routing import Objective
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
@@ -106,10 +107,6 @@ class Search(ModelOptions, DurationOptions, Experiment):
         return able
 
 
-Objective = Literal["accuracy", "nats"]
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Routing(ModelOptions, Experiment):
     """Choose a plan for each prompt, and compare that with one plan for all at the same mean layers.
@@ -138,22 +135,19 @@ class Routing(ModelOptions, Experiment):
     moves: tuple[str, ...] = option(("drop", "repeat"), metavar="NAMES", rare=True)
     width: int = option(2, metavar="N", least=1, most=8, rare=True, needs="moves")
     plan: tuple[str, ...] = option((), metavar="PLAN", repeated=True, rare=True)
-    margin: float = option(0.02, "Scores that differ by less are alike.", metavar="X", setting=True)
+    margin: float = option(0.02, "Scores that differ by less are alike.", metavar="X", above=0, setting=True)
     seeds: int = option(3, metavar="N", least=3, most=100)
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
     batch_tokens: int | None = option(None, metavar="N", least=1, rare=True)
 
     def check(self) -> None:
         """Raise `OptionError` for a budget of another unit, moves that are none, and no task set."""
-        from layerwise.search.routing.verdict import RoutingCriterion
-
         if Budget.parse(self.budget).unit != "layers":
             raise OptionError(f"--budget {self.budget}: a router's plans are priced in layers; write layers=0.9x")
         if self.moves and not set(check_moves(self.moves)) <= {"drop", "repeat", "reorder"}:
             raise OptionError("--moves takes drop, repeat and reorder; give other candidates with --plan")
         for text in self.plan:
             given_plan(text)
-        RoutingCriterion(self.margin)
         if not self.tasks and self.model != "demo":
             raise OptionError("task sets are needed: --tasks NAMES, such as arc_easy,piqa (only demo has its own)")
         if len(set(self.task_names)) < len(self.task_names):

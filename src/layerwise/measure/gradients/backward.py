@@ -138,31 +138,37 @@ def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
 
 
 @contextmanager
-def _handing_over(stack: Stack, on_weight: OnWeight | None) -> Iterator[list[torch.nn.Parameter]]:
+def _handing_over(stack: Stack, on_weight: OnWeight | None) -> Iterator[list[Tensor]]:
     """Within the context the gradient of each of the yielded weights goes to `on_weight`, and none is kept.
 
-    A weight that several layers share is handed over for each. What stood in `grad` is there again on exit.
+    Without `on_weight` there are no weights. A weight that several layers share is handed over for each. What stood in
+    `grad` is there again on exit.
     """
-    owners: dict[torch.nn.Parameter, list[tuple[int, str]]] = {}
-    for layer, named in enumerate(_parameters(stack) if on_weight else ()):
-        for name, parameter in named.items():
-            owners.setdefault(parameter, []).append((layer, name))
-    before = {parameter: parameter.grad for parameter in owners}
+    if on_weight is None:
+        yield []
+        return
+    owners: dict[Tensor, list[tuple[int, str]]] = {}
+    for layer, named in enumerate(_parameters(stack)):
+        for name, weight in named.items():
+            owners.setdefault(weight, []).append((layer, name))
+    before = [(weight, weight.grad) for weight in owners]
 
     def hand_over(parameter: Tensor) -> None:
         gradient, parameter.grad = parameter.grad, None
+        assert gradient is not None, "torch calls the hook when the gradient is there"
         for number, (layer, name) in enumerate(owners[parameter]):
             on_weight(layer, name, gradient.clone() if number else gradient)
 
     with ExitStack() as hooks:
-        for parameter in owners:
-            parameter.grad = None
-            hooks.callback(parameter.register_post_accumulate_grad_hook(hand_over).remove)
+        for owned in owners:
+            owned.grad = None
+            handle = owned.register_post_accumulate_grad_hook(hand_over)  # type: ignore[no-untyped-call]
+            hooks.callback(handle.remove)
         try:
             yield list(owners)
         finally:
-            for parameter, gradient in before.items():
-                parameter.grad = gradient
+            for owned, kept in before:
+                owned.grad = kept
 
 
 @contextmanager

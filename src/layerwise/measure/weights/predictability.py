@@ -200,7 +200,7 @@ def leading(matrix: Tensor) -> Leading:
     tall = len(matrix) >= matrix.shape[1]
     # The smaller of the two Gram matrices has them all; the other side follows by one product.
     square = matrix.T @ matrix if tall else matrix @ matrix.T
-    near = torch.linalg.eigh(square).eigenvectors[:, -count:]
+    near = torch.linalg.eigh(square).eigenvectors[:, -count:].clone()  # a view would hold all of them
     far = torch.linalg.qr(matrix @ near if tall else matrix.T @ near).Q
     return Leading(near, far) if tall else Leading(far, near)
 

@@ -26,6 +26,9 @@ DECISIONS: Mapping[str, str] = {
     "above": "above the best fixed plan", "equivalent": "alike within the margin", "below": "below the best fixed plan",
     "unresolved": "not resolvable",
 }  # fmt: skip
+DECIDED = {"measure": vocab.ROUTE_VERDICT, "arm": vocab.ROUTER}
+"""The decision of each task set, and of each pair of sets."""
+
 GAINS = tuple(f"{kind}_gain" for kind in SCORES)
 CANDIDATE, JUDGED = "one plan for all", "judged here"
 SLOTS = {vocab.ROUTER: 1, "fixed": 0, "permuted": 3, "oracle": 2, "oracle_of_noise": 5, CANDIDATE: 5, JUDGED: 1}
@@ -43,11 +46,6 @@ SHOWN = 0.005
 """A smaller share of prompts leaves a plan out of the table."""
 
 
-def verdicts(data: ReportData) -> Rows:
-    """The decision of each task set, and of each pair of sets."""
-    return data.rows.where(measure=vocab.ROUTE_VERDICT, arm=vocab.ROUTER)
-
-
 def objective(data: ReportData) -> str:
     """The score that is judged."""
     return str(next(iter(data.rows.where(measure=vocab.ROUTE_VERDICT, metric="margin").axis("condition")), "accuracy"))
@@ -55,23 +53,18 @@ def objective(data: ReportData) -> str:
 
 def drawn(data: ReportData) -> Iterator[Score]:
     """Score and mean layers of the candidates, of every arm at every budget, and of the router where it is judged."""
-    candidates, curves, judged = (
-        data.rows.where(measure=name) for name in (vocab.ROUTE_PLAN, vocab.ROUTE_CURVE, vocab.ROUTE)
-    )
-    kinds = [kind for kind in dict.fromkeys((objective(data), *SCORES)) if curves.where(arm=vocab.ROUTER, metric=kind)]
-    for kind in kinds:
-        for task in candidates.axis("task"):
-            layers = curves.where(arm=vocab.ROUTER, task=task, metric=f"{kind}_layers").along("amount")
-            named = {
-                CANDIDATE: (candidates.where(task=task, metric=kind), candidates.where(task=task, metric="layers")),
-                **{arm: (curves.where(arm=arm, task=task, metric=kind), layers.values()) for arm in ARMS},
-                JUDGED: tuple(
-                    judged.where(arm=vocab.ROUTER, task=task, condition=None, metric=metric)
-                    for metric in (kind, f"{kind}_layers")
-                ),
-            }  # fmt: skip
-            for arm in STYLES:
-                for rows, metric in zip(named[arm], ("score", "layers"), strict=True):
+    names = (vocab.ROUTE_PLAN, vocab.ROUTE_CURVE, vocab.ROUTE)
+    for kind in dict.fromkeys((objective(data), *SCORES)):
+        for task in data.rows.where(measure=vocab.ROUTE_PLAN).axis("task"):
+            plans, curve, judged = (data.rows.where(measure=name, task=task, condition=None) for name in names)
+            layers, own = curve.where(metric=f"{kind}_layers"), judged.where(arm=vocab.ROUTER)
+            points = {
+                CANDIDATE: (plans.where(metric=kind), plans.where(metric="layers")),
+                **{arm: (curve.where(arm=arm, metric=kind), layers) for arm in ARMS},
+                JUDGED: (own.where(metric=kind), own.where(metric=f"{kind}_layers")),
+            }
+            for arm in STYLES if layers else ():
+                for rows, metric in zip(points[arm], ("score", "layers"), strict=True):
                     for row in rows:
                         plan = row.plan or f"budget {row.amount or 0:g}"
                         yield replace(row, metric=metric, arm=arm, condition=SCORES[kind], plan=plan)
@@ -79,56 +72,44 @@ def drawn(data: ReportData) -> Iterator[Score]:
 
 def findings(data: ReportData) -> Iterator[str]:
     """The verdict on each task set and each pair of sets, and what the router takes."""
-    metric, run = objective(data), data.rows.where(measure=vocab.ROUTE)
-    for row in verdicts(data):
-        where = _where(row)
-        own = run.where(task=row.task, condition=row.condition)
-        layers, permuted = (
-            own.one(arm=vocab.ROUTER, metric=f"{metric}_layers"),
-            own.one(arm="permuted", metric=f"{metric}_gain"),
-        )
-        text = f"{where}: {_decision(row)}. {GAIN.text(row)} {SCORES[metric]}"
-        text += "" if layers is None else f" at {LAYERS.text(layers)} mean layers"
-        text += f" (p {adjusted_p(row)}; it would have seen {detectable(row)})"
-        if permuted is not None:
-            text += f"; over its own plans dealt out at random {GAIN.text(permuted)}"
-        yield f"{text}."
+    metric = objective(data)
+    for row in data.rows.where(**DECIDED):
+        own = data.rows.where(measure=vocab.ROUTE, task=row.task, condition=row.condition)
+        layers = own.one(arm=vocab.ROUTER, metric=f"{metric}_layers")
+        permuted = own.one(arm="permuted", metric=f"{metric}_gain")
+        at = "" if layers is None else f" at {LAYERS.text(layers)} mean layers"
+        dealt = "" if permuted is None else f"; over its own plans dealt out at random {GAIN.text(permuted)}"
+        seen = f"(p {adjusted_p(row)}; it would have seen {detectable(row)})"
+        yield f"{_verdict(row)}. {GAIN.text(row)} {SCORES[metric]}{at} {seen}{dealt}."
     time = data.rows.where(measure=vocab.ROUTE_TIME)
-    router, layer, own_layers = (time.one(metric=name) for name in (vocab.MILLISECONDS, "layer_ms", "layers"))
-    if verdicts(data) and router is not None and layer is not None and own_layers is not None:
-        yield (
-            f"Choosing takes {NUMBER.text(router)} ms, which is {LAYERS.text(own_layers)} layers of {layer.value:.3f} "
-            "ms; it counts as layers."
-        )
+    router, layer, layers = (time.one(metric=name) for name in (vocab.MILLISECONDS, "layer_ms", "layers"))
+    if router is not None and layer is not None and layers is not None:
+        worth = f"{LAYERS.text(layers)} layers of {layer.value:.3f} ms"
+        yield f"Choosing takes {NUMBER.text(router)} ms, which is {worth}; it counts as layers."
     margin = data.rows.value(measure=vocab.ROUTE_VERDICT, metric="margin")
-    if verdicts(data) and margin is not None:
+    if margin is not None:
         yield f"Alike means that the interval lies within {margin:g} on both sides."
 
 
-def _where(row: Score) -> str:
-    return row.task if row.condition is None else f"Fitted to {row.condition}, asked {row.task}"
-
-
-def _decision(row: Score) -> str:
-    """The decision in words; a gain over fixed plans alone is no more than that."""
+def _verdict(row: Score) -> str:
+    """Which set is asked, and the decision in words; a gain over fixed plans alone is no more than that."""
+    decision = DECISIONS[row.metric]
     if row.metric == "unresolved" and row.low is not None and row.low > 0:
-        return "above the best fixed plan, but not distinguished from its own plans dealt out at random"
-    return DECISIONS[row.metric]
+        decision = "above the best fixed plan, but not distinguished from its own plans dealt out at random"
+    return f"{row.task if row.condition is None else f'Fitted to {row.condition}, asked {row.task}'}: {decision}"
 
 
 def decided(data: ReportData) -> Iterator[Score]:
     """The verdicts, each with the set that the router was fitted to."""
-    return (replace(row, condition=row.condition or row.task) for row in verdicts(data))
+    return (replace(row, condition=row.condition or row.task) for row in data.rows.where(**DECIDED))
 
 
 def beside(data: ReportData) -> Iterator[Score]:
     """Of each task set and pair of sets every arm: its score, the mean layers, and the router's gain over it."""
-    metric, run = objective(data), data.rows.where(measure=vocab.ROUTE)
-    sets = dict.fromkeys(row.task for row in data.rows.where(measure=vocab.ROUTE_PLAN))
-    fits = dict.fromkeys([*((None, task) for task in sets), *((row.condition, row.task) for row in verdicts(data))])
-    for fitted, task in fits:
-        own = run.where(task=task, condition=fitted)
-        name = task if fitted is None else f"{fitted} to {task}"
+    metric = objective(data)
+    for verdict in data.rows.where(**DECIDED):
+        own = data.rows.where(measure=vocab.ROUTE, task=verdict.task, condition=verdict.condition)
+        name = verdict.task if verdict.condition is None else f"{verdict.condition} to {verdict.task}"
         layers = own.where(arm=vocab.ROUTER, metric=f"{metric}_layers")
         for arm in ARMS:
             rows = own.where(arm=arm, metric=(metric, f"{metric}_gain"))
@@ -146,7 +127,7 @@ def shares(data: ReportData) -> Rows:
 
 def _answer(data: ReportData) -> str:
     score = SCORES[objective(data)]
-    return " ".join(f"{_where(row)}: {_decision(row)}, {GAIN.text(row)} {score}." for row in verdicts(data))
+    return " ".join(f"{_verdict(row)}, {GAIN.text(row)} {score}." for row in data.rows.where(**DECIDED))
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -155,6 +136,7 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.rows.where(measure=vocab.ROUTE_PLAN).axis('plan')):,}", "candidates"
 
 
+OF_SCORES = tuple(Column(name, kind) for kind, name in SCORES.items())
 ROUTING_KIND = Kind(
     name="routing",
     measures=(
@@ -163,15 +145,14 @@ ROUTING_KIND = Kind(
     ),
     answer=_answer,
     tiles=_tiles,
-    unfinished=lambda data: None if verdicts(data) else f"no verdict was given yet: {STOPPED}",
+    unfinished=lambda data: None if data.rows.where(**DECIDED) else f"no verdict was given yet: {STOPPED}",
     sections=(
         Section(
-            anchor=vocab.ROUTE, needs=lambda data: bool(verdicts(data)), parts=(
+            anchor=vocab.ROUTE, needs=DECIDED, parts=(
                 Scatter(
                     name="route-curve", derive=drawn, point="plan", series="arm", across={"metric": "layers"},
-                    upwards={"metric": "score"}, words=named(ARMS), at="{}", named=True,
-                    choices={"Task set": "task", "Score": "condition"}, styles=STYLES, show=NUMBER, show_across=LAYERS,
-                    slots=SLOTS, height=460,
+                    upwards={"metric": "score"}, words=named(ARMS), at="{}", named=True, styles=STYLES, slots=SLOTS,
+                    choices={"Task set": "task", "Score": "condition"}, show=NUMBER, show_across=LAYERS, height=460,
                     by_choice={name: {"show": NUMBER.but(axis=name)} for name in SCORES.values()},
                 ),
                 Says(findings),
@@ -179,27 +160,23 @@ ROUTING_KIND = Kind(
                     name="verdicts", derive=decided, rows={"fitted to": "condition", "asked": "task"}, terminal=False,
                     columns=(
                         Column("gain over fixed plans", tuple(DECISIONS), GAIN),
-                        Column("adjusted p", show=adjusted_p),
-                        Column("would have seen", show=detectable),
+                        Column("adjusted p", show=adjusted_p), Column("would have seen", show=detectable),
                         Column("verdict", show=lambda row: DECISIONS[row.metric]),
                     ),
                 ),
                 Pivot(
                     derive=beside, split="task", rows={"arm": "arm"}, words=named(ARMS), columns=(
-                        Column("mean layers", tuple(f"{kind}_layers" for kind in SCORES), LAYERS),
-                        *(Column(name, kind) for kind, name in SCORES.items()),
-                        Column("router above it", GAINS, GAIN),
-                        Column("p", GAINS, p_value),
+                        Column("mean layers", tuple(f"{kind}_layers" for kind in SCORES), LAYERS), *OF_SCORES,
+                        Column("router above it", GAINS, GAIN), Column("p", GAINS, p_value),
                     ),
                 ),
             ),
         ),
         Section(
-            anchor=vocab.ROUTE_SHARE, needs=lambda data: bool(verdicts(data)), parts=(
+            anchor=vocab.ROUTE_SHARE, needs=DECIDED, parts=(
                 Pivot(
-                    derive=shares, split="task", rows={"plan": "plan"}, across="condition",
-                    show=PERCENT.but(decimals=1), terminal=False,
-                    columns=(Column("layers", "layers", COUNT), *(Column(name, kind) for kind, name in SCORES.items())),
+                    derive=shares, split="task", rows={"plan": "plan"}, across="condition", terminal=False,
+                    show=PERCENT.but(decimals=1), columns=(Column("layers", "layers", COUNT), *OF_SCORES),
                 ),
             ),
         ),

@@ -2,7 +2,11 @@
 
 questions    task sets: prompts, and whether each was answered right under each plan
 candidates   the plans that a router chooses among: they begin alike
-router       what it reads, the router itself, what choosing takes, and a model whose prompts run each under its plan
-trial        a router on questions that it was not fitted to, beside its nulls: fixed plans and oracles at equal cost
-verdict      what may be concluded from that
+router       what it reads, its fit, what choosing takes, and a model whose prompts run each under its plan
+trial        a router on questions that it was not fitted to, beside its nulls at equal cost, and the verdict
 """
+
+from typing import Literal, get_args
+
+Objective = Literal["accuracy", "nats"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)

@@ -56,7 +56,12 @@ def candidate_plans(
     while "drop" in moves and parents:
         parents = best(child for parent in parents for child in cheaper(parent, ("drop",)))
         kept.update(parents)
-    return tuple(sorted(kept, key=lambda plan: (plan.cost().evaluations, str(plan))))
+    return by_cost(kept)
+
+
+def by_cost(plans: Iterable[Plan]) -> tuple[Plan, ...]:
+    """The plans, each once, the cheapest first."""
+    return tuple(sorted(set(plans), key=lambda plan: (plan.cost().evaluations, str(plan))))
 
 
 def keeps(plan: Plan, prefix: int) -> bool:

@@ -25,7 +25,7 @@ from layerwise.data.demo.skills import TASKS
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import DataError, MeasureError
-from layerwise.measure.language.benchmark_requests import build_requests
+from layerwise.measure.language.benchmark_requests import BenchmarkRequests, build_requests
 from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.evaluation_data import EvalData, portion, tokenize
 from layerwise.measure.stats.grid import WHOLE
@@ -33,6 +33,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, main_metric
+from layerwise.search.routing import OBJECTIVES, Objective
 from layerwise.stack import Stack
 
 SKILLS = "skills"
@@ -41,6 +42,9 @@ PER_SKILL = 200
 
 FEWEST = 60
 """Questions below which a set is refused: no fold and no interval would have enough of them."""
+
+CHOOSING = 5
+"""One question in so many chooses the candidates."""
 
 Document = tuple[str, str]
 """A question: its task and its document."""
@@ -51,19 +55,48 @@ Judge = Callable[[Document, Mapping[int, Loss]], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskSet:
-    """Questions under a name: the windows whose losses answer them, and the prompt of each."""
+    """Questions under a name: the windows whose losses answer them, the prompt of each, and what each is for.
+
+    A fifth of the questions of every task chooses candidates (`choosing`); routers are fitted to all others and tested
+    on them (`routing`).
+    """
 
     name: str
     data: EvalData
     prompts: Mapping[Document, tuple[int, ...]]
+    choosing: tuple[Document, ...]
+    routing: tuple[Document, ...]
     judge: Judge
+
+    @classmethod
+    def of(cls, name: str, data: EvalData, judge: Judge, seed: int) -> TaskSet:
+        """The questions of `data`, divided. Raises `DataError` for too few of them."""
+        windows: dict[Document, list[Window]] = defaultdict(list)
+        for window in sorted(data.windows, key=lambda each: each.index):
+            windows[window.task, window.document].append(window)
+        prompts = {document: prompt for document, own in windows.items() if (prompt := _prompt(own))}
+        if len(prompts) < FEWEST:
+            raise DataError(f"{name} has {len(prompts)} questions, and a router needs {FEWEST} at least: give more")
+        order = [(task, document) for task, document, _ in shuffled(((*each, WHOLE) for each in prompts), seed)]
+        choosing = order[::CHOOSING]
+        return cls(name, data, prompts, tuple(choosing), tuple(sorted(set(order) - set(choosing))), judge)
+
+    @property
+    def routing_prompts(self) -> list[tuple[int, ...]]:
+        """The prompts of the questions that routers are fitted to and tested on."""
+        return [self.prompts[document] for document in self.routing]
 
     def part(self, documents: Iterable[Document]) -> EvalData:
         """The windows of some of the questions."""
         return portion(self.data, {(task, document, WHOLE) for task, document in documents})
 
-    def judged(self, documents: Sequence[Document], plans: Sequence[Plan], rows: Iterable[Loss]) -> RoutingOutcomes:
-        """What plans answered; `rows` of other plans and documents are passed over."""
+    def judged(
+        self, documents: Sequence[Document], plans: Sequence[Plan], rows: Iterable[Loss]
+    ) -> dict[Objective, Numbers]:
+        """What plans answered, (questions, plans): 1 for a right answer and 0 for a wrong one, and its log-likelihood.
+
+        A score that there is not is not a number. `rows` of other plans and documents are passed over.
+        """
         by_question: dict[tuple[str, str, str], dict[int, Loss]] = defaultdict(dict)
         for row in rows:
             by_question[row.plan, row.task, row.document][row.window] = row
@@ -73,58 +106,49 @@ class TaskSet:
                 answers = by_question.get((str(plan), *document))
                 if answers:
                     values[:, number, column] = self.judge(document, answers)
-        return RoutingOutcomes(*values)
+        return dict(zip(OBJECTIVES, values, strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RoutingOutcomes:
-    """Outcomes (questions, plans): `right` is 1 or 0, `nats` the log-likelihood; not a number where there is none."""
-
-    right: Numbers
-    nats: Numbers
+def _prompt(windows: Sequence[Window]) -> tuple[int, ...]:
+    """The tokens before the answer, or those with which several windows begin."""
+    first, *others = windows
+    if not others:
+        return first.ids[: first.scored_from]
+    columns = zip(*(window.ids for window in windows), strict=False)
+    alike = [len(set(column)) == 1 for column in columns]
+    return first.ids[: [*alike, False].index(False)]
 
 
 def read_task_set(
     stack: Stack, name: str, *, folder: Path | None, limit: int | None, length: int | None, batch_tokens: int, seed: int
 ) -> TaskSet:
     """The task set of a name. Raises `DataError` and `MeasureError` for what is none, or is too small."""
-    if name == SKILLS or Path(name).exists():
-        made = _of_corpus(stack, name, limit, length, batch_tokens, seed)
+    if name != SKILLS and not Path(name).exists():
+        loaded = find_benchmarks([name], folder, seed=seed)
+        requests = build_requests(stack, loaded, batch_tokens=batch_tokens, limit=limit, seed=seed)
+        if requests.likelihoods is None or requests.written:
+            raise MeasureError(f"{name} asks the model to write; a router is measured on what is asked by likelihood")
+        return TaskSet.of(name, requests.likelihoods, _benchmark_judge(requests), seed)
+    if name == SKILLS:
+        corpus = demo_corpus(texts=0, questions=PER_SKILL if limit is None else -(-limit // len(TASKS)))
     else:
-        made = _of_benchmark(stack, name, folder, limit, batch_tokens, seed)
-    if len(made.prompts) < FEWEST:
-        raise DataError(f"{name} has {len(made.prompts)} questions, and a router needs {FEWEST} at least: give more")
-    return made
-
-
-def _of_corpus(stack: Stack, name: str, limit: int | None, length: int | None, batch_tokens: int, seed: int) -> TaskSet:
-    corpus = _corpus(name, limit)
-    answered = [document for document in corpus.documents if document.answer_start is not None]
+        corpus = read_corpus(name, task=Path(name).name.partition(".")[0])
+    answered = tuple(document for document in corpus.documents if document.answer_start is not None)
     if not answered:
         raise DataError(
             f'no document of {name} marks its answer: write {{"text": ..., "answer_start": 17}} lines, the first '
             "character of the answer, or name a benchmark"
         )
-    kept = Corpus(corpus.name, tuple(answered))
+    kept = Corpus(corpus.name, answered)
     data = tokenize(stack, kept, length=length, batch_tokens=batch_tokens, seed=seed)
     if data.objective != "next_token":
         raise MeasureError(
             f"{stack.source.name} fills in masked tokens; a router needs a model that reads left to right"
         )
-    windows = {(window.task, window.document): window for window in data.windows}
-    if limit is not None and limit < len(windows):
-        chosen = shuffled(((*document, WHOLE) for document in windows), seed)[:limit]
-        data = portion(data, chosen)
-        windows = {(window.task, window.document): window for window in data.windows}
-    prompts = {document: window.ids[: window.scored_from] for document, window in windows.items()}
-    return TaskSet(Path(name).name, data, prompts, _exact_match)
-
-
-def _corpus(name: str, limit: int | None) -> Corpus:
-    if name != SKILLS:
-        return read_corpus(name, task=Path(name).name.partition(".")[0])
-    count = PER_SKILL if limit is None else -(-limit // len(TASKS))
-    return demo_corpus(texts=0, questions=count)
+    pieces = {(window.task, window.document, WHOLE) for window in data.windows}
+    if limit is not None and limit < len(pieces):
+        data = portion(data, shuffled(pieces, seed)[:limit])
+    return TaskSet.of(Path(name).name, data, _exact_match, seed)
 
 
 def _exact_match(document: Document, answers: Mapping[int, Loss]) -> tuple[float, float]:
@@ -132,42 +156,19 @@ def _exact_match(document: Document, answers: Mapping[int, Loss]) -> tuple[float
     return float(row.hits == row.tokens), -row.nll
 
 
-def _beginning(windows: Sequence[Window]) -> tuple[int, ...]:
-    """The tokens with which all of the windows begin."""
-    columns = enumerate(zip(*(window.ids for window in windows), strict=False))
-    first, *_ = windows
-    length = min(len(window.ids) for window in windows)
-    return first.ids[: next((at for at, column in columns if len(set(column)) > 1), length)]
-
-
-def _of_benchmark(
-    stack: Stack, name: str, folder: Path | None, limit: int | None, batch_tokens: int, seed: int
-) -> TaskSet:
-    loaded = find_benchmarks([name], folder, seed=seed)
-    requests = build_requests(stack, loaded, batch_tokens=batch_tokens, limit=limit, seed=seed)
-    if requests.likelihoods is None or requests.written:
-        raise MeasureError(f"{name} asks the model to write; a router is measured on what is asked by likelihood")
-    windows = defaultdict(list)
-    for window in sorted(requests.likelihoods.windows, key=lambda each: each.index):
-        windows[window.task, window.document].append(window)
-    prompts = {
-        document: prompt
-        for document, own in windows.items()
-        if (prompt := _beginning(own) if len(own) > 1 else own[0].ids[: own[0].scored_from])
-    }
-    instances: dict[str, list[Any]] = defaultdict(list)
+def _benchmark_judge(requests: BenchmarkRequests) -> Judge:
+    """lm-eval's own judgement of the answers to all requests of a question."""
     tasks = requests.benchmarks.loaded["tasks"]
+    instances: dict[str, list[Any]] = defaultdict(list)
     for task in tasks.values():
-        for instance in task.instances:
+        for instance in sorted(task.instances, key=lambda each: each.idx):
             instances[f"{instance.task_name}/{instance.doc_id}"].append(instance)
 
     def judge(document: Document, answers: Mapping[int, Loss]) -> tuple[float, float]:
         benchmark = document[0].partition("/")[2]
-        own = sorted(instances[f"{benchmark}/{document[1]}"], key=lambda each: each.idx)
-        replies = []
+        own, replies = instances[f"{benchmark}/{document[1]}"], []
         for instance in own:
-            cells = requests.cells[benchmark, instance.doc_id, instance.idx]
-            rows = [answers[index] for _, _, index in cells]
+            rows = [answers[index] for _, _, index in requests.cells[benchmark, instance.doc_id, instance.idx]]
             replies.append((-sum(row.nll for row in rows), all(row.hits == row.tokens for row in rows)))
         metrics = tasks[benchmark].process_results(own[0].doc, replies)
         metric = main_metric(metrics)
@@ -175,4 +176,4 @@ def _of_benchmark(
             raise MeasureError(f"{benchmark} is judged by no share of right answers, but by {', '.join(metrics)}")
         return float(metrics[metric]), float("nan")
 
-    return TaskSet(name, requests.likelihoods, prompts, judge)
+    return judge

@@ -17,14 +17,12 @@ counted.
 from __future__ import annotations
 
 import json
+import math
 import warnings
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,11 +33,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 from scipy.linalg import LinAlgWarning
 from sklearn.linear_model import RidgeCV
-from torch import Tensor
 
 from layerwise.bounded import parse_json
 from layerwise.errors import DataError, ModelError, PlanError
-from layerwise.measure.activations.padding import side_by_side
+from layerwise.measure.activations.padding import side_by_side, token_mean
 from layerwise.measure.cost.pass_time import PassClock, Setting
 from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.float64 import exact_on_cpu
@@ -50,8 +47,7 @@ from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import MILLISECONDS, ROUTE_TIME, ROUTER
 from layerwise.search.prices import measured
 from layerwise.stack import Stack
-from layerwise.stack.executors.state import read_state
-from layerwise.stack.inputs import accepted, evaluating
+from layerwise.stack.inputs import evaluating
 
 STRENGTHS = np.logspace(0, 6, 7)
 """Ridge penalties that are tried, for features of unit variance: up to those that leave little but the mean."""
@@ -77,13 +73,13 @@ class PlanRouter:
         """The layer evaluations of every plan, (plans,)."""
         return layers_of(self.plans)
 
-    def scores(self, features: Numbers) -> Numbers:
-        """The predicted scores (questions, plans) of features (questions, features)."""
-        return np.asarray(features @ self.weights + self.intercept)
-
     def choices(self, features: Numbers) -> Numbers:
-        """The number of the chosen plan for each row of features: (questions,), of equals the cheapest."""
-        return chosen(self.scores(features), self.layers, self.penalty)
+        """The number of the chosen plan for each row of features (questions, features), of equals the cheapest."""
+        return np.asarray((features @ self.weights + self.intercept - self.penalty * self.layers).argmax(axis=1))
+
+    def choose(self, stack: Stack, prompts: Sequence[Sequence[int]]) -> list[Plan]:
+        """The plan for each prompt, given as token ids."""
+        return [self.plans[choice] for choice in self.choices(prompt_features(stack, prompts, self.prefix))]
 
     def save(self, path: Path | str) -> None:
         """Write the router as one safetensors file, the plans in its header."""
@@ -111,30 +107,52 @@ class PlanRouter:
             raise DataError(f"there is no router at {path} ({error}); layerwise search route writes one") from error
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RouterFit:
-    """A router without a penalty, and its predictions for every question from all others: (questions, plans)."""
+@dataclass(frozen=True, eq=False)
+class RoutingTable:
+    """What a router is fitted to: scores (questions, plans), features (questions, features), and each one's task."""
 
-    router: PlanRouter
-    left_out: Numbers
+    plans: tuple[Plan, ...]
+    tasks: Any
+    scores: Numbers
+    features: Numbers
+    prefix: int
 
-    def within(self, limit: float) -> PlanRouter:
-        """The router with the least penalty whose mean layers, on questions left out, are `limit` at most."""
-        return replace(self.router, penalty=penalty_for(self.left_out, self.router.layers, limit))
+    def part(self, rows: Any) -> RoutingTable:
+        """Some of the questions."""
+        return replace(self, tasks=self.tasks[rows], scores=self.scores[rows], features=self.features[rows])
 
+    @cached_property
+    def fit(self) -> tuple[PlanRouter, Numbers]:
+        """The router without a penalty, and its predictions (questions, plans) for each question from all others."""
+        centre, scale = self.features.mean(axis=0), self.features.std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        ridge = RidgeCV(STRENGTHS, scoring="neg_mean_squared_error", store_cv_results=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LinAlgWarning)  # features may repeat one another: the ridge is for that
+            ridge.fit((self.features - centre) / scale, self.scores - self.scores.mean(axis=1, keepdims=True))
+        left_out = ridge.cv_results_[:, :, int(np.argmin(np.abs(STRENGTHS - ridge.alpha_)))]
+        weights = ridge.coef_.T / scale[:, None]
+        return PlanRouter(self.plans, self.prefix, weights, ridge.intercept_ - centre @ weights), left_out
 
-def fit_router(features: Numbers, scores: Numbers, plans: tuple[Plan, ...], prefix: int) -> RouterFit:
-    """Fit a router to features (questions, features) and the plans' scores (questions, plans), more being better."""
-    centre, scale = features.mean(axis=0), features.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    ridge = RidgeCV(STRENGTHS, scoring="neg_mean_squared_error", store_cv_results=True)
-    targets = scores - scores.mean(axis=1, keepdims=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LinAlgWarning)  # features may repeat one another, and the ridge is for that
-        ridge.fit((features - centre) / scale, targets)
-    left_out = ridge.cv_results_[:, :, int(np.argmin(np.abs(STRENGTHS - ridge.alpha_)))]
-    weights = ridge.coef_.T / scale[:, None]
-    return RouterFit(PlanRouter(plans, prefix, weights, ridge.intercept_ - centre @ weights), left_out)
+    def router(self, limit: float = math.inf) -> PlanRouter:
+        """The router with the least penalty whose mean layers, on questions left out, are `limit` at most.
+
+        Where even the cheapest plan has more, it is the penalty at which that is always chosen; found by bisection.
+        """
+        router, left_out = self.fit
+
+        def exceeds(penalty: float) -> bool:
+            chosen = (left_out - penalty * router.layers).argmax(axis=1)
+            return float(router.layers[chosen].mean()) > limit
+
+        # Costs differ by a layer at least: at the last price nothing makes up for a layer.
+        low, high = 0.0, 2.0 * float(np.ptp(left_out, axis=1).max()) + 1e-9
+        if not exceeds(low):
+            return router
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if exceeds(middle) else (low, middle)
+        return replace(router, penalty=high)
 
 
 def layers_of(plans: tuple[Plan, ...]) -> Numbers:
@@ -142,36 +160,8 @@ def layers_of(plans: tuple[Plan, ...]) -> Numbers:
     return np.array([plan.cost().evaluations for plan in plans], dtype=np.float64)
 
 
-def chosen(scores: Numbers, layers: Numbers, penalty: float) -> Numbers:
-    """The plan with the greatest score less its price, for every row of scores (questions, plans)."""
-    return np.asarray((scores - penalty * layers).argmax(axis=1))
-
-
-def penalty_for(scores: Numbers, layers: Numbers, limit: float) -> float:
-    """The least price of a layer at which the chosen plans have `limit` mean layers at most; found by bisection.
-
-    Where even the cheapest plan has more, the price at which it is always chosen.
-    """
-
-    def mean_layers(penalty: float) -> float:
-        return float(layers[chosen(scores, layers, penalty)].mean())
-
-    if mean_layers(0.0) <= limit:
-        return 0.0
-    gaps = np.diff(np.unique(layers))
-    low, high = 0.0, 2.0 * float(np.ptp(scores, axis=1).max()) / float(gaps.min()) + 1e-9
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if mean_layers(middle) <= limit else (middle, high)
-    return high
-
-
 BATCH = 32
 """Prompts that run together."""
-
-
-class _Reached(Exception):
-    """Ends a pass that has arrived where the candidates part."""
 
 
 def prompt_features(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> Numbers:
@@ -181,40 +171,27 @@ def prompt_features(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int)
     """
     if stack.running is not None:
         raise ModelError(f"the model runs {stack.running}: choose plans outside stack.under(...)")
-    order = sorted(range(len(prompts)), key=lambda number: len(prompts[number]))
+    model: Any = stack.model
     features: dict[int, Numbers] = {}
     # Embeddings are looked up; only layers can be in a mode of training.
-    with evaluating(stack.model) if prefix else nullcontext(), torch.inference_mode():
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            states, mask = _states(stack, [prompts[row] for row in rows], prefix)
-            weights = mask[..., None].to(states.dtype)
-            mean = (states * weights).sum(dim=1) / weights.sum(dim=1)
+    with evaluating(model) if prefix else nullcontext(), torch.inference_mode():
+        for rows in of_like_length(prompts, BATCH):
+            inputs = side_by_side([prompts[row] for row in rows], stack.device)
+            if prefix:
+                states = stack.run(Plan.identity(prefix), stack.capture(**inputs)).float()
+            else:
+                states = model.get_input_embeddings()(inputs["input_ids"]).float()
+            mask = inputs["attention_mask"]
             last = states[torch.arange(len(rows)), mask.sum(dim=1) - 1]
-            features.update(zip(rows, exact_on_cpu(torch.cat([mean, last], dim=1)).numpy(), strict=True))
+            both = exact_on_cpu(torch.cat([token_mean(states, mask > 0), last], dim=1))
+            features.update(zip(rows, both.numpy(), strict=True))
     return np.stack([features[row] for row in range(len(prompts))])
 
 
-def _states(stack: Stack, prompts: Sequence[Sequence[int]], prefix: int) -> tuple[Tensor, Tensor]:
-    """The states (batch, seq, width) of prompts side by side, padded on the right, and their mask (batch, seq)."""
-    inputs = side_by_side(prompts, stack.device)
-    mask = inputs["attention_mask"]
-    if not prefix:
-        model: Any = stack.model
-        return model.get_input_embeddings()(inputs["input_ids"]).float(), mask
-    reached: list[Tensor] = []
-
-    def stop(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        reached.append(read_state(args, kwargs))
-        raise _Reached
-
-    handle = stack.block(prefix).register_forward_pre_hook(stop, with_kwargs=True)
-    try:
-        with suppress(_Reached):
-            stack.model(**accepted(stack.model, inputs))
-    finally:
-        handle.remove()
-    return reached[0].float(), mask
+def of_like_length(rows: Sequence[Sequence[int]], size: int) -> Iterator[list[int]]:
+    """The numbers of all rows, at most `size` at once, the shortest rows first."""
+    order = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    return (order[start : start + size] for start in range(0, len(order), size))
 
 
 PROMPTS = 40
@@ -229,25 +206,16 @@ def router_time(stack: Stack, router: PlanRouter, prompts: Sequence[Sequence[int
     Milliseconds of choosing a plan, with their interval, and of one layer on a prompt of the median length (`tokens`);
     the first by the second is the router's time in `layers`.
     """
-    some = [prompts[number % len(prompts)] for number in range(PROMPTS + _WARM_UP)]
     clock = PassClock(stack.device)
-    seconds = [
-        clock.seconds(lambda: router.choices(prompt_features(stack, [prompt], router.prefix)))  # noqa: B023
-        for prompt in some
-    ]
-    times = [1000 * each for each in seconds[_WARM_UP:]]
+    some = [prompts[number % len(prompts)] for number in range(_WARM_UP + PROMPTS)]
+    times = [1000 * clock.seconds(partial(router.choose, stack, [prompt])) for prompt in some][_WARM_UP:]
     tokens = max(2, int(median(map(len, prompts))))
     table, _ = measured(stack, Setting("prefill", 1, tokens))
     layer = median(table.pieces[number, None] for number in range(stack.depth))
-    return time_rows(median(times), median_interval(times), layer, tokens)
-
-
-def time_rows(router: float, interval: tuple[float, float], layer: float, tokens: int) -> list[Score]:
-    """The rows of `router_time`, from the milliseconds of the router and of a layer."""
     return [
-        Score(ROUTE_TIME, MILLISECONDS, router, *interval, arm=ROUTER),
+        Score(ROUTE_TIME, MILLISECONDS, median(times), *median_interval(times), arm=ROUTER),
         Score(ROUTE_TIME, "layer_ms", layer),
-        Score(ROUTE_TIME, "layers", router / layer, arm=ROUTER),
+        Score(ROUTE_TIME, "layers", median(times) / layer, arm=ROUTER),
         Score(ROUTE_TIME, "tokens", float(tokens), arm=ROUTER),
     ]
 
@@ -280,24 +248,20 @@ class RoutedStack:
 
     def plans_of(self, prompts: Sequence[str]) -> list[Plan]:
         """The plan for each prompt."""
-        return [self.router.plans[choice] for choice in self._choices(self.encoded(prompts))]
+        return self.router.choose(self.stack, self.encoded(prompts))
 
     def generate(self, prompts: Sequence[str], *, batch_size: int = 8, **options: Any) -> list[str]:
         """What the model writes after each prompt, each under its own plan; `options` are those of `generate`.
 
         Prompts of one plan run together, at most `batch_size` at once and of like length, padded on the left.
         """
-        ids = self.encoded(prompts)
-        texts = [""] * len(prompts)
-        with evaluating(self.stack.model), torch.inference_mode():
-            for choice, batches in groupby(grouped(ids, self._choices(ids), batch_size), key=itemgetter(0)):
-                with self.stack.under(self.router.plans[choice]):
-                    for _, rows in batches:
-                        for row, text in zip(
-                            rows, written(self.stack, [ids[row] for row in rows], options), strict=True
-                        ):
-                            texts[row] = text
-        return texts
+        ids, texts = self.encoded(prompts), dict[int, str]()
+        plans = self.router.choose(self.stack, ids)
+        for plan in dict.fromkeys(plans):
+            rows = [row for row, own in enumerate(plans) if own == plan]
+            new = written(self.stack, plan, [ids[row] for row in rows], batch_size, **options)
+            texts.update(zip(rows, new, strict=True))
+        return [texts[row] for row in range(len(prompts))]
 
     def encoded(self, prompts: Sequence[str]) -> list[list[int]]:
         """Token ids as questions are tokenized: the start token, where there is one, and the text."""
@@ -305,28 +269,17 @@ class RoutedStack:
         start = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
         return [[*start, *tokenizer(prompt, add_special_tokens=False)["input_ids"]] for prompt in prompts]
 
-    def _choices(self, ids: Sequence[Sequence[int]]) -> list[int]:
-        return [int(choice) for choice in self.router.choices(prompt_features(self.stack, ids, self.router.prefix))]
 
-
-def grouped(ids: Sequence[Sequence[int]], choices: Sequence[int], size: int) -> Iterator[tuple[int, list[int]]]:
-    """Batches of at most `size` rows of one choice and like length, choice after choice: the choice, and the rows."""
-    groups: dict[int, list[int]] = defaultdict(list)
-    for row, choice in enumerate(choices):
-        groups[choice].append(row)
-    for choice, rows in groups.items():
-        rows.sort(key=lambda row: len(ids[row]))
-        for start in range(0, len(rows), size):
-            yield choice, rows[start : start + size]
-
-
-def written(stack: Stack, ids: Sequence[Sequence[int]], options: Mapping[str, Any]) -> list[str]:
-    """What the model, under the plan that it runs, writes after prompts side by side, padded on the left."""
+def written(stack: Stack, plan: Plan, prompts: Sequence[Sequence[int]], size: int, **options: Any) -> list[str]:
+    """What the model writes under a plan after each prompt (token ids), at most `size` of them at once."""
+    model: Any = stack.model
     tokenizer: Any = stack.tokenizer
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
-    inputs = side_by_side(ids, stack.device, padding=padding, left=True)
-    model: Any = stack.model
-    texts = model.generate(**inputs, **{"pad_token_id": padding, **options})
-    written_after = texts[:, inputs["input_ids"].shape[1] :]
-    decoded: list[str] = tokenizer.batch_decode(written_after, skip_special_tokens=True)
-    return decoded
+    texts: dict[int, str] = {}
+    with evaluating(model), torch.inference_mode(), stack.under(plan):
+        for rows in of_like_length(prompts, size):
+            inputs = side_by_side([prompts[row] for row in rows], stack.device, padding=padding, left=True)
+            ids = model.generate(**inputs, **{"pad_token_id": padding, **options})
+            new = tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+            texts.update(zip(rows, new, strict=True))
+    return [texts[row] for row in range(len(prompts))]

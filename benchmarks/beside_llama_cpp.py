@@ -1,0 +1,199 @@
+"""Plans over a GGUF file: losses by layerwise beside those of llama.cpp on the file of the plan, and its speed.
+
+    python benchmarks/beside_llama_cpp.py MODEL.gguf [--plans 1000] [--rows plans.jsonl] [--speed] [--copy]
+
+Every plan is run by layerwise on the dequantised model in float32, and by llama.cpp (the package xllamacpp) on the file
+that `layerwise.save` writes of it. How far they are apart is the mean of the absolute differences of the losses of a
+text's tokens, in nats, as a multiple of that of the trained order. A row is written when its plan is done, and a
+command that was stopped goes on with the plans that have no row.
+
+--speed measures tokens a second of llama.cpp under plans, in turns with the trained order, over what the numbers of
+layers alone would give. --copy measures writing the trained order in turns with `cp`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from layerwise import load, save
+from layerwise.gguf import GGUFFile, depth_of
+from layerwise.plan import Plan
+from llama_cpp import LlamaCpp
+
+TEXT = """The river rises in the hills to the north of the town, where three small streams meet below an old stone
+bridge. In spring the water is brown and fast; by August it is so low that children cross it on foot. A mill stood here
+for two hundred years, and its wheel is still there, although nobody remembers when it last turned."""
+
+
+LOST = 2.0
+"""Nats a token above the trained order, beyond which a model is broken: its layers then amplify any rounding."""
+
+
+def random_plan(depth: int, draw: random.Random) -> Plan:
+    """A plan that skips layers, shuffles a window, repeats a block, or is any sequence."""
+    layers = list(range(depth))
+    match draw.randrange(4):
+        case 0:
+            layers = sorted(draw.sample(layers, draw.randint(depth // 2, depth - 1)))
+        case 1:
+            begin = draw.randrange(depth - 2)
+            window = layers[begin : begin + draw.randint(2, depth // 2)]
+            draw.shuffle(window)
+            layers[begin : begin + len(window)] = window
+        case 2:
+            begin = draw.randrange(depth)
+            layers[begin:begin] = layers[begin : begin + draw.randint(1, depth // 3)]
+        case _:
+            layers = [draw.randrange(depth) for _ in range(draw.randint(depth // 2, depth))]
+    return Plan.of(layers)
+
+
+class Pair:
+    """A model by both implementations, and a text as tokens."""
+
+    def __init__(self, path: Path, folder: Path, tokens: int) -> None:
+        self.path, self.written = path, folder / "plan.gguf"
+        self.stack = load(path, dtype="float32", device="cpu")
+        assert self.stack.tokenizer is not None
+        self.tokens: list[int] = self.stack.tokenizer(TEXT)["input_ids"][:tokens]
+
+    def losses(self, plan: Plan) -> np.ndarray[Any, np.dtype[np.float64]]:
+        with torch.inference_mode(), self.stack.under(plan):
+            logits = self.stack.model(torch.tensor([self.tokens])).logits[0, :-1].double()
+        target = torch.tensor(self.tokens[1:])
+        return np.asarray(torch.nn.functional.cross_entropy(logits, target, reduction="none").tolist())
+
+    def row(self, plan: Plan) -> dict[str, object]:
+        """The losses of both, and how far they are apart."""
+        save(self.path, plan, self.written, overwrite=True)
+        with LlamaCpp(self.written) as model:
+            other = model.losses(self.tokens)
+        own = self.losses(plan)
+        distance = float(np.abs(own - other).mean())
+        return {"plan": str(plan), "layerwise": own.mean(), "llama.cpp": other.mean(), "apart": distance}
+
+
+def compare(pair: Pair, count: int, rows: Path) -> None:
+    """Write a row for each of so many plans, the trained order first, and print what they come to."""
+    depth, draw = pair.stack.depth, random.Random(0)
+    plans = [Plan.identity(depth), *(random_plan(depth, draw) for _ in range(count))]
+    done = [json.loads(line) for line in rows.read_text().splitlines()] if rows.exists() else []
+    known = {row["plan"] for row in done}
+    for plan in dict.fromkeys(plans):
+        if str(plan) not in known:
+            done.append(pair.row(plan))
+            with rows.open("a") as file:
+                file.write(json.dumps(done[-1]) + "\n")
+            report(done)
+    report(done, end="\n")
+
+
+def report(rows: list[dict[str, Any]], end: str = "\r") -> None:
+    """Print how far apart the two are, of plans that leave a working model and of those that do not."""
+    trained, *others = rows
+    parts = []
+    for name, works in ((f"that lose less than {LOST} nats", True), ("that lose more", False)):
+        multiples = sorted(
+            row["apart"] / trained["apart"]
+            for row in others
+            if (row["layerwise"] < trained["layerwise"] + LOST) is works
+        )
+        if multiples:
+            parts.append(
+                f"{len(multiples)} plans {name}: {statistics.median(multiples):.2f} times as far apart as the trained "
+                f"order in the median, {multiples[-1]:.2f} at most, {sum(each > 2 for each in multiples)} above 2"
+            )
+    print("; ".join(parts), end=end, flush=True)
+
+
+def seconds(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def speed(path: Path, folder: Path, rounds: int) -> None:
+    """Tokens a second under plans, over the trained order's times the layers that it has more."""
+    depth = depth_of(GGUFFile.open(path))
+    thirds = depth // 3
+    texts = (f"1-{depth - 1}", f"0-{thirds - 1} {2 * thirds}-{depth - 1}", f"0-{depth - 1} {thirds}-{depth - 1}")
+    names = {"trained": path}
+    for number, text in enumerate(texts):
+        names[text] = folder / f"{number}.gguf"
+        save(path, text, names[text], overwrite=True)
+    models = {name: LlamaCpp(each, positions=320) for name, each in names.items()}
+    prompt = [random.Random(1).randrange(256, models["trained"].vocabulary) for _ in range(256)]
+
+    def read(model: LlamaCpp) -> None:
+        model.forget()
+        model.decode(prompt)
+
+    def generate(model: LlamaCpp) -> None:
+        for token in prompt[:32]:
+            model.decode([token])
+
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for _ in range(rounds + 1):
+        for name in random.sample(list(names), len(names)):
+            reading = seconds(lambda name=name: read(models[name]))  # type: ignore[misc]
+            times[name].append((reading, seconds(lambda name=name: generate(models[name]))))  # type: ignore[misc]
+    for text in texts:
+        layers = models[text].depth
+        for kind, what in enumerate(("reading 256 tokens", "generating 32")):
+            pairs = zip(times["trained"][1:], times[text][1:], strict=True)
+            ratio = statistics.median(one[kind] / other[kind] for one, other in pairs)
+            share = ratio * layers / depth
+            print(f"{text}: {what}, {ratio:.3f} times the tokens a second for {layers} of {depth} layers: {share:.3f}")
+
+
+def copy(path: Path, folder: Path, rounds: int) -> None:
+    """Seconds of writing the trained order beside `cp`, in turns."""
+    plan, copied, written = f"0-{depth_of(GGUFFile.open(path)) - 1}", folder / "copied.gguf", folder / "written.gguf"
+    ratios = []
+    for _ in range(rounds):
+        copied.unlink(missing_ok=True)
+        written.unlink(missing_ok=True)
+        one = seconds(lambda: subprocess.run(["cp", path, copied], check=True))
+        other = seconds(lambda: save(path, plan, written))
+        ratios.append(other / one)
+    print(f"writing the trained order takes {statistics.median(ratios):.2f} times as long as cp, of {rounds} rounds")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--plans", type=int, default=1000)
+    parser.add_argument("--rows", type=Path, default=Path("plans.jsonl"))
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--folder", type=Path, help="where files of plans are written; by default a temporary one")
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--copy", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        if options.speed:
+            speed(options.model, Path(folder), options.rounds)
+        if options.copy:
+            copy(options.model, Path(folder), options.rounds)
+        if not options.speed and not options.copy:
+            compare(Pair(options.model, Path(folder), options.tokens), options.plans, options.rows)
+
+
+if __name__ == "__main__":
+    main()

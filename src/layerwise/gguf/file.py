@@ -1,0 +1,332 @@
+"""A GGUF file as it is stored: metadata and tensors as ranges of bytes; no tensor is read.
+
+A file is a header and the data. The header is `GGUF`, the version, the numbers of tensors and of entries; then each
+entry of the metadata (a key, a type, a value) and each tensor (a name, its dimensions, a type, where its data begins);
+the data of each tensor begins at a multiple of the alignment. Numbers are little-endian, and a text is its length and
+its bytes in UTF-8: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+
+Whatever the file says of itself is compared with its size, and with bounds that no model reaches, before anything is
+made of it. Long values stay in the file: only their range is known.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+from pathlib import Path
+from typing import Any
+
+from layerwise.bounded import Unreadable, check_file, named, shown, size_in_words
+from layerwise.errors import CheckpointError
+from layerwise.gguf.types import ARRAY, SCALARS, STRING, TENSOR_TYPES, UINT32, GGMLType
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+ALIGNMENT = 32
+"""Bytes by which the data of tensors is aligned where the metadata does not say it."""
+
+MOST_ENTRIES, MOST_TENSORS, MOST_ELEMENTS = 2**16, 2**17, 2**22
+"""Of one file; the elements are those of one array. A vocabulary of the largest models has 2**18 tokens."""
+
+LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT = 2**16 - 1, 63, 2**25
+"""Bytes of a key, as the format bounds it; of a tensor's name, as ggml does; and of any other text."""
+
+KEPT = 2**12
+"""Bytes of a text, and elements of an array, up to which a value is kept in memory."""
+
+MOST_DIMENSIONS = 4
+LARGEST_ALIGNMENT = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataEntry:
+    """An entry of the metadata: its bytes are `begin` to `end` of the file, its key and its type among them.
+
+    `type` is the number of its type, and `element` that of the elements of an array. `value` is a number, a text or a
+    tuple of numbers; it is `None` for arrays of texts, and for whatever is longer than `KEPT`.
+    """
+
+    key: str
+    type: int
+    element: int | None
+    length: int
+    value: Any
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFTensor:
+    """A tensor of a file: its type, its dimensions, the innermost first, and its bytes `begin` to `end`."""
+
+    name: str
+    type: GGMLType
+    number: int
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFFile:
+    """What a GGUF file says of itself: the entries of its metadata by key, and its tensors by name, in their order."""
+
+    path: Path
+    size: int
+    version: int
+    alignment: int
+    entries: Mapping[str, MetadataEntry]
+    tensors: Mapping[str, GGUFTensor]
+
+    @classmethod
+    def open(cls, path: Path | str) -> GGUFFile:
+        """Read the header of a file. Raises `CheckpointError` for one that is malformed, or cut short."""
+        path = Path(path)
+        try:
+            check_file(path)
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return _read(path, content)
+        except Unreadable as fault:
+            advice = fault.advice if isinstance(fault, _Malformed) else "give a file of one model"
+            raise CheckpointError(f"{named(path)} {fault}; {advice}") from None
+        except (OSError, ValueError) as error:  # an empty file cannot be mapped
+            raise CheckpointError(
+                f"{named(path)} cannot be read as GGUF ({getattr(error, 'strerror', None) or error}); fetch it again"
+            ) from error
+
+    @property
+    def architecture(self) -> str:
+        """The kind of model, such as `llama`, which begins the keys of its settings."""
+        return str(self.entries["general.architecture"].value)
+
+    def setting(self, name: str) -> Any:
+        """The value of a setting of the architecture, such as `block_count`; `None` where there is none."""
+        entry = self.entries.get(f"{self.architecture}.{name}")
+        return None if entry is None else entry.value
+
+
+class _Malformed(Unreadable):
+    """Why a file is no GGUF file that can be read, and what to do instead."""
+
+    def __init__(self, clause: str, advice: str = "fetch it again, or convert the model again") -> None:
+        self.advice = advice
+        super().__init__(clause)
+
+
+class _Cursor:
+    """A position in the bytes of a file. What would reach beyond their end raises `_Malformed`."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self.content = content
+        self.size = len(content)
+        self.at = 0
+
+    def need(self, size: int, what: str) -> int:
+        """The position before the next `size` bytes, behind which this one then stands."""
+        before = self.at
+        if size > self.size - before:
+            raise _Malformed(
+                f"is cut short: {what} needs {size_in_words(size) if size > 10**6 else f'{size} bytes'} from byte "
+                f"{before} on, and the file ends at byte {self.size}"
+            )
+        self.at = before + size
+        return before
+
+    def number(self, letter: str, what: str) -> Any:
+        """A number; `letter` is its type as the module `struct` writes it."""
+        form = struct.Struct(f"<{letter}")
+        return form.unpack_from(self.content, self.need(form.size, what))[0]
+
+    def text(self, most: int, what: str) -> str:
+        """A text of at most `most` bytes."""
+        length = self.number("Q", f"the length of {what}")
+        if length > most:
+            raise _Malformed(f"gives {what} {length:,} bytes, and at most {most:,} are read")
+        begin = self.need(length, what)
+        try:
+            return self.content[begin : self.at].decode()
+        except UnicodeDecodeError as error:
+            raise _Malformed(f"is damaged: {what} is not UTF-8 (byte {begin + error.start})") from None
+
+    def count(self, most: int, least_size: int, what: str) -> int:
+        """A number of `what`, each of which has at least so many bytes."""
+        count = int(self.number("Q", f"the number of {what}"))
+        if count > most or count * least_size > self.size - self.at:
+            room = self.size - self.at
+            raise _Malformed(
+                f"says that it has {count:,} {what}, and there is room for {min(most, room // least_size):,}"
+            )
+        return count
+
+
+def _read(path: Path, content: mmap.mmap) -> GGUFFile:
+    cursor = _Cursor(content)
+    version = _version(cursor)
+    tensors = cursor.count(MOST_TENSORS, 32, "tensors")
+    count = cursor.count(MOST_ENTRIES, 13, "entries of metadata")
+    entries: dict[str, MetadataEntry] = {}
+    for entry in (_entry(cursor) for _ in range(count)):
+        if entry.key in entries:
+            raise _Malformed(f"has the entry {shown(entry.key)} twice")
+        entries[entry.key] = entry
+    architecture = entries.get("general.architecture")
+    if architecture is None or architecture.type != STRING or not architecture.value:
+        raise _Malformed("does not say by general.architecture what kind of model it is")
+    alignment = _alignment(entries)
+    headers = [_header(cursor, alignment) for _ in range(tensors)]
+    return GGUFFile(path, cursor.size, version, alignment, entries, _placed(headers, cursor, alignment))
+
+
+def _version(cursor: _Cursor) -> int:
+    magic = cursor.content[cursor.need(4, "the word GGUF") : 4]
+    if magic != MAGIC:
+        raise _Malformed(f"is no GGUF file, since it begins with {magic!r}", "give a file that llama.cpp opens")
+    version = int(cursor.number("I", "the version"))
+    if version in VERSIONS:
+        return version
+    if version & 0xFFFF == 0 and version:
+        raise _Malformed("is big-endian", "convert it with gguf-convert-endian, a command of the package gguf")
+    raise _Malformed(f"is of version {version} of GGUF, and versions 2 and 3 are read")
+
+
+def _entry(cursor: _Cursor) -> MetadataEntry:
+    begin = cursor.at
+    key = cursor.text(LONGEST_KEY, "a key of its metadata")
+    if not key:
+        raise _Malformed(f"is damaged: the key at byte {begin} is empty")
+    kind = int(cursor.number("I", f"the type of {shown(key)}"))
+    element: int | None = None
+    length = 1
+    value: Any = None
+    if kind == STRING:
+        value = cursor.text(LONGEST_TEXT, f"the value of {shown(key)}")
+        value = value if len(value) <= KEPT else None
+    elif kind == ARRAY:
+        element = int(cursor.number("I", f"the type of the elements of {shown(key)}"))
+        length, value = _array(cursor, element, key)
+    elif kind in SCALARS:
+        value = cursor.number(SCALARS[kind], f"the value of {shown(key)}")
+    else:
+        raise _Malformed(f"gives {shown(key)} the type {kind}, which GGUF does not have")
+    return MetadataEntry(key, kind, element, length, value, begin, cursor.at)
+
+
+def _array(cursor: _Cursor, element: int, key: str) -> tuple[int, tuple[Any, ...] | None]:
+    what = f"elements of {shown(key)}"
+    if element == STRING:
+        count = cursor.count(MOST_ELEMENTS, 8, what)
+        cursor.at = _behind_texts(cursor, count, what)
+        return count, None
+    if element == ARRAY:
+        raise _Malformed(f"has arrays inside of the array {shown(key)}, which llama.cpp does not read either")
+    if element not in SCALARS:
+        raise _Malformed(f"gives the elements of {shown(key)} the type {element}, which GGUF does not have")
+    form = struct.calcsize(f"<{SCALARS[element]}")
+    count = cursor.count(MOST_ELEMENTS, form, what)
+    begin = cursor.need(count * form, what)
+    if count > KEPT:
+        return count, None
+    return count, struct.unpack_from(f"<{count}{SCALARS[element]}", cursor.content, begin)
+
+
+def _behind_texts(cursor: _Cursor, count: int, what: str) -> int:
+    """The position behind so many texts.
+
+    A vocabulary has 100,000 of them, and reading their lengths is most of the time of opening a file. Eight views of
+    the bytes as whole numbers, one for each remainder of a position by 8, give a length by an index.
+    """
+    at, size = cursor.at, cursor.size
+    with memoryview(cursor.content) as content, ExitStack() as opened:
+        parts = [opened.enter_context(content[first : first + (size - first) // 8 * 8]) for first in range(8)]
+        lengths = [opened.enter_context(part.cast("Q")) for part in parts]
+        for _ in repeat(None, count):
+            if at > size - 8:
+                break
+            at += 8 + lengths[at & 7][at >> 3]
+        else:
+            if at <= size:
+                return at
+    raise _Malformed(f"is cut short: the {what} reach beyond byte {size}, its end")
+
+
+def _alignment(entries: Mapping[str, MetadataEntry]) -> int:
+    entry = entries.get("general.alignment")
+    if entry is None:
+        return ALIGNMENT
+    value = entry.value
+    if entry.type != UINT32 or not 1 <= value <= LARGEST_ALIGNMENT or value & (value - 1):
+        raise _Malformed(
+            f"aligns its tensors by general.alignment = {shown(value)}, which should be a power of 2 up to "
+            f"{LARGEST_ALIGNMENT:,}"
+        )
+    return int(value)
+
+
+def _header(cursor: _Cursor, alignment: int) -> GGUFTensor:
+    """A tensor whose bytes are counted from the beginning of the data."""
+    name = cursor.text(LONGEST_NAME, "the name of a tensor")
+    what = f"the tensor {shown(name)}"
+    dimensions = int(cursor.number("I", f"the dimensions of {what}"))
+    if not 1 <= dimensions <= MOST_DIMENSIONS:
+        raise _Malformed(f"gives {what} {dimensions:,} dimensions, and a tensor has 1 to {MOST_DIMENSIONS}")
+    form = f"<{dimensions}QIQ"
+    *shape, number, offset = struct.unpack_from(form, cursor.content, cursor.need(struct.calcsize(form), what))
+    if number not in TENSOR_TYPES:
+        raise _Malformed(f"stores {what} as type {number}, which is none of ggml's types of files")
+    kind = TENSOR_TYPES[number]
+    if 0 in shape:
+        raise _Malformed(f"gives {what} the dimensions {shown(shape)}, which hold nothing")
+    if shape[0] % kind.values:
+        raise _Malformed(
+            f"gives {what} rows of {shape[0]:,}, which are no whole blocks of {kind.values} of {kind.name}"
+        )
+    if offset % alignment:
+        raise _Malformed(f"lets {what} begin at byte {offset:,} of the data, which is no multiple of {alignment}")
+    size = math.prod(shape) // kind.values * kind.size
+    if offset + size > cursor.size:
+        raise _Malformed(
+            f"is cut short: {what} reaches to byte {shown(offset + size)} of the data, and the file has {cursor.size:,}"
+        )
+    return GGUFTensor(name, kind, number, tuple(shape), offset, offset + size)
+
+
+def _placed(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[str, GGUFTensor]:
+    """The tensors by name, with their ranges in the file; each has bytes of its own, inside of it."""
+    start = padded(cursor.at, alignment)
+    tensors = {
+        each.name: GGUFTensor(each.name, each.type, each.number, each.shape, start + each.begin, start + each.end)
+        for each in headers
+    }
+    if len(tensors) < len(headers):
+        twice = next(name for name, count in Counter(each.name for each in headers).items() if count > 1)
+        raise _Malformed(f"has the tensor {shown(twice)} twice")
+    ordered = sorted(tensors.values(), key=lambda each: each.begin)
+    for one, other in pairwise(ordered):
+        if other.begin < one.end:
+            raise _Malformed(f"stores the tensors {shown(one.name)} and {shown(other.name)} in the same bytes")
+    if ordered and ordered[-1].end > cursor.size:
+        raise _Malformed(
+            f"is cut short: the tensor {shown(ordered[-1].name)} ends at byte {ordered[-1].end:,}, and the file has "
+            f"{cursor.size:,}"
+        )
+    return tensors
+
+
+def padded(size: int, alignment: int) -> int:
+    """The first multiple of `alignment` from `size` on.
+
+    >>> padded(33, 32), padded(64, 32)
+    (64, 64)
+    """
+    return -(-size // alignment) * alignment

@@ -1,0 +1,204 @@
+"""The layers of a GGUF file for the visits of a plan: which tensors it has then, and what its metadata says of them.
+
+The tensors of layer N are called `blk.N.` and more. The metadata counts the layers (`llama.block_count`), and lists by
+layer what differs between them. Some of it says by the number of a layer of which kind it is: the first k are dense,
+every fourth one has full attention. Such a number is chosen anew, so that every layer keeps its kind in the slot where
+the plan has it; a plan for which there is none is refused. What llama.cpp itself knows of an architecture, and no file
+says, stands in `PERIODS`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from layerwise.bounded import named, shown
+from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
+from layerwise.gguf.file import LONGEST_NAME, GGUFFile, GGUFTensor, MetadataEntry
+from layerwise.gguf.types import ARRAY, SCALARS, STRING
+
+_BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
+
+COUNT = "block_count"
+"""The setting that counts the layers."""
+
+# Lists that have nothing to do with layers, whichever length they have.
+_NOT_PER_LAYER = re.compile(r"rope\.|classifier\.|_token_ids?$")
+
+# Lists of numbers of layers, which another order would have to renumber.
+_NUMBERS_OF_LAYERS = re.compile(r"layer|block|index")
+
+
+def _last_of_each(layer: int, period: int) -> bool:
+    return (layer + 1) % period == 0
+
+
+KINDS: Mapping[str, Callable[[int, int], object]] = {
+    "leading_dense_block_count": lambda layer, count: layer < count,
+    "interleave_moe_layer_step": _last_of_each,
+    "full_attention_interval": _last_of_each,
+    "attention.sliding_window_pattern": _last_of_each,
+    "moe_every_n_layers": lambda layer, period: layer % period == 1,
+    "rescale_every_n_layers": lambda layer, period: layer // period,
+}
+"""Settings that are one number, with the kind that each makes of a layer; 0 makes no difference."""
+
+PERIODS: Mapping[str, int] = {
+    "afmoe": 4, "cohere2": 4, "exaone4": 4, "gemma-embedding": 6, "gemma2": 2, "gemma3": 6, "gpt-oss": 2, "llama4": 4,
+    "olmo2": 4, "qwen3next": 4, "smollm3": 4,
+}  # fmt: skip
+"""Architectures of which llama.cpp itself knows that the last of so many layers is of another kind (full attention, or
+no rotary embedding), where their files do not say it."""
+
+ONLY_WITH_WINDOW = frozenset({"afmoe", "exaone4", "olmo2"})
+"""Those of them whose layers are of one kind where the file gives no sliding window."""
+
+ONE_WINDOW = frozenset({"llama", "mistral3", "phi3", "phimoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "starcoder2"})
+"""Architectures whose layers all have the same window, or none."""
+
+SCALED_BY_DEPTH: Mapping[str, int] = {"gemma2": 46, "gemma3": 62}
+"""Architectures that llama.cpp scales the attention of in another way if they have so many layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFile:
+    """A file for the visits of a plan: its tensors, each with its new name, in the order in which they are written.
+
+    `changed` has the value of every entry of the metadata that becomes another one, as it is written, by its key.
+    """
+
+    tensors: tuple[tuple[str, GGUFTensor], ...]
+    changed: Mapping[str, bytes]
+
+
+def depth_of(file: GGUFFile) -> int:
+    """The number of layers. Raises `UnsupportedModel` for a file that has no stack of layers, or more than one."""
+    depth, split = file.setting(COUNT), file.entries.get("split.count")
+    if split is not None and split.value not in (0, 1):
+        raise UnsupportedModel(
+            f"{named(file.path)} is one of {shown(split.value)} files of a model; join them first, with "
+            "llama-gguf-split --merge FIRST_FILE JOINED_FILE"
+        )
+    if file.setting("decoder_block_count") is not None or any(name.startswith("dec.blk.") for name in file.tensors):
+        raise _unsupported(file, "it has two stacks of layers, an encoder's and a decoder's, and a plan orders one")
+    if type(depth) is not int or depth < 1:
+        raise _unsupported(file, f"it counts its layers by {file.architecture}.{COUNT} = {shown(depth)}")
+    numbers = {int(match[1]) for match in map(_BLOCK.fullmatch, file.tensors) if match}
+    if len(numbers) != depth or max(numbers) != depth - 1:
+        raise CheckpointError(
+            f"{named(file.path)} counts {depth:,} layers, and has tensors (blk.N) of {len(numbers):,}; fetch it again, "
+            "or convert the model again"
+        )
+    return depth
+
+
+def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
+    """What the file has for the visits `order` of its layers, which are all below `depth_of`.
+
+    Raises `UnsupportedModel` where the metadata cannot say what the plan does.
+    """
+    depth = depth_of(file)
+    if list(order) == list(range(depth)):  # the file itself, whichever order its tensors have
+        return PlannedFile(tuple(file.tensors.items()), {})
+    _refuse_bound_to_order(file, order, depth)
+    return PlannedFile(tuple(_tensors(file, order)), dict(_changed(file, order, depth)))
+
+
+def _unsupported(file: GGUFFile, reason: str) -> UnsupportedModel:
+    return UnsupportedModel(
+        f"{named(file.path)} cannot be written in another order of its layers: {reason}; run the plan on the model "
+        "from which it was converted"
+    )
+
+
+def _tensors(file: GGUFFile, order: Sequence[int]) -> Iterator[tuple[str, GGUFTensor]]:
+    """Every tensor with its new name: what stands before the layers, the layers in visit order, and what is left."""
+    layers: dict[int, list[tuple[str, GGUFTensor]]] = {}
+    behind: list[tuple[str, GGUFTensor]] = []
+    for name, tensor in file.tensors.items():
+        match = _BLOCK.fullmatch(name)
+        if match is not None:
+            layers.setdefault(int(match[1]), []).append((match[2], tensor))
+        elif layers:
+            behind.append((name, tensor))
+        else:
+            yield name, tensor
+    for slot, layer in enumerate(order):
+        for rest, tensor in layers[layer]:
+            name = f"blk.{slot}.{rest}"
+            if len(name.encode()) > LONGEST_NAME:
+                raise PlanError(f"{name} would be longer than {LONGEST_NAME} bytes, which ggml does not read")
+            yield name, tensor
+    yield from behind
+
+
+def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> None:
+    """Raise `UnsupportedModel` for a model whose layers do something that depends on more than their own tensors."""
+    architecture = file.architecture
+    if file.setting("nextn_predict_layers"):
+        raise _unsupported(file, "the last of its layers predict further tokens, and are no part of the stack")
+    if file.setting("attention.shared_kv_layers") or any(name.startswith("per_layer_") for name in file.tensors):
+        raise _unsupported(file, "its layers share keys and values, or read embeddings by their number")
+    if architecture == "rwkv7":
+        raise _unsupported(file, "all of its layers read what the first one computed")
+    special = SCALED_BY_DEPTH.get(architecture)
+    if special in (depth, len(order)) and depth != len(order):
+        raise _unsupported(file, f"llama.cpp scales the attention of {architecture} by whether it has {special} layers")
+    window, period = file.setting("attention.sliding_window"), PERIODS.get(architecture)
+    if not window and (period is None or architecture in ONLY_WITH_WINDOW):
+        return
+    # An array has no value here where it is longer than any model is deep; that it is there is enough.
+    if f"{architecture}.attention.sliding_window_pattern" in file.entries:
+        return
+    if period is None:
+        if architecture not in ONE_WINDOW:
+            raise _unsupported(file, "it has a sliding window, and does not say which of its layers have it")
+    elif file.setting("full_attention_interval") is None and not _keeps(order, _last_of_each, period, period):
+        raise _unsupported(
+            file, f"llama.cpp takes every {period}th layer of {architecture} for one of another kind, by its number, "
+            "and the plan puts layers where those of the other kind belong",
+        )  # fmt: skip
+
+
+def _keeps(order: Sequence[int], kind: Callable[[int, int], object], own: int, new: int) -> bool:
+    """Whether every layer has the kind in its slot, by the number `new`, that it had by its `own`."""
+    return all((kind(slot, new) if new else 0) == (kind(layer, own) if own else 0) for slot, layer in enumerate(order))
+
+
+def _changed(file: GGUFFile, order: Sequence[int], depth: int) -> Iterator[tuple[str, bytes]]:
+    """The entries that count layers, or list something by layer, with their new values."""
+    prefix = f"{file.architecture}."
+    for key, entry in file.entries.items():
+        name = key.removeprefix(prefix)
+        if name == key:
+            continue
+        if name == COUNT:
+            yield key, _written(entry, len(order))
+        elif entry.type == ARRAY and entry.element != STRING and not _NOT_PER_LAYER.search(name):
+            if entry.length == depth and entry.value is not None:
+                yield key, _written(entry, [entry.value[layer] for layer in order])
+            elif _NUMBERS_OF_LAYERS.search(name):
+                raise _unsupported(file, f"{shown(key)} lists {entry.length} values for {depth} layers")
+        elif name in KINDS and type(entry.value) is int:
+            yield key, _written(entry, _number(file, name, entry.value, order))
+
+
+def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
+    """The number by which every layer keeps its kind: the file's own, or the first of all others."""
+    for new in (own, *range(len(order) + 1)):
+        if _keeps(order, KINDS[name], own, new):
+            return new
+    raise _unsupported(file, f"{file.architecture}.{name} = {own} says of which kind a layer is by its number, and no "
+                       "number says it of the plan's layers")  # fmt: skip
+
+
+def _written(entry: MetadataEntry, value: Any) -> bytes:
+    """An entry with another value, as the bytes of a file."""
+    key = entry.key.encode()
+    head = struct.pack(f"<Q{len(key)}sI", len(key), key, entry.type)
+    if entry.type != ARRAY or entry.element is None:
+        return head + struct.pack(f"<{SCALARS[entry.type]}", value)
+    return head + struct.pack(f"<IQ{len(value)}{SCALARS[entry.element]}", entry.element, len(value), *value)

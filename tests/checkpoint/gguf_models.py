@@ -1,0 +1,136 @@
+"""Small models with random weights as GGUF files, written with the package gguf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WIDTH, HEADS, GROUPS, INNER, VOCABULARY, POSITIONS = 64, 4, 2, 96, 128, 256
+"""Of every model: a width that blocks of 32 numbers divide, and grouped queries."""
+
+
+def write_llama(path: Path, depth: int, *, kind: str = "F32", tied: bool = True, seed: int = 0) -> Path:
+    """A Llama whose matrices are stored as `kind`, with weights so large that the order of its layers matters."""
+    import gguf
+
+    writer: Any = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(depth)
+    writer.add_context_length(POSITIONS)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(GROUPS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_vocab_size(VOCABULARY)
+    writer.add_tokenizer_model("none")
+    draw = np.random.default_rng(seed)
+    keys = WIDTH // HEADS * GROUPS
+    matrices = {
+        "attn_q": (WIDTH, WIDTH), "attn_k": (keys, WIDTH), "attn_v": (keys, WIDTH), "attn_output": (WIDTH, WIDTH),
+        "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER),
+    }  # fmt: skip
+    _add(writer, "token_embd", 0.2 * draw.standard_normal((VOCABULARY, WIDTH)), kind)
+    for layer in range(depth):
+        for name in ("attn_norm", "ffn_norm"):
+            _add(writer, f"blk.{layer}.{name}", 1 + 0.2 * draw.standard_normal(WIDTH), "F32")
+        for name, shape in matrices.items():
+            _add(writer, f"blk.{layer}.{name}", draw.standard_normal(shape) / shape[1] ** 0.5, kind)
+    _add(writer, "output_norm", 1 + 0.2 * draw.standard_normal(WIDTH), "F32")
+    if not tied:
+        _add(writer, "output", draw.standard_normal((VOCABULARY, WIDTH)) / WIDTH**0.5, kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add(writer: Any, name: str, values: Any, kind: str) -> None:
+    """Add a tensor; those of one dimension are stored as they are."""
+    import gguf
+
+    chosen = gguf.GGMLQuantizationType[kind]
+    stored = gguf.quants.quantize(values.astype(np.float32), chosen)
+    writer.add_tensor(f"{name}.weight", stored, raw_dtype=chosen)
+
+
+CAUSAL = (
+    "llama", "qwen2", "qwen3", "phi3", "gpt2", "starcoder2", "stablelm", "gemma2", "gemma3", "falcon", "nemotron",
+)  # fmt: skip
+"""Architectures of decoders that transformers reads, by their names in GGUF files."""
+
+TEMPLATE = "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}{% endfor %}"
+
+
+def write_causal(path: Path, architecture: str, kind: str, depth: int = 3) -> Path:
+    """A small decoder of one of `CAUSAL` with random weights, a byte-level tokenizer and a chat template.
+
+    Which tensors it has, and of which shapes, is what transformers makes of a file with the metadata alone.
+    """
+    import gguf
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    _causal_writer(path, architecture, depth, []).close()
+    config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    names = gguf.get_tensor_name_map(
+        next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == architecture), depth
+    )
+    draw = np.random.default_rng(len(architecture))
+    tensors, seen = [], set()
+    for name, parameter in model.named_parameters():
+        stored = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if stored is None or stored in seen or (config.tie_word_embeddings and stored == "output.weight"):
+            continue
+        seen.add(stored)
+        shape = tuple(parameter.shape)
+        if architecture == "gpt2" and "h." in name and len(shape) == 2:
+            shape = shape[::-1]  # whose matrices transformers keeps the other way round
+        values = (
+            draw.standard_normal(shape) / shape[-1] ** 0.5 if len(shape) > 1 else 1 + 0.1 * draw.standard_normal(shape)
+        )
+        tensors.append((stored, values, kind if len(shape) > 1 and shape[-1] % 32 == 0 else "F32"))
+    _causal_writer(path, architecture, depth, tensors).close()
+    return path
+
+
+def _causal_writer(path: Path, architecture: str, depth: int, tensors: list[tuple[str, Any, str]]) -> Any:
+    import gguf
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    writer: Any = gguf.GGUFWriter(path, architecture)
+    tokens = ["<s>", "</s>", *sorted(ByteLevel.alphabet()), "th", "he"]
+    writer.add_block_count(depth)
+    writer.add_context_length(POSITIONS)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS if architecture in ("gpt2", "falcon") else GROUPS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_sliding_window(16)
+    writer.add_key_length(WIDTH // HEADS)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3, 3] + [1] * (len(tokens) - 2))
+    writer.add_token_merges(["t h", "h e"])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    writer.add_pad_token_id(1)
+    writer.add_chat_template(TEMPLATE)
+    for name, values, kind in tensors:
+        chosen = gguf.GGMLQuantizationType[kind]
+        writer.add_tensor(name, gguf.quants.quantize(values.astype(np.float32), chosen), raw_dtype=chosen)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    return writer

@@ -1,0 +1,193 @@
+"""The header of a GGUF file: what is read of good ones, and that bad ones are refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import layerwise
+from checkpoint.gguf_bytes import ARRAY, F32, KINDS, STRING, U32, Entry, Spec, array, bad, refusals, text
+from layerwise.errors import CheckpointError, LayerwiseError
+from layerwise.gguf import GGUFFile, depth_of
+from layerwise.gguf.file import KEPT
+from layerwise.gguf.types import SCALARS, TENSOR_TYPES
+
+MEMORY, SECONDS = 150 * 2**20, 10
+"""Bytes and processor seconds that reading all bad files may take."""
+
+MEANS = {
+    "no magic": "no GGUF file", "version": "of version", "big-endian": "is big-endian; convert it with gguf-convert",
+    "tensor count": "tensors, and there is room", "entry count": "entries of metadata, and there is room",
+    "key length": "a key of its metadata", "empty key": "is empty", "key not UTF-8": "not UTF-8", "key twice": "twice",
+    "value type": "which GGUF does not have", "text length": "'llama.x'", "text not UTF-8": "not UTF-8",
+    "array of arrays": "arrays inside of", "element type": "the elements of 'llama.x' the type",
+    "array length": "elements of 'llama.x'", "text array": "elements of 'llama.x'",
+    "element length": "elements of 'llama.x'", "architecture": "general.architecture", "alignment": "a power of 2",
+    "alignment type": "general.alignment = '32'", "name length": "the name of a tensor",
+    "name not UTF-8": "the name of a tensor is not UTF-8", "name twice": "twice", "dimensions": "dimensions, and",
+    "empty dimension": "which hold nothing", "large dimension": "is cut short", "tensor type": "none of ggml's types",
+    "part of a block": "no whole blocks of 32 of Q8_0", "misaligned": "no multiple of 32",
+    "beyond the end": "is cut short", "overlapping": "in the same bytes", "header cut": "",
+    "data cut": "is cut short", "noise": "", "empty": "an empty file", "block count": "layers",
+}  # fmt: skip
+"""What the refusal of each kind says."""
+
+
+def write(path: Path, spec: Spec) -> Path:
+    path.write_bytes(spec.bytes())
+    return path
+
+
+def test_a_good_file_is_read(tmp_path: Path) -> None:
+    spec = Spec()
+    file = GGUFFile.open(write(tmp_path / "m.gguf", spec))
+    content = spec.bytes()
+    assert (file.version, file.alignment, file.size, file.architecture) == (3, 32, len(content), "llama")
+    assert list(file.tensors) == [header.name.decode() for header in spec.headers]
+    for number, (header, tensor) in enumerate(zip(spec.headers, file.tensors.values(), strict=True)):
+        assert (tensor.shape, tensor.number, tensor.size) == (tuple(header.shape), header.kind, header.size)
+        expected = bytes((number * 7 + at) % 251 for at in range(header.size))
+        assert content[tensor.begin : tensor.end] == expected
+    values = {key: (entry.value, entry.length) for key, entry in file.entries.items()}
+    assert values["llama.attention.head_count_kv"] == ((2, 0, 1), 3)
+    assert values["tokenizer.ggml.tokens"] == (None, 4)
+    assert values["tokenizer.ggml.scores"] == ((0, 1, 2, 3), 4)
+    assert (file.setting("block_count"), file.setting("nothing"), depth_of(file)) == (3, None, 3)
+    one, *others = file.entries.values()
+    for before, entry in zip([one, *others], others, strict=False):
+        assert before.end == entry.begin
+        assert content[entry.begin : entry.end].startswith(text(entry.key))
+
+
+def test_every_type_of_value_is_read_and_long_ones_stay_in_the_file(tmp_path: Path) -> None:
+    spec = Spec()
+    for kind, letter in SCALARS.items():
+        spec.entries.append(Entry(b"s.%d" % kind, kind, struct.pack(f"<{letter}", 1)))
+        spec.entries.append(Entry(b"a.%d" % kind, ARRAY, array(kind, struct.pack(f"<3{letter}", 1, 0, 1), 3)))
+    spec.entries.append(Entry(b"long.text", STRING, text("x" * (KEPT + 1))))
+    spec.entries.append(Entry(b"long.array", ARRAY, array(F32, bytes(4 * (KEPT + 1)), KEPT + 1)))
+    file = GGUFFile.open(write(tmp_path / "m.gguf", spec))
+    for kind in SCALARS:
+        assert (file.entries[f"s.{kind}"].value, file.entries[f"a.{kind}"].value) == (1, (1, 0, 1))
+    assert file.entries["long.text"].value is None
+    assert (file.entries["long.array"].value, file.entries["long.array"].length) == (None, KEPT + 1)
+
+
+def test_the_alignment_of_the_metadata_holds(tmp_path: Path) -> None:
+    spec = Spec()
+    spec.entries.append(Entry(b"general.alignment", U32, struct.pack("<I", 256)))
+    with pytest.raises(CheckpointError, match="no multiple of 256"):
+        GGUFFile.open(write(tmp_path / "m.gguf", spec))
+
+
+def test_types_of_tensors_are_those_of_the_package_gguf() -> None:
+    gguf = pytest.importorskip("gguf")
+    known = {int(kind): (kind.name, *size) for kind, size in gguf.GGML_QUANT_SIZES.items()}
+    ours = {number: tuple(each) for number, each in TENSOR_TYPES.items()}
+    assert ours.items() <= known.items()
+    assert {name for number, (name, *_) in known.items() if number not in ours} <= {"Q8_1", "Q8_K"}
+
+
+def is_a_sentence(message: str) -> bool:
+    """One line that ends with what to do: a fault, a semicolon, an advice."""
+    return (
+        "\n" not in message
+        and len(message) < 500
+        and re.search(r"; (fetch|give|convert|run) [^;]+$", message) is not None
+    )
+
+
+@pytest.mark.parametrize("number", range(len(KINDS)))
+def test_a_bad_file_is_refused_with_the_reason(number: int, tmp_path: Path) -> None:
+    path = tmp_path / "bad.gguf"
+    for seed in range(number, 3 * len(KINDS), len(KINDS)):
+        kind, content = bad(seed)
+        path.write_bytes(content)
+        with pytest.raises(LayerwiseError, match=re.escape(str(path))) as refused:
+            depth_of(GGUFFile.open(path))
+        assert MEANS[kind] in str(refused.value)
+        assert is_a_sentence(str(refused.value))
+
+
+def test_changed_bytes_are_refused_or_read(tmp_path: Path) -> None:
+    path, content, draw = tmp_path / "m.gguf", Spec().bytes(), random.Random(5)
+    messages = []
+    for _ in range(400):
+        changed = bytearray(content)
+        changed[draw.randrange(700)] = draw.randrange(256)
+        path.write_bytes(changed)
+        try:
+            depth_of(GGUFFile.open(path))
+        except LayerwiseError as error:
+            messages.append(str(error))
+    assert all(map(is_a_sentence, messages))
+    assert len(messages) > 200  # most of a header is lengths, types and counts
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a process is read from /proc")
+def test_500_bad_files_take_little_memory_and_time(tmp_path: Path) -> None:
+    code = (
+        "import json, time; from pathlib import Path; from checkpoint.gguf_bytes import refusals; "
+        f"messages = refusals(500, Path({str(tmp_path)!r})); status = Path('/proc/self/status').read_text(); "
+        "memory = 1024 * int(status.partition('VmHWM:')[2].split()[0]); "
+        "print(json.dumps([messages, memory, time.process_time(), 'numpy' in sys.modules]))"
+    )
+    folders = (Path(layerwise.__file__).parents[1], Path(__file__).parents[1])
+    ran = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {[*map(str, folders)]!r}; {code}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    messages, memory, seconds, imports_numpy = json.loads(ran.stdout)
+    assert len(messages) == 500
+    assert all(map(is_a_sentence, messages.values()))
+    assert memory < MEMORY
+    assert seconds < SECONDS
+    assert not imports_numpy
+
+
+def test_a_good_file_is_not_among_the_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deliberate wrong answer of the count."""
+    monkeypatch.setitem(KINDS, "no magic", lambda spec, draw: spec.bytes())
+    assert len(refusals(2, tmp_path)) == 1
+
+
+def test_a_folder_and_an_absent_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is a folder, not a file; give"):
+        GGUFFile.open(tmp_path)
+    with pytest.raises(CheckpointError, match="cannot be read: No such file"):
+        GGUFFile.open(tmp_path / "absent.gguf")
+
+
+def test_a_file_may_end_with_its_last_tensor_and_no_earlier(tmp_path: Path) -> None:
+    content = Spec().bytes()  # the last tensor has 20 bytes of the last 32
+    (tmp_path / "m.gguf").write_bytes(content[:-12])
+    assert GGUFFile.open(tmp_path / "m.gguf").size == len(content) - 12
+    (tmp_path / "m.gguf").write_bytes(content[:-13])
+    with pytest.raises(CheckpointError, match=r"output_norm.weight' ends at byte"):
+        GGUFFile.open(tmp_path / "m.gguf")
+
+
+def test_a_number_of_tensors_is_compared_with_the_room_that_is_left(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_bytes(Spec(counts={"tensors": 60}).bytes())
+    with pytest.raises(CheckpointError, match="has 60 tensors, and there is room for 49"):
+        GGUFFile.open(tmp_path / "m.gguf")
+
+
+def test_texts_that_end_behind_the_file_are_refused_where_nothing_follows(tmp_path: Path) -> None:
+    spec = Spec(headers=[])
+    spec.entries.append(Entry(b"llama.x", ARRAY, array(STRING, text("last", 40) + bytes(36), 1)))
+    content = spec.bytes()
+    cut = content.rindex(b"last") + 40
+    (tmp_path / "m.gguf").write_bytes(content[:cut])
+    assert GGUFFile.open(tmp_path / "m.gguf").entries["llama.x"].length == 1
+    (tmp_path / "m.gguf").write_bytes(content[: cut - 1])
+    with pytest.raises(CheckpointError, match=r"elements of 'llama.x' reach beyond byte"):
+        GGUFFile.open(tmp_path / "m.gguf")

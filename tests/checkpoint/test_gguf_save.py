@@ -1,0 +1,350 @@
+"""A plan as a GGUF file: the bytes of its tensors, what its metadata says, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import layerwise
+from checkpoint.gguf_bytes import ARRAY, STRING, U32, Entry, Header, Spec, array, text
+from layerwise.checkpoint import save
+from layerwise.checkpoint.gguf_file import save_gguf
+from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModel
+from layerwise.gguf import GGUFFile, depth_of
+from layerwise.plan import Plan
+
+DEPTH = 12
+BOOL = 7
+
+
+def u32(key: str, value: int) -> Entry:
+    return Entry(key.encode(), U32, struct.pack("<I", value))
+
+
+def u32s(key: str, values: Sequence[int]) -> Entry:
+    return Entry(key.encode(), ARRAY, array(U32, struct.pack(f"<{len(values)}I", *values), len(values)))
+
+
+def spec(architecture: str = "llama", *entries: Entry, depth: int = DEPTH, between: Sequence[Header] = ()) -> Spec:
+    """A file of so many layers, with more entries; the size of a layer's vector is its number and 5."""
+    layers = [
+        header
+        for layer in range(depth)
+        for header in (
+            Header(b"blk.%d.attn_q.weight" % layer, [32, 3], 8, 102),
+            Header(b"blk.%d.ffn_norm.weight" % layer, [layer + 5], 0, 4 * layer + 20),
+        )
+    ]
+    return Spec(
+        entries=[
+            Entry(b"general.architecture", STRING, text(architecture)),
+            u32(f"{architecture}.block_count", depth),
+            *entries,
+            Entry(b"tokenizer.ggml.tokens", ARRAY, array(STRING, text("a") + text("bc"), 2)),
+        ],
+        headers=[
+            Header(b"token_embd.weight", [32, 4], 1, 256), *layers, *between, Header(b"output_norm.weight", [5], 0, 20)
+        ],
+    )  # fmt: skip
+
+
+def written(folder: Path, made: Spec, plan: str) -> tuple[GGUFFile, GGUFFile]:
+    """The file of a specification, and that of the plan."""
+    source, target = folder / "in.gguf", folder / "out.gguf"
+    source.write_bytes(made.bytes())
+    save(source, plan, target, overwrite=True)
+    return GGUFFile.open(source), GGUFFile.open(target)
+
+
+def contents(file: GGUFFile) -> dict[str, tuple[int, tuple[int, ...], bytes]]:
+    content = file.path.read_bytes()
+    return {name: (each.number, each.shape, content[each.begin : each.end]) for name, each in file.tensors.items()}
+
+
+def entries(file: GGUFFile) -> dict[str, bytes]:
+    content = file.path.read_bytes()
+    return {key: content[each.begin : each.end] for key, each in file.entries.items()}
+
+
+def test_the_trained_order_is_the_file_itself(tmp_path: Path) -> None:
+    before, after = written(tmp_path, spec(), f"0-{DEPTH - 1}")
+    assert after.path.read_bytes() == before.path.read_bytes()
+
+
+def test_the_trained_order_is_the_file_itself_where_layers_lie_by_their_names(tmp_path: Path) -> None:
+    made = spec()
+    made.headers = sorted(made.headers, key=lambda header: header.name)  # blk.1, blk.10, blk.11, blk.2
+    before, after = written(tmp_path, made, f"0-{DEPTH - 1}")
+    assert after.path.read_bytes() == before.path.read_bytes()
+
+
+@pytest.mark.parametrize("plan", ["0-3 6-11", "0 11-1", "0-11 4-7 11*3", "5", "a:0-3 a:3", "0-5 [4-7]*3 8-11"])
+def test_every_slot_has_the_bytes_of_its_layer_and_all_else_stays(tmp_path: Path, plan: str) -> None:
+    before, after = written(tmp_path, spec(), plan)
+    order = Plan.parse(plan).order()
+    old, new = contents(before), contents(after)
+    expected = {name: old[name] for name in ("token_embd.weight", "output_norm.weight")}
+    for slot, layer in enumerate(order):
+        for rest in ("attn_q.weight", "ffn_norm.weight"):
+            expected[f"blk.{slot}.{rest}"] = old[f"blk.{layer}.{rest}"]
+    assert new == expected
+    assert next(iter(new)) == "token_embd.weight"
+    assert list(new)[-1] == "output_norm.weight"
+    assert after.setting("block_count") == depth_of(after) == len(order)
+    changed = {key for key, value in entries(after).items() if entries(before)[key] != value}
+    assert changed == ({"llama.block_count"} if len(order) != DEPTH else set())
+    assert list(after.entries) == list(before.entries)
+
+
+def test_tensors_lie_one_behind_the_other_at_multiples_of_the_alignment(tmp_path: Path) -> None:
+    made = spec("llama", Entry(b"general.alignment", U32, struct.pack("<I", 64)))
+    for header, offset in zip(made.headers, range(0, 10**6, 320), strict=False):
+        header.offset = offset  # with more between them than the alignment asks for
+    content = made.bytes()
+    source = tmp_path / "in.gguf"
+    source.write_bytes(content + bytes(10**5))
+    save_gguf(source, "3 2", tmp_path / "out.gguf")
+    after = GGUFFile.open(tmp_path / "out.gguf")
+    ends = [0] + [each.end for each in after.tensors.values()]
+    begins = [each.begin for each in after.tensors.values()]
+    assert begins[0] % 64 == 0
+    assert all(begin == -(-end // 64) * 64 for begin, end in zip(begins[1:], ends[1:], strict=False))
+    assert after.size == -(-ends[-1] // 64) * 64
+
+
+def test_a_file_that_ends_with_its_last_tensor_is_filled_up(tmp_path: Path) -> None:
+    source = tmp_path / "in.gguf"
+    source.write_bytes(spec().bytes()[:-12])  # what fills its last block of 32 bytes
+    save_gguf(source, "0-1", tmp_path / "out.gguf")
+    assert (tmp_path / "out.gguf").stat().st_size % 32 == 0
+    assert contents(GGUFFile.open(tmp_path / "out.gguf"))["output_norm.weight"][2] == spec().bytes()[-32:-12]
+
+
+def test_lists_by_layer_follow_the_plan_and_other_lists_stay(tmp_path: Path) -> None:
+    flags = array(BOOL, bytes(layer % 3 == 2 for layer in range(DEPTH)), DEPTH)
+    before, after = written(
+        tmp_path,
+        spec(
+            "lfm2",
+            u32s("lfm2.attention.head_count_kv", range(DEPTH)),
+            Entry(b"lfm2.attention.sliding_window_pattern", ARRAY, flags),
+            u32("lfm2.attention.sliding_window", 64),
+            u32s("lfm2.rope.dimension_sections", [9] * DEPTH),
+            u32s("other.feed_forward_length", range(DEPTH)),
+        ),
+        "0-3 5 5 2",
+    )
+    assert after.setting("attention.head_count_kv") == (0, 1, 2, 3, 5, 5, 2)
+    assert after.setting("attention.sliding_window_pattern") == (False, False, True, False, True, True, True)
+    assert after.setting("rope.dimension_sections") == before.setting("rope.dimension_sections")
+    assert after.entries["other.feed_forward_length"].value == tuple(range(DEPTH))
+
+
+@pytest.mark.parametrize(
+    ("entry", "plan", "value"),
+    [
+        (u32("x.leading_dense_block_count", 2), "0-11", 2),
+        (u32("x.leading_dense_block_count", 2), "0 4-11", 1),
+        (u32("x.leading_dense_block_count", 2), "3-11", 0),
+        (u32("x.leading_dense_block_count", 2), "0 1 0 1 5", 4),
+        (u32("x.leading_dense_block_count", 2), "0 2 1", None),
+        (u32("x.full_attention_interval", 4), "0-7", 4),
+        (u32("x.full_attention_interval", 4), "0-2 7 4-5 4 3", 4),
+        (u32("x.full_attention_interval", 4), "0 3 0 3", 2),
+        (u32("x.full_attention_interval", 4), "3 7", 1),
+        (u32("x.full_attention_interval", 4), "0-2 4-6", 0),
+        (u32("x.full_attention_interval", 4), "3 0", None),
+        (u32("x.interleave_moe_layer_step", 2), "0 1 3", None),
+        (u32("x.attention.sliding_window_pattern", 3), "0-5 3-11", 3),
+        (u32("x.attention.sliding_window_pattern", 3), "0-3", 3),
+        (u32("x.attention.sliding_window_pattern", 3), "0 2 3 5", 2),
+        (u32("x.moe_every_n_layers", 2), "0-3 2-5", 2),
+        (u32("x.moe_every_n_layers", 2), "1 0", None),
+        (u32("x.rescale_every_n_layers", 6), "0-5 8-11", 6),
+        (u32("x.rescale_every_n_layers", 6), "0-3 6-9", 4),
+        (u32("x.rescale_every_n_layers", 6), "6-9", None),
+    ],
+)  # fmt: skip
+def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
+    tmp_path: Path, entry: Entry, plan: str, value: int | None
+) -> None:
+    made, name = spec("x", entry), entry.key.decode().removeprefix("x.")
+    if value is None:
+        with pytest.raises(UnsupportedModel, match=f"x.{name} = .*run the plan on the model from which"):
+            written(tmp_path, made, plan)
+    else:
+        assert written(tmp_path, made, plan)[1].setting(name) == value
+
+
+@pytest.mark.parametrize(
+    ("made", "plan", "reason"),
+    [
+        (spec("smollm3"), "0-2 4-11", "takes every 4th layer of smollm3"),
+        (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "1-11", "takes every 6th layer"),
+        (spec("new", u32("new.attention.sliding_window", 64)), "1-11", "which of its layers have it"),
+        (spec("deepseek2", u32("deepseek2.nextn_predict_layers", 1)), "1-11", "predict further tokens"),
+        (spec("gemma3n", u32("gemma3n.attention.shared_kv_layers", 4)), "1-11", "share keys and values"),
+        (spec("g", between=[Header(b"per_layer_proj_norm.weight", [5], 0, 20)]), "1-11", "by their number"),
+        (spec("rwkv7"), "1-11", "what the first one computed"),
+        (spec("gemma2", depth=46), "0-43", "whether it has 46 layers"),
+        (spec("x", u32s("x.moe_layers", [1, 5])), "1-11", "lists 2 values for 12 layers"),
+        (spec("t5", u32("t5.decoder_block_count", 12)), "0-11", "two stacks"),
+        (spec("llama", u32("split.count", 3)), "0-11", "llama-gguf-split --merge"),
+    ],
+)  # fmt: skip
+def test_what_the_metadata_cannot_say_is_refused(tmp_path: Path, made: Spec, plan: str, reason: str) -> None:
+    with pytest.raises(UnsupportedModel, match=reason):
+        written(tmp_path, made, plan)
+    assert not (tmp_path / "out.gguf").exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "plan"),
+    [
+        (spec("smollm3"), "0-3 8-11 4-7 0"),
+        (spec("smollm3"), "2 1 0 3"),
+        (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "3 2 1 0 0 5"),
+        (spec("olmo2"), "1-11"),
+        (spec("qwen2", u32("qwen2.attention.sliding_window", 64)), "1-11"),
+        (spec("llama", u32("split.count", 1)), "3"),
+    ],
+)  # fmt: skip
+def test_plans_that_keep_every_kind_in_its_slot_are_written(tmp_path: Path, made: Spec, plan: str) -> None:
+    assert depth_of(written(tmp_path, made, plan)[1]) == len(Plan.parse(plan).order())
+
+
+@pytest.mark.parametrize(
+    ("plan", "kind", "words"),
+    [
+        ("0-3 (4|5) 6-11", PlanError, ("has a group", "as in 0-11")),
+        ("0-3 (4):gain=2 5", PlanError, ("has a group", "as in 0-5")),
+        ("0-3 4.mlp 5-11", PlanError, ("runs 4.mlp", "leave the halves out")),
+        ("a:0-3 b:4-11", PlanError, ("several models", "merge the models")),
+        ("0-12", PlanError, ("visits layer 12", "has 12 layers")),
+    ],
+)  # fmt: skip
+def test_plans_that_are_no_sequence_of_its_layers_are_refused(
+    tmp_path: Path, plan: str, kind: type[LayerwiseError], words: tuple[str, ...]
+) -> None:
+    with pytest.raises(kind) as refused:
+        written(tmp_path, spec(), plan)
+    assert all(word in str(refused.value) for word in words)
+    assert "--compact" not in str(refused.value)
+
+
+def _file(folder: Path) -> Path:
+    (folder / "there.gguf").write_bytes(b"text")
+    return folder / "there.gguf"
+
+
+def _model(folder: Path) -> Path:
+    (folder / "there.gguf").write_bytes(spec().bytes())
+    return folder / "there.gguf"
+
+
+def _folder(folder: Path) -> Path:
+    (folder / "there.gguf").mkdir()
+    return folder / "there.gguf"
+
+
+@pytest.mark.parametrize(
+    ("target", "overwrite", "words"),
+    [
+        (_file, True, "is not a model, so it stays"),
+        (_folder, True, "is not a model, so it stays"),
+        (_model, False, "replace it with --overwrite"),
+        (lambda folder: folder / "in.gguf", True, "is the file that is read"),
+        (lambda folder: folder / "out", False, "write NAME.gguf"),
+    ],
+)  # fmt: skip
+def test_what_is_in_the_way_stays(tmp_path: Path, target: Callable[[Path], Path], overwrite: bool, words: str) -> None:
+    (tmp_path / "in.gguf").write_bytes(spec().bytes())
+    path = target(tmp_path)
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(CheckpointError, match=words):
+        save(tmp_path / "in.gguf", "0-3", path, overwrite=overwrite)
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_a_model_is_replaced_with_overwrite_and_nothing_is_left_beside(tmp_path: Path) -> None:
+    path = _model(tmp_path)
+    _, after = written(tmp_path, spec(), "0-3")
+    save(after.path, "3 2", path, overwrite=True)
+    assert depth_of(GGUFFile.open(path)) == 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["in.gguf", "out.gguf", "there.gguf"]
+
+
+def test_a_file_that_becomes_shorter_meanwhile_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in.gguf").write_bytes(spec().bytes())
+    opened = GGUFFile.open
+
+    def cut(path: Path) -> GGUFFile:
+        file = opened(path)
+        os.truncate(path, 900)
+        return file
+
+    monkeypatch.setattr(GGUFFile, "open", cut)
+    with pytest.raises(CheckpointError, match="became shorter"):
+        save(tmp_path / "in.gguf", "0-3", tmp_path / "out.gguf")
+    assert [each.name for each in tmp_path.iterdir()] == ["in.gguf"]
+
+
+def test_only_a_gguf_file_becomes_one(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="a GGUF file is written of one other"):
+        save("demo", "0-3", tmp_path / "out.gguf")
+
+
+COMMANDS: dict[str, tuple[tuple[str, ...], int | str]] = {
+    "plan": (("in.gguf", "--plan", "0-2 5 5", "--output", "out.gguf"), 5),
+    "RYS": (("in.gguf", "--from", "blocks:2,5", "--output", "out.gguf"), 15),
+    "mergekit": (("--from", "merge.yml", "--output", "out.gguf"), 6),
+    "card": (("in.gguf", "--plan", "0-2", "--card", "--output", "out.gguf"), 3),
+    "a group": (("in.gguf", "--plan", "0 (1|2)", "--output", "out.gguf"), "has a group"),
+    "a folder": (("in.gguf", "--plan", "0-2", "--output", "out"), "write NAME.gguf"),
+    "another model": (("demo", "--plan", "0-2", "--output", "out.gguf"), "convert_hf_to_gguf.py"),
+    "two models": (("in.gguf", "in.gguf", "--plan", "a:0 b:1", "--output", "out.gguf"), "written of one other"),
+    "an idle option": (("in.gguf", "--plan", "0", "--compact", "--output", "out.gguf"), "--compact does nothing here"),
+    "an absent file": (("no.gguf", "--plan", "0", "--output", "out.gguf"), "there is no file no.gguf"),
+}
+MERGEKIT = """
+merge_method: passthrough
+dtype: bfloat16
+slices:
+  - sources: [{model: in.gguf, layer_range: [0, 2]}]
+  - sources: [{model: in.gguf, layer_range: [8, 12]}]
+"""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_command_writes_a_file_or_says_why_not_without_torch(name: str, tmp_path: Path) -> None:
+    (tmp_path / "in.gguf").write_bytes(spec("llama", Entry(b"general.license", STRING, text("mit"))).bytes())
+    (tmp_path / "merge.yml").write_text(MERGEKIT)
+    arguments, outcome = COMMANDS[name]
+    code = (
+        "import sys; from layerwise.cli.app import main\n"
+        f"sys.argv = ['layerwise', 'save', *{arguments!r}]\n"
+        "try:\n    main()\nfinally:\n    print([name for name in ('torch', 'transformers') if name in sys.modules])\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(layerwise.__file__).parents[1])}
+    ran: Any = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert ran.stdout.splitlines()[-1] == "[]"
+    if isinstance(outcome, int):
+        assert ran.returncode == 0, ran.stderr
+        assert depth_of(GGUFFile.open(tmp_path / "out.gguf")) == outcome
+        assert f"out.gguf: {outcome} layers" in ran.stdout
+    else:
+        assert ran.returncode == 2
+        assert outcome in ran.stderr
+        assert not (tmp_path / "out.gguf").exists()
+    if name == "card":
+        card = (tmp_path / "out.md").read_text()
+        assert all(each in card for each in ("library_name: gguf", "license: mit", "    0-2", "out.gguf"))

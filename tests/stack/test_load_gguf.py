@@ -1,0 +1,119 @@
+"""A GGUF file as a model: what transformers reads of it, with its tokenizer, under plans and by the verbs."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from checkpoint.gguf_bytes import U32, Entry, Header, Spec
+from checkpoint.gguf_models import CAUSAL, TEMPLATE, write_causal
+from cli.command import layerwise
+from layerwise.errors import CheckpointError, LayerwiseError, ModelError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.stack import load
+from layerwise.stack.checks import gguf_file
+from layerwise.stack.quantisation import quantisation_of
+from tier import by_tier
+
+pytestmark = pytest.mark.numbers
+pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
+
+KINDS = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1")
+
+
+def kinds_of(architecture: str) -> tuple[str, ...]:
+    """The types in which a model is tried: one in the fast tier, another for each architecture, and all else."""
+    number = CAUSAL.index(architecture) % len(KINDS)
+    return KINDS if by_tier(fast=False, full=True) else KINDS[number : number + 1]
+
+
+@pytest.mark.parametrize("architecture", CAUSAL)
+def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    tokens = torch.arange(40, 64)[None]
+    for kind in kinds_of(architecture):
+        path = write_causal(tmp_path / f"{kind}.gguf", architecture, kind)
+        stack = load(path)
+        other = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
+        with torch.inference_mode():
+            assert torch.equal(stack.model(tokens).logits, other(tokens).logits)
+            with stack.under(Plan.parse("2 0 0")):
+                planned = stack.model(tokens).logits
+        assert stack.depth == 3
+        assert planned.isfinite().all()
+        assert not torch.equal(planned, stack.model(tokens).logits)
+        assert quantisation_of(stack.model) is None
+        assert stack.dtype == torch.float32
+        tokenizer: Any = stack.tokenizer
+        assert tokenizer.decode(tokenizer("the hat")["input_ids"]) == "the hat"
+        assert tokenizer.chat_template == TEMPLATE
+        assert stack.source.name == str(path)
+
+
+def _written(folder: Path, spec: Spec) -> Path:
+    (folder / "m.gguf").write_bytes(spec.bytes())
+    return folder / "m.gguf"
+
+
+def _with_type(number: int, size: int) -> Spec:
+    spec = Spec()
+    spec.headers.append(Header(b"blk.0.extra.weight", [256], number, size))
+    return spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "words"),
+    [
+        (_with_type(24, 256), UnsupportedModel, "tensors of type I8, which transformers does not read; give"),
+        (_with_type(27, 2048), UnsupportedModel, "tensors of type I64"),
+        (Spec(magic=b"GGML"), CheckpointError, "is no GGUF file"),
+        (Spec(), CheckpointError, "give the folder of the model from which it was converted"),
+    ],
+)  # fmt: skip
+def test_what_transformers_cannot_read_is_refused(
+    tmp_path: Path, spec: Spec, kind: type[LayerwiseError], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        load(_written(tmp_path, spec))
+
+
+def test_an_architecture_that_transformers_does_not_have_is_refused(tmp_path: Path) -> None:
+    content = Spec().bytes().replace(b"llama", b"llamb")
+    (tmp_path / "m.gguf").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"llamb.* give the folder of the model"):
+        load(tmp_path / "m.gguf")
+
+
+def test_a_file_that_asks_for_a_larger_model_than_it_holds_is_refused(tmp_path: Path) -> None:
+    spec = Spec()
+    for name in (b"embedding_length", b"feed_forward_length", b"attention.head_count", b"vocab_size"):
+        spec.entries.append(Entry(b"llama." + name, U32, struct.pack("<I", 2**16)))
+    spec.entries = [each for each in spec.entries if b"head_count_kv" not in each.key]
+    with pytest.raises(LayerwiseError, match="describes a model of"):
+        load(_written(tmp_path, spec))
+
+
+def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"pip install 'layerwise\[gguf\]'"):
+        load(_written(tmp_path, Spec()))
+
+
+@pytest.mark.parametrize("options", [{"resident_layers": 2}, {"device_map": "auto"}])
+def test_what_needs_other_files_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedModel, match="cannot be read one by one yet; load it without"):
+        load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), **options)
+
+
+@pytest.mark.slow
+def test_a_verb_takes_a_file(tmp_path: Path) -> None:
+    path = write_causal(tmp_path / "m.gguf", "llama", "Q8_0")
+    ended = layerwise("verify", str(path), "--plan", "0 2")
+    assert ended.code == 0, ended.err
+    assert "FAILS" not in ended.out
+    assert "m.gguf under 0 2" in ended.out
