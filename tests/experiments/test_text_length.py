@@ -154,7 +154,13 @@ def timed(stack: Stack, a_token: float, fixed: float = 0.0, passes: Callable[[fl
 
 
 def choose(stack: Stack, of: TimedText, **options: Any) -> module.ChosenText:
-    return chosen_text(Sweep(model="demo", **options), of, CORPUS, Silent(), BEGAN)
+    return chosen_text(Sweep(model="demo", text=Path("book.txt"), **options), of, CORPUS, Silent(), BEGAN)
+
+
+def test_the_text_of_a_demo_is_read_whole_whatever_the_clock_says(stack: Stack) -> None:
+    own = chosen_text(Sweep(model="demo"), timed(stack, 1e9), CORPUS, Silent(), BEGAN)
+    assert own.options == {}
+    assert own.data.digest == choose(stack, timed(stack, 1.0), tokens="all").data.digest
 
 
 @pytest.mark.parametrize("fixed", [0.0, 40.0])
