@@ -38,12 +38,18 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
     tokens = torch.arange(40, 64)[None]
     for kind in kinds_of(architecture):
         path = write_causal(tmp_path / f"{kind}.gguf", architecture, kind)
-        stack = load(path)
+        stack, apart = load(path), load(path, resident_layers=2)
         other = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
         with torch.inference_mode():
             assert torch.equal(stack.model(tokens).logits, other(tokens).logits)
-            with stack.under(Plan.parse("2 0 0")):
+            assert torch.equal(apart.model(tokens).logits, other(tokens).logits)
+            with stack.under(Plan.parse("2 0 0")), apart.under(Plan.parse("2 0 0")):
                 planned = stack.model(tokens).logits
+                assert torch.equal(apart.model(tokens).logits, planned)
+        assert apart.resident is not None
+        assert (apart.resident.cost.most_layers, apart.resident.cost.most_bytes) == (2, 2 * _bytes(stack.blocks[0]))
+        apart.resident.release_all()
+        assert _bytes(stack.model) - _bytes(apart.model) == 3 * _bytes(stack.blocks[0])
         assert stack.depth == 3
         assert planned.isfinite().all()
         assert not torch.equal(planned, stack.model(tokens).logits)
@@ -53,6 +59,11 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
         assert tokenizer.decode(tokenizer("the hat")["input_ids"]) == "the hat"
         assert tokenizer.chat_template == TEMPLATE
         assert stack.source.name == str(path)
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    """Of the parameters in memory."""
+    return sum(each.nbytes for each in module.parameters() if not each.is_meta)
 
 
 def _written(folder: Path, spec: Spec) -> Path:
@@ -104,10 +115,9 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
         load(_written(tmp_path, Spec()))
 
 
-@pytest.mark.parametrize("options", [{"resident_layers": 2}, {"device_map": "auto"}])
-def test_what_needs_other_files_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedModel, match="cannot be read one by one yet; load it without"):
-        load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), **options)
+def test_a_device_map_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="give --resident-layers instead of --device-map"):
+        load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
 
 
 @pytest.mark.slow

@@ -323,6 +323,23 @@ def _placed(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[
     return tensors
 
 
+def short_header(file: GGUFFile) -> bytes:
+    """A small file with the short entries of the metadata of another one, and the names of its tensors.
+
+    Vocabularies, and whatever else is longer than `KEPT`, are left out. Each tensor is one number, and all of them lie
+    in the same bytes.
+    """
+    kept = [entry for entry in file.entries.values() if entry.value is not None]
+    names = [name.encode() for name in file.tensors]
+    head = MAGIC + struct.pack("<IQQ", file.version, len(names), len(kept))
+    with file.path.open("rb") as content:
+        for entry in kept:
+            content.seek(entry.begin)
+            head += content.read(entry.end - entry.begin)
+    head += b"".join(struct.pack(f"<Q{len(name)}sIQIQ", len(name), name, 1, 1, 0, 0) for name in names)
+    return head.ljust(padded(len(head), file.alignment), b"\0") + bytes(4)
+
+
 def padded(size: int, alignment: int) -> int:
     """The first multiple of `alignment` from `size` on.
 
