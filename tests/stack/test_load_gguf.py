@@ -16,6 +16,7 @@ from layerwise.errors import CheckpointError, LayerwiseError, ModelError, Unsupp
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.checks import gguf_file
+from layerwise.stack.load import tensor_hash
 from layerwise.stack.quantisation import quantisation_of
 from tier import by_tier
 
@@ -49,6 +50,7 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
         assert apart.resident is not None
         assert (apart.resident.cost.most_layers, apart.resident.cost.most_bytes) == (2, 2 * _bytes(stack.blocks[0]))
         apart.resident.release_all()
+        assert tensor_hash(apart.model) == tensor_hash(stack.model)
         assert _bytes(stack.model) - _bytes(apart.model) == 3 * _bytes(stack.blocks[0])
         assert stack.depth == 3
         assert planned.isfinite().all()
@@ -83,6 +85,7 @@ def _with_type(number: int, size: int) -> Spec:
         (_with_type(24, 256), UnsupportedModel, "tensors of type I8, which transformers does not read; give"),
         (_with_type(27, 2048), UnsupportedModel, "tensors of type I64"),
         (Spec(magic=b"GGML"), CheckpointError, "is no GGUF file"),
+        (Spec(headers=Spec().headers[:-3]), CheckpointError, "counts 3 layers, .* of 2; fetch it again"),
         (Spec(), CheckpointError, "give the folder of the model from which it was converted"),
     ],
 )  # fmt: skip
@@ -97,6 +100,13 @@ def test_an_architecture_that_transformers_does_not_have_is_refused(tmp_path: Pa
     content = Spec().bytes().replace(b"llama", b"llamb")
     (tmp_path / "m.gguf").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"llamb.* give the folder of the model"):
+        load(tmp_path / "m.gguf")
+
+
+def test_tensors_for_which_the_model_has_no_place_are_refused(tmp_path: Path) -> None:
+    content = write_causal(tmp_path / "m.gguf", "qwen2", "F32").read_bytes()
+    (tmp_path / "m.gguf").write_bytes(content.replace(b"qwen2", b"llama"))  # whose projections have no bias
+    with pytest.raises(UnsupportedModel, match=r"no place: blk\.0-2\.\{.*attn_q\.bias.*\}; the model would"):
         load(tmp_path / "m.gguf")
 
 

@@ -40,6 +40,9 @@ LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT = 2**16 - 1, 63, 2**25
 KEPT = 2**12
 """Bytes of a text, and elements of an array, up to which a value is kept in memory."""
 
+CONVERT_AGAIN = "fetch it again, or convert the model again"
+"""What to do with a file that is not what it says."""
+
 MOST_DIMENSIONS = 4
 LARGEST_ALIGNMENT = 2**16
 
@@ -119,7 +122,7 @@ class GGUFFile:
 class _Malformed(Unreadable):
     """Why a file is no GGUF file that can be read, and what to do instead."""
 
-    def __init__(self, clause: str, advice: str = "fetch it again, or convert the model again") -> None:
+    def __init__(self, clause: str, advice: str = CONVERT_AGAIN) -> None:
         self.advice = advice
         super().__init__(clause)
 

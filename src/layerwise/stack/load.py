@@ -19,6 +19,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 from transformers import PreTrainedModel, __version__
+from transformers.initialization import no_init_weights
 
 from layerwise.bounded import shortened, shown
 from layerwise.data.auto_classes import (
@@ -56,7 +57,6 @@ from layerwise.stack.streaming.opening import (
     load_gguf_with_layers_on_disk,
     load_spread,
     load_with_layers_on_disk,
-    on_meta,
 )
 from layerwise.stack.streaming.resident import ResidentLayers, stored_parameter
 
@@ -327,7 +327,8 @@ class _Opening:
             if self.resident_layers is not None:
                 refuse_conversion(file)
             return *self._load(kind, config, **dense_loading()), None
-        drawn = on_meta(partial(self._drawn, kind, config))
+        with torch.device("meta"), no_init_weights():
+            drawn = self._drawn(kind, config)
         weights = gguf_weights(file, drawn)
         dtype = torch.float32 if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
         load = partial(self._load, kind, config, dtype=dtype)

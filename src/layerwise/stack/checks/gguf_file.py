@@ -87,5 +87,6 @@ def forget_quantisation(model: Any) -> None:
 def refusal(path: str, reason: str) -> CheckpointError:
     """Why transformers did not make a model of a GGUF file."""
     return CheckpointError(
-        f"{named(path)} could not be loaded: {reason}; give the folder of the model from which it was converted"
+        f"{named(path)} could not be loaded: {reason.rstrip('.')}; give the folder of the model from which it was "
+        "converted"
     )

@@ -22,12 +22,16 @@ from transformers import PreTrainedConfig
 
 from layerwise.bounded import named
 from layerwise.data.auto_classes import config_for, from_pretrained, quiet
-from layerwise.errors import CheckpointError
+from layerwise.errors import CheckpointError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, short_header
+from layerwise.stack.checks.completeness import listed
 from layerwise.stack.streaming.files import ALIGNMENT
 
 _AT_ONCE = 2**20
 """Numbers that are dequantised at once: what that takes beside them is a few times as much."""
+
+ROTATION = ".attn_rot_embd."
+"""In the names of tensors that old files have in each layer, and models compute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +122,28 @@ def is_read_by_tensor(file: GGUFFile) -> bool:
 
 
 def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
-    """The parameters of `model`, which may have no content, that a file has; tensors of no parameter are left out."""
+    """The parameters of `model`, which may have no content, that a file has.
+
+    Raises `UnsupportedModel` for a file whose layers have tensors that are no parameters of the model.
+    """
     from transformers.modeling_gguf_pytorch_utils import TENSOR_PROCESSORS, TensorProcessor, get_gguf_hf_weights_map
 
     processor = TENSOR_PROCESSORS.get(file.architecture, TensorProcessor)(config=_settings(file))
     names = get_gguf_hf_weights_map(_Outline(model), processor)
     parts: dict[str, list[GGUFTensor]] = defaultdict(list)
+    left = []
     for tensor in file.tensors.values():
         # Experts have no `.weight` in a model, and in a file they have.
         name = names.get(tensor.name, names.get(tensor.name.removesuffix(".weight")))
         if name is not None:
             parts[name].append(tensor)
+        elif tensor.name.startswith("blk.") and ROTATION not in tensor.name:
+            left.append(tensor.name)
+    if left:
+        raise UnsupportedModel(
+            f"{named(file.path)} has tensors for which {type(model).__name__} has no place: {listed(left)}; the model "
+            "would run without them, so give the folder of the model from which it was converted"
+        )
     wanted = {name: tuple(each.shape) for name, each in model.state_dict().items()}
     return {
         name: GGUFWeight(file.path, name, tuple(each), names, processor, _shape(each, wanted.get(name, ())))

@@ -40,7 +40,7 @@ def load_with_layers_on_disk(
     `load` is transformers' loading of it, which takes the further keywords. Raises `UnsupportedModel` for a model that
     cannot be drawn up without its weights.
     """
-    drawn = on_meta(draw)
+    drawn = _on_meta(draw)
     path = find_blocks(drawn, layers)
     converted = ConvertedWeights()
     with _quiet():
@@ -114,7 +114,7 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def on_meta(draw: Callable[[], nn.Module]) -> nn.Module:
+def _on_meta(draw: Callable[[], nn.Module]) -> nn.Module:
     """The model as the configuration describes it, without content."""
     try:
         with torch.device("meta"), no_init_weights():
