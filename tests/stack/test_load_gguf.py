@@ -125,6 +125,15 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
         load(_written(tmp_path, Spec()))
 
 
+def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path: Path) -> None:
+    path = write_causal(tmp_path / "m.gguf", "llama", "Q8_0")
+    stack = load(path, resident_layers=1)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 3000)
+    with pytest.raises(CheckpointError, match=r"ends inside of blk\.2\..*; it has changed, so load it again"):
+        stack.model(torch.arange(8)[None])
+
+
 def test_a_device_map_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="give --resident-layers instead of --device-map"):
         load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")

@@ -80,16 +80,15 @@ def tokenizer_class(config: Any) -> Any:
 
 
 @contextmanager
-def quiet(*names: str) -> Iterator[None]:
-    """Within the context the loggers with these names give no advice: layerwise does what they advise."""
-    before = {name: logging.getLogger(name).level for name in names}
-    for name in names:
-        logging.getLogger(name).setLevel(logging.ERROR)
+def quiet(name: str) -> Iterator[None]:
+    """Within the context the logger of this name gives no advice: layerwise does already what it advises."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
+        logger.setLevel(before)
 
 
 def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> nn.Module:

@@ -19,7 +19,6 @@ from typing import Any, cast
 import torch
 from torch import nn
 from transformers import PreTrainedModel, __version__
-from transformers.initialization import no_init_weights
 
 from layerwise.bounded import shortened, shown
 from layerwise.data.auto_classes import (
@@ -39,25 +38,12 @@ from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
-from layerwise.stack.checks.gguf_file import (
-    check_gguf,
-    dense_loading,
-    forget_quantisation,
-    refusal,
-    refuse_conversion,
-    refuse_device_map,
-    stored_in,
-)
+from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, refusal, refuse_device_map, stored_in
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantisation import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
-from layerwise.stack.streaming.gguf_weights import gguf_config, gguf_weights, is_read_by_tensor
-from layerwise.stack.streaming.opening import (
-    OffloadedBlocks,
-    load_gguf_with_layers_on_disk,
-    load_spread,
-    load_with_layers_on_disk,
-)
+from layerwise.stack.streaming.gguf_weights import gguf_config
+from layerwise.stack.streaming.opening import load_gguf, load_spread, load_with_layers_on_disk
 from layerwise.stack.streaming.resident import ResidentLayers, stored_parameter
 
 # Model types whose blocks look independent and are not.
@@ -244,7 +230,11 @@ class _Opening:
             if self.resident_layers is not None:
                 self._refuse_streaming(quantised)
             if file is not None:
-                loaded, report, offloaded = self._load_gguf(file, kind, config)
+                dtype = torch.float32 if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
+                loaded, report, offloaded = load_gguf(
+                    file, partial(self._drawn, kind, config), self.layers, partial(load, dtype=dtype), dtype,
+                    by_layer=self.resident_layers is not None,
+                )  # fmt: skip
             elif self.device_map is not None:
                 loaded, report = load_spread(self.device_map, load)
             elif quantised:
@@ -292,13 +282,7 @@ class _Opening:
 
     def _kind(self, saved: Tensors | None, file: GGUFFile | None) -> tuple[Any, Any]:
         """The class of the model, and its configuration."""
-        if file is None:
-            config = from_pretrained("AutoConfig", self.location, **self._options())
-        else:
-            config = gguf_config(file)  # which names no class
-            classes = dict(model_classes())
-            kinds = (classes[name].get(type(config), None) for name in ("AutoModelForCausalLM", "AutoModel"))
-            config.architectures = [kind.__name__ for kind in kinds if kind is not None][:1]
+        config = from_pretrained("AutoConfig", self.location, **self._options()) if file is None else gguf_config(file)
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
             raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
@@ -318,23 +302,6 @@ class _Opening:
             kind, location, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, config=config,
             **{"dtype": dtype, **self._options(), **placed},
         )  # fmt: skip
-
-    def _load_gguf(
-        self, file: GGUFFile, kind: Any, config: Any
-    ) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks | None]:
-        """The model in a file, what transformers reports of it, and its layers where they stay on the disk."""
-        if not is_read_by_tensor(file):
-            if self.resident_layers is not None:
-                refuse_conversion(file)
-            return *self._load(kind, config, **dense_loading()), None
-        with torch.device("meta"), no_init_weights():
-            drawn = self._drawn(kind, config)
-        weights = gguf_weights(file, drawn)
-        dtype = torch.float32 if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
-        load = partial(self._load, kind, config, dtype=dtype)
-        if self.resident_layers is None:
-            return *load(state_dict=weights), None
-        return load_gguf_with_layers_on_disk(drawn, weights, self.layers, dtype, load)
 
 
 def _stored(location: str) -> Tensors | None:

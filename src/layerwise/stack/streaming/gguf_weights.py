@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
 from layerwise.bounded import named
-from layerwise.data.auto_classes import config_for, from_pretrained, quiet
+from layerwise.data.auto_classes import config_for, from_pretrained, model_classes, quiet
 from layerwise.errors import CheckpointError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, short_header
 from layerwise.stack.checks.completeness import listed
@@ -86,19 +86,19 @@ def _dequantised(path: Path, tensor: GGUFTensor) -> Tensor:
         for first in range(0, flat.size, _AT_ONCE):
             part = flat[first : first + _AT_ONCE]
             stored = np.fromfile(file, np.uint8, part.size // tensor.type.values * tensor.type.size)
-            numbers = gguf.dequantize(stored.reshape(1, -1), kind).reshape(-1)
-            if numbers.size != part.size:
+            if stored.size * tensor.type.values != part.size * tensor.type.size:
                 raise CheckpointError(f"{named(path)} ends inside of {tensor.name}; it has changed, so load it again")
-            part[:] = numbers
+            part[:] = gguf.dequantize(stored.reshape(1, -1), kind).reshape(-1)
     return values
 
 
 def gguf_config(file: GGUFFile) -> Any:
-    """transformers' configuration of the model in a file."""
-    if not is_read_by_tensor(file):
-        return from_pretrained("AutoConfig", file.path)
-    config = config_for(_settings(file))
+    """transformers' configuration of the model in a file, with the class for its head, which no file names."""
+    config = config_for(_settings(file)) if is_read_by_tensor(file) else from_pretrained("AutoConfig", file.path)
     config.name_or_path = str(file.path.absolute().parent)
+    classes = dict(model_classes())
+    kinds = (classes[name].get(type(config), None) for name in ("AutoModelForCausalLM", "AutoModel"))
+    config.architectures = [kind.__name__ for kind in kinds if kind is not None][:1]
     return config
 
 

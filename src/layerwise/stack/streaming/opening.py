@@ -20,9 +20,11 @@ from transformers.initialization import no_init_weights
 
 from layerwise.data.auto_classes import quiet
 from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.gguf import GGUFFile
 from layerwise.stack.blocks import block_list, find_blocks
+from layerwise.stack.checks.gguf_file import dense_loading, refuse_conversion
 from layerwise.stack.streaming.files import ConvertedWeights, LayerFiles, StoredWeight, offloaded
-from layerwise.stack.streaming.gguf_weights import GGUFWeight
+from layerwise.stack.streaming.gguf_weights import gguf_weights, is_read_by_tensor
 from layerwise.stack.streaming.resident import ResidentLayers, put_parameters
 
 # What accelerate puts into the module that it has spread, beside its hooks.
@@ -54,14 +56,28 @@ def load_with_layers_on_disk(
     return model, report, OffloadedBlocks(path, stored, converted)
 
 
-def load_gguf_with_layers_on_disk(
-    drawn: nn.Module,
-    weights: Mapping[str, GGUFWeight],
+def load_gguf(
+    file: GGUFFile,
+    draw: Callable[[], nn.Module],
     layers: str | None,
-    dtype: torch.dtype,
     load: Callable[..., Loaded],
-) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks]:
-    """As `load_with_layers_on_disk`, for the model `drawn`, which has no content, and its `weights` in a GGUF file."""
+    dtype: torch.dtype,
+    *,
+    by_layer: bool,
+) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks | None]:
+    """As `load_with_layers_on_disk`, for a GGUF file; with all its weights where it is not loaded `by_layer`.
+
+    Raises `UnsupportedModel` for an architecture whose tensors transformers converts all at once.
+    """
+    if not is_read_by_tensor(file):
+        if by_layer:
+            refuse_conversion(file)
+        return *load(**dense_loading()), None
+    with torch.device("meta"), no_init_weights():
+        drawn = draw()
+    weights = gguf_weights(file, drawn)
+    if not by_layer:
+        return *load(state_dict=weights), None
     path = find_blocks(drawn, layers)
     away = {f"{path}.{name}" for name, _ in block_list(drawn, path).named_parameters()}
     number = torch.zeros((), dtype=dtype)  # which is repeated, and takes the memory of one
