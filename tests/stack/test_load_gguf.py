@@ -125,6 +125,18 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
         load(_written(tmp_path, Spec()))
 
 
+@pytest.mark.parametrize("options", [{}, {"resident_layers": 1}])
+def test_a_tensor_of_another_shape_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    name = b"blk.2.attn_k.weight"
+    content = write_causal(tmp_path / "m.gguf", "llama", "Q8_0").read_bytes()
+    turned = content.replace(name + struct.pack("<IQQ", 2, 64, 32), name + struct.pack("<IQQ", 2, 32, 64))
+    (tmp_path / "m.gguf").write_bytes(turned)
+    with pytest.raises(
+        CheckpointError, match=r"k_proj.weight of shape \(64, 32\), and .* \(32, 64\); .*convert the model"
+    ):
+        load(tmp_path / "m.gguf", **options)
+
+
 def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path: Path) -> None:
     path = write_causal(tmp_path / "m.gguf", "llama", "Q8_0")
     stack = load(path, resident_layers=1)
