@@ -16,6 +16,7 @@ from layerwise.errors import CheckpointError, LayerwiseError, ModelError, Unsupp
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.stack.checks import gguf_file
+from layerwise.stack.load import tensor_hash
 from layerwise.stack.quantisation import quantisation_of
 from tier import by_tier
 
@@ -38,12 +39,19 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
     tokens = torch.arange(40, 64)[None]
     for kind in kinds_of(architecture):
         path = write_causal(tmp_path / f"{kind}.gguf", architecture, kind)
-        stack = load(path)
+        stack, apart = load(path), load(path, resident_layers=2)
         other = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
         with torch.inference_mode():
             assert torch.equal(stack.model(tokens).logits, other(tokens).logits)
-            with stack.under(Plan.parse("2 0 0")):
+            assert torch.equal(apart.model(tokens).logits, other(tokens).logits)
+            with stack.under(Plan.parse("2 0 0")), apart.under(Plan.parse("2 0 0")):
                 planned = stack.model(tokens).logits
+                assert torch.equal(apart.model(tokens).logits, planned)
+        assert apart.resident is not None
+        assert (apart.resident.cost.most_layers, apart.resident.cost.most_bytes) == (2, 2 * _bytes(stack.blocks[0]))
+        apart.resident.release_all()
+        assert tensor_hash(apart.model) == tensor_hash(stack.model)
+        assert _bytes(stack.model) - _bytes(apart.model) == 3 * _bytes(stack.blocks[0])
         assert stack.depth == 3
         assert planned.isfinite().all()
         assert not torch.equal(planned, stack.model(tokens).logits)
@@ -53,6 +61,11 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
         assert tokenizer.decode(tokenizer("the hat")["input_ids"]) == "the hat"
         assert tokenizer.chat_template == TEMPLATE
         assert stack.source.name == str(path)
+
+
+def _bytes(module: torch.nn.Module) -> int:
+    """Of the parameters in memory."""
+    return sum(each.nbytes for each in module.parameters() if not each.is_meta)
 
 
 def _written(folder: Path, spec: Spec) -> Path:
@@ -72,6 +85,7 @@ def _with_type(number: int, size: int) -> Spec:
         (_with_type(24, 256), UnsupportedModel, "tensors of type I8, which transformers does not read; give"),
         (_with_type(27, 2048), UnsupportedModel, "tensors of type I64"),
         (Spec(magic=b"GGML"), CheckpointError, "is no GGUF file"),
+        (Spec(headers=Spec().headers[:-3]), CheckpointError, "counts 3 layers, .* of 2; fetch it again"),
         (Spec(), CheckpointError, "give the folder of the model from which it was converted"),
     ],
 )  # fmt: skip
@@ -86,6 +100,13 @@ def test_an_architecture_that_transformers_does_not_have_is_refused(tmp_path: Pa
     content = Spec().bytes().replace(b"llama", b"llamb")
     (tmp_path / "m.gguf").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"llamb.* give the folder of the model"):
+        load(tmp_path / "m.gguf")
+
+
+def test_tensors_for_which_the_model_has_no_place_are_refused(tmp_path: Path) -> None:
+    content = write_causal(tmp_path / "m.gguf", "qwen2", "F32").read_bytes()
+    (tmp_path / "m.gguf").write_bytes(content.replace(b"qwen2", b"llama"))  # whose projections have no bias
+    with pytest.raises(UnsupportedModel, match=r"no place: blk\.0-2\.\{.*attn_q\.bias.*\}; the model would"):
         load(tmp_path / "m.gguf")
 
 
@@ -104,10 +125,30 @@ def test_without_the_package_it_says_what_to_install(tmp_path: Path, monkeypatch
         load(_written(tmp_path, Spec()))
 
 
-@pytest.mark.parametrize("options", [{"resident_layers": 2}, {"device_map": "auto"}])
-def test_what_needs_other_files_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedModel, match="cannot be read one by one yet; load it without"):
-        load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), **options)
+@pytest.mark.parametrize("options", [{}, {"resident_layers": 1}])
+def test_a_tensor_of_another_shape_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    name = b"blk.2.attn_k.weight"
+    content = write_causal(tmp_path / "m.gguf", "llama", "Q8_0").read_bytes()
+    turned = content.replace(name + struct.pack("<IQQ", 2, 64, 32), name + struct.pack("<IQQ", 2, 32, 64))
+    (tmp_path / "m.gguf").write_bytes(turned)
+    with pytest.raises(
+        CheckpointError, match=r"k_proj.weight of shape \(64, 32\), and .* \(32, 64\); .*convert the model"
+    ):
+        load(tmp_path / "m.gguf", **options)
+
+
+def test_a_file_that_is_cut_short_while_its_layers_are_read_is_refused(tmp_path: Path) -> None:
+    path = write_causal(tmp_path / "m.gguf", "llama", "Q8_0")
+    stack = load(path, resident_layers=1)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 3000)
+    with pytest.raises(CheckpointError, match=r"ends inside of blk\.2\..*; it has changed, so load it again"):
+        stack.model(torch.arange(8)[None])
+
+
+def test_a_device_map_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match="give --resident-layers instead of --device-map"):
+        load(write_causal(tmp_path / "m.gguf", "llama", "Q8_0"), device_map="auto")
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ asked once: where it does not answer, the cache is read (`without_retries`).
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,30 @@ def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code
             return kind.from_pretrained(location, trust_remote_code=trust_remote_code, **options)
     except ValueError as error:
         raise _refusal(str(location), error) from error
+
+
+def config_for(settings: Mapping[str, Any]) -> Any:
+    """transformers' configuration for the type of model that the settings name as `model_type`."""
+    return transformers.AutoConfig.for_model(**settings)
+
+
+def tokenizer_class(config: Any) -> Any:
+    """The class of the tokenizer that belongs to a configuration, where no file of a tokenizer names one."""
+    kind = transformers.TOKENIZER_MAPPING.get(type(config), None)
+    # Mistral's own is for files that no GGUF file has.
+    return transformers.PreTrainedTokenizerFast if kind is None or kind.__name__ == "MistralCommonBackend" else kind
+
+
+@contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Within the context the logger of this name gives no advice: layerwise does already what it advises."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> nn.Module:

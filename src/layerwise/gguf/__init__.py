@@ -5,7 +5,16 @@ file     one file, read within bounds; everything that it says of itself is chec
 layers   its layers for the visits of a plan: the names of tensors, and the metadata that counts layers
 """
 
-from layerwise.gguf.file import GGUFFile, GGUFTensor, MetadataEntry
+from layerwise.gguf.file import CONVERT_AGAIN, GGUFFile, GGUFTensor, MetadataEntry, short_header
 from layerwise.gguf.layers import PlannedFile, depth_of, planned_file
 
-__all__ = ["GGUFFile", "GGUFTensor", "MetadataEntry", "PlannedFile", "depth_of", "planned_file"]
+__all__ = [
+    "CONVERT_AGAIN",
+    "GGUFFile",
+    "GGUFTensor",
+    "MetadataEntry",
+    "PlannedFile",
+    "depth_of",
+    "planned_file",
+    "short_header",
+]

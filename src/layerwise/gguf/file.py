@@ -40,6 +40,9 @@ LONGEST_KEY, LONGEST_NAME, LONGEST_TEXT = 2**16 - 1, 63, 2**25
 KEPT = 2**12
 """Bytes of a text, and elements of an array, up to which a value is kept in memory."""
 
+CONVERT_AGAIN = "fetch it again, or convert the model again"
+"""What to do with a file that is not what it says."""
+
 MOST_DIMENSIONS = 4
 LARGEST_ALIGNMENT = 2**16
 
@@ -119,7 +122,7 @@ class GGUFFile:
 class _Malformed(Unreadable):
     """Why a file is no GGUF file that can be read, and what to do instead."""
 
-    def __init__(self, clause: str, advice: str = "fetch it again, or convert the model again") -> None:
+    def __init__(self, clause: str, advice: str = CONVERT_AGAIN) -> None:
         self.advice = advice
         super().__init__(clause)
 
@@ -321,6 +324,23 @@ def _placed(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[
             f"{cursor.size:,}"
         )
     return tensors
+
+
+def short_header(file: GGUFFile) -> bytes:
+    """A small file with the short entries of the metadata of another one, and the names of its tensors.
+
+    Vocabularies, and whatever else is longer than `KEPT`, are left out. Each tensor is one number, and all of them lie
+    in the same bytes.
+    """
+    kept = [entry for entry in file.entries.values() if entry.value is not None]
+    names = [name.encode() for name in file.tensors]
+    head = MAGIC + struct.pack("<IQQ", file.version, len(names), len(kept))
+    with file.path.open("rb") as content:
+        for entry in kept:
+            content.seek(entry.begin)
+            head += content.read(entry.end - entry.begin)
+    head += b"".join(struct.pack(f"<Q{len(name)}sIQIQ", len(name), name, 1, 1, 0, 0) for name in names)
+    return head.ljust(padded(len(head), file.alignment), b"\0") + bytes(4)
 
 
 def padded(size: int, alignment: int) -> int:

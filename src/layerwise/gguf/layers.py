@@ -17,7 +17,7 @@ from typing import Any
 
 from layerwise.bounded import named, shown
 from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
-from layerwise.gguf.file import LONGEST_NAME, GGUFFile, GGUFTensor, MetadataEntry
+from layerwise.gguf.file import CONVERT_AGAIN, LONGEST_NAME, GGUFFile, GGUFTensor, MetadataEntry
 from layerwise.gguf.types import ARRAY, SCALARS, STRING
 
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
@@ -82,15 +82,17 @@ def depth_of(file: GGUFFile) -> int:
             f"{named(file.path)} is one of {shown(split.value)} files of a model; join them first, with "
             "llama-gguf-split --merge FIRST_FILE JOINED_FILE"
         )
+    reason = ""
     if file.setting("decoder_block_count") is not None or any(name.startswith("dec.blk.") for name in file.tensors):
-        raise _unsupported(file, "it has two stacks of layers, an encoder's and a decoder's, and a plan orders one")
-    if type(depth) is not int or depth < 1:
-        raise _unsupported(file, f"it counts its layers by {file.architecture}.{COUNT} = {shown(depth)}")
+        reason = "has two stacks of layers, an encoder's and a decoder's, and a plan orders one"
+    elif type(depth) is not int or depth < 1:
+        reason = f"counts its layers by {file.architecture}.{COUNT} = {shown(depth)}"
+    if reason:
+        raise UnsupportedModel(f"{named(file.path)} {reason}; give the model from which it was converted")
     numbers = {int(match[1]) for match in map(_BLOCK.fullmatch, file.tensors) if match}
     if len(numbers) != depth or max(numbers) != depth - 1:
         raise CheckpointError(
-            f"{named(file.path)} counts {depth:,} layers, and has tensors (blk.N) of {len(numbers):,}; fetch it again, "
-            "or convert the model again"
+            f"{named(file.path)} counts {depth:,} layers, and has tensors (blk.N) of {len(numbers):,}; {CONVERT_AGAIN}"
         )
     return depth
 

@@ -21,26 +21,29 @@ from torch import nn
 from transformers import PreTrainedModel, __version__
 
 from layerwise.bounded import shortened, shown
-from layerwise.data.auto_classes import class_named, from_config, from_pretrained, model_classes, without_retries
+from layerwise.data.auto_classes import (
+    class_named,
+    from_config,
+    from_pretrained,
+    model_classes,
+    tokenizer_class,
+    without_retries,
+)
 from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
 from layerwise.data.stored_files import Tensors
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
+from layerwise.gguf import GGUFFile
 from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
-from layerwise.stack.checks.gguf_file import (
-    check_gguf,
-    dense_loading,
-    forget_quantisation,
-    refusal,
-    refuse_reading_by_layer,
-)
+from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, refusal, refuse_device_map, stored_in
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantisation import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
-from layerwise.stack.streaming.opening import load_spread, load_with_layers_on_disk
+from layerwise.stack.streaming.gguf_weights import gguf_config
+from layerwise.stack.streaming.opening import load_gguf, load_spread, load_with_layers_on_disk
 from layerwise.stack.streaming.resident import ResidentLayers, stored_parameter
 
 # Model types whose blocks look independent and are not.
@@ -215,17 +218,24 @@ class _Opening:
         where = resolve_device(self.device)
         if self.dtype not in DTYPES:
             raise ModelError(f"dtype {self.dtype!r} is not known; {near_matches(self.dtype, DTYPES)}")
-        saved = _stored(self.location)
-        if is_gguf(self.location) and (self.resident_layers is not None or self.device_map is not None):
-            refuse_reading_by_layer(self.location)
+        file = check_gguf(Path(self.location)) if is_gguf(self.location) else None
+        saved = _stored(self.location) if file is None else stored_in(file)
+        if file is not None and self.device_map is not None:
+            refuse_device_map(self.location)
         offloaded = None
         try:
-            kind, config = self._kind(saved)
+            kind, config = self._kind(saved, file)
             load = partial(self._load, kind, config)
             quantised = _is_quantised(config)
             if self.resident_layers is not None:
                 self._refuse_streaming(quantised)
-            if self.device_map is not None:
+            if file is not None:
+                dtype = torch.float32 if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
+                loaded, report, offloaded = load_gguf(
+                    file, partial(self._drawn, kind, config), self.layers, partial(load, dtype=dtype), dtype,
+                    by_layer=self.resident_layers is not None,
+                )  # fmt: skip
+            elif self.device_map is not None:
                 loaded, report = load_spread(self.device_map, load)
             elif quantised:
                 loaded, report = load(device_map={"": str(where)})
@@ -242,9 +252,9 @@ class _Opening:
         _refuse_lost_parts(self.location, report, self.adding)
         check_complete(self.location, loaded, report)
         module = cast(PreTrainedModel, loaded)
-        if is_gguf(self.location):
+        if file is not None:
             forget_quantisation(module)
-        if saved is not None and not quantised and not is_gguf(self.location):
+        elif saved is not None and not quantised:
             check_types(self.location, loaded, saved)
         if quantised or self.device_map is not None:
             return module.eval(), None
@@ -270,12 +280,9 @@ class _Opening:
     def _options(self) -> dict[str, Any]:
         return {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
 
-    def _kind(self, saved: Tensors | None) -> tuple[Any, Any]:
+    def _kind(self, saved: Tensors | None, file: GGUFFile | None) -> tuple[Any, Any]:
         """The class of the model, and its configuration."""
-        config = from_pretrained("AutoConfig", self.location, **self._options())
-        if is_gguf(self.location):  # which names no class
-            predicts_next = dict(model_classes())["AutoModelForCausalLM"].get(type(config), None)
-            config.architectures = [] if predicts_next is None else [predicts_next.__name__]
+        config = from_pretrained("AutoConfig", self.location, **self._options()) if file is None else gguf_config(file)
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
             raise ModelError(f"{self.location}: transformers {__version__} has no model for its configuration")
@@ -290,18 +297,15 @@ class _Opening:
     def _load(self, kind: Any, config: Any, **placed: Any) -> Any:
         """transformers' loading: the model, and what it reports of it."""
         dtype = "auto" if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
-        if is_gguf(self.location):
-            placed |= dense_loading()
+        location = None if "state_dict" in placed else self.location
         return from_pretrained(
-            kind, self.location, dtype=dtype, use_safetensors=True, output_loading_info=True,
-            ignore_mismatched_sizes=True, config=config, **self._options(), **placed,
+            kind, location, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, config=config,
+            **{"dtype": dtype, **self._options(), **placed},
         )  # fmt: skip
 
 
 def _stored(location: str) -> Tensors | None:
     """The tensors at a location, by the headers of its files; `None` for a hub id."""
-    if is_gguf(location):
-        return check_gguf(Path(location))
     return check_folder(Path(location)) if Path(location).is_dir() else None
 
 
@@ -348,7 +352,8 @@ def _tokenizer(module: nn.Module, location: str, revision: str | None, trust_rem
     if getattr(module, "main_input_name", None) != "input_ids":
         return None
     try:
-        return load_tokenizer(location, revision=revision, trust_remote_code=trust_remote_code)
+        kind = tokenizer_class(module.config) if is_gguf(location) else "AutoTokenizer"
+        return load_tokenizer(location, revision=revision, trust_remote_code=trust_remote_code, kind=kind)
     except DataError:
         return None
 

@@ -29,9 +29,11 @@ BYTE_PIECES = 256
 
 
 def load_tokenizer(
-    source: str | Path, revision: str | None = None, trust_remote_code: bool = False
+    source: str | Path, revision: str | None = None, trust_remote_code: bool = False, kind: Any = "AutoTokenizer"
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer of a Hub id or a folder.
+    """The tokenizer of a Hub id, a folder, or a GGUF file.
+
+    `kind` is the class of the tokenizer where it is known; otherwise a GGUF file is read for that first.
 
     A folder that holds exactly one `tok*.bin` and no `tokenizer.json` is read as llama2.c's format. Code from
     the model's repository runs only with `trust_remote_code`.
@@ -39,10 +41,10 @@ def load_tokenizer(
     Raises `DataError` when there is no usable tokenizer; the message names `--tokenizer`.
     """
     folder = Path(source)
-    kind = kind_of(folder)
-    if kind not in ("file", "folder", "nothing"):
-        raise DataError(f"{source} is a {kind}; name a folder with a tokenizer.json by --tokenizer")
-    if kind == "file" and folder.suffix == ".bin":
+    there = kind_of(folder)
+    if there not in ("file", "folder", "nothing"):
+        raise DataError(f"{source} is a {there}; name a folder with a tokenizer.json by --tokenizer")
+    if there == "file" and folder.suffix == ".bin":
         return read_llama2c(folder)
     if folder.is_dir() and not (folder / "tokenizer.json").exists():
         candidates = sorted(folder.glob("tok*.bin"))
@@ -50,7 +52,7 @@ def load_tokenizer(
             return read_llama2c(candidates[0])
     try:
         tokenizer: PreTrainedTokenizerBase = from_pretrained(
-            "AutoTokenizer", source, revision=revision, trust_remote_code=trust_remote_code
+            kind, source, revision=revision, trust_remote_code=trust_remote_code
         )
     except ModelError as refused:
         raise DataError(f"{refused}, or name another tokenizer with --tokenizer") from refused

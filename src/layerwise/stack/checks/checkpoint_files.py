@@ -20,8 +20,10 @@ from transformers.initialization import no_init_weights
 
 from layerwise.bounded import named, shortened
 from layerwise.data.auto_classes import from_pretrained
+from layerwise.data.model_location import is_gguf
 from layerwise.data.stored_files import CONFIG, Tensors, read_config, read_header, read_settings, weight_files
 from layerwise.errors import CheckpointError, ModelError
+from layerwise.gguf import CONVERT_AGAIN
 
 _REASON = 200  # characters of what transformers says of a configuration
 
@@ -102,9 +104,12 @@ def check_size(location: str, saved: Tensors, draw: Callable[[], nn.Module]) -> 
     with suppress(Exception), torch.device("meta"), no_init_weights():
         numbers = numbers_of(draw())
     if numbers > 2 * there + SLACK:
+        source, advice = CONFIG, "correct its sizes (vocab_size, hidden_size and the like), or save the model again"
+        if is_gguf(location):
+            source, advice = "its metadata", CONVERT_AGAIN
         raise CheckpointError(
-            f"{location}: {CONFIG} describes a model of {_number(numbers)} numbers, and {_number(there)} were saved; "
-            "correct its sizes (vocab_size, hidden_size and the like), or save the model again"
+            f"{location}: {source} describes a model of {_number(numbers)} numbers, and {_number(there)} were saved; "
+            f"{advice}"
         )
 
 

@@ -14,8 +14,10 @@ from typing import Any
 from torch import nn
 
 from layerwise.bounded import shortened
+from layerwise.data.model_location import is_gguf
 from layerwise.data.stored_files import Tensors
 from layerwise.errors import CheckpointError
+from layerwise.gguf import CONVERT_AGAIN
 
 BUFFERS = re.compile(r"(rotary_emb\.inv_freq|\.masked_bias|(^|\.)position_ids|num_batches_tracked)$")
 """What was once saved and is now computed. transformers knows more of them, by class, and reports none of those."""
@@ -43,13 +45,14 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
         more = f" ({len(mismatched)} tensors in all)" if len(mismatched) > 1 else ""
         raise CheckpointError(
             f"{location} holds {name} of shape {tuple(saved)}, and {kind} needs {tuple(wanted)}{more}; "
-            "correct the sizes in config.json, or save the model again"
+            + _advice(location, "correct the sizes in config.json, or save the model again")
         )
     missing = [name for name in report["missing_keys"] if not _may_be_missing(model, name, new_head)]
     if missing:
+        advice = "correct num_hidden_layers and architectures in config.json, or save the model again"
         raise CheckpointError(
             f"{location} lacks {_count(missing)} that {kind} needs: {listed(missing)}; they would be random numbers, "
-            "so correct num_hidden_layers and architectures in config.json, or save the model again"
+            f"so {_advice(location, advice)}"
         )
     left = [name for name in report["unexpected_keys"] if not _may_be_left(model, name)]
     if left:
@@ -57,6 +60,11 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
             f"{location} holds {_count(left)} for which {kind} has no place: {listed(left)}; the model would run "
             "without them, so correct num_hidden_layers and architectures in config.json, or remove them from the file"
         )
+
+
+def _advice(location: str, of_folder: str) -> str:
+    """What to do: `of_folder` where the checkpoint has a configuration beside its weights."""
+    return CONVERT_AGAIN if is_gguf(location) else of_folder
 
 
 def check_types(location: str, model: nn.Module, saved: Tensors) -> None:

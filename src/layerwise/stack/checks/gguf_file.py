@@ -13,8 +13,8 @@ from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
 from layerwise.gguf import GGUFFile, depth_of
 
 
-def check_gguf(path: Path) -> Tensors:
-    """The tensors of a GGUF file, which is one that transformers reads: its numbers are dequantised when it is loaded.
+def check_gguf(path: Path) -> GGUFFile:
+    """A GGUF file, which is one that transformers reads: its numbers are dequantised when it is loaded.
 
     Raises `CheckpointError` for a malformed file, `UnsupportedModel` for types that transformers cannot read, by name,
     and `ModelError` where the package gguf is not installed.
@@ -31,8 +31,13 @@ def check_gguf(path: Path) -> Tensors:
             f"{named(path)} has tensors of type {', '.join(names[each] for each in unreadable)}, which transformers "
             "does not read; give a file of another type, such as Q8_0 or Q4_K_M"
         )
+    return file
+
+
+def stored_in(file: GGUFFile) -> Tensors:
+    """The tensors of a file, as those of safetensors are described."""
     return {
-        name: StoredTensor(each.type.name, tuple(reversed(each.shape)), path, each.begin, each.end)
+        name: StoredTensor(each.type.name, tuple(reversed(each.shape)), file.path, each.begin, each.end)
         for name, each in file.tensors.items()
     }
 
@@ -51,11 +56,19 @@ def _is_readable(number: int) -> bool:
     return True
 
 
-def refuse_reading_by_layer(path: Path | str) -> None:
-    """Raise `UnsupportedModel`: the layers of a GGUF file are not read one by one."""
+def refuse_device_map(path: Path | str) -> None:
+    """Raise `UnsupportedModel`: accelerate has no weights of a GGUF file."""
     raise UnsupportedModel(
-        f"{named(path)} is a GGUF file, whose layers cannot be read one by one yet; load it without --resident-layers "
-        "and --device-map"
+        f"{named(path)} is a GGUF file, of which transformers can spread no weights over devices and disk; give "
+        "--resident-layers instead of --device-map"
+    )
+
+
+def refuse_conversion(file: GGUFFile) -> None:
+    """Raise `UnsupportedModel`: of this architecture transformers makes all weights at once."""
+    raise UnsupportedModel(
+        f"{named(file.path)} is of the architecture {file.architecture}, whose tensors transformers converts by rules "
+        "for the whole model, so its layers cannot be read one by one; load it without --resident-layers"
     )
 
 
@@ -74,5 +87,6 @@ def forget_quantisation(model: Any) -> None:
 def refusal(path: str, reason: str) -> CheckpointError:
     """Why transformers did not make a model of a GGUF file."""
     return CheckpointError(
-        f"{named(path)} could not be loaded: {reason}; give the folder of the model from which it was converted"
+        f"{named(path)} could not be loaded: {reason.rstrip('.')}; give the folder of the model from which it was "
+        "converted"
     )

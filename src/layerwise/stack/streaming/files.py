@@ -1,8 +1,8 @@
 """Where the weights of each layer lie on the disk, under the names and in the form in which its block has them.
 
-transformers itself says where: it loads a checkpoint with the blocks left on the disk, renames what has another name
-there, and writes once what it has to convert (experts that are stored one by one). Reading a layer is then reading its
-tensors, each exactly once.
+Of safetensors transformers itself says where: it loads a checkpoint with the blocks left on the disk, renames what has
+another name there, and writes once what it has to convert (experts that are stored one by one). Reading a layer is then
+reading its tensors, each exactly once. Of GGUF files `gguf_weights` says it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from accelerate.utils.offload import load_offloaded_weight
@@ -23,13 +23,32 @@ from torch import Tensor, nn
 
 from layerwise.errors import CheckpointError, UnsupportedModel
 
-_ALIGNMENT = 64
+ALIGNMENT = 64
 """Bytes that kernels tell memory apart by: products of operands that are aligned alike have the same bits."""
 
 
+class StoredWeight(Protocol):
+    """One parameter of a block on the disk: in a file of safetensors, or in a GGUF file."""
+
+    @property
+    def file(self) -> Path:
+        """The file that has it."""
+
+    @property
+    def name(self) -> str:
+        """Its name there."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape, from the header of its file."""
+
+    def read(self, like: Tensor, device: torch.device, rows: slice | None = None) -> Tensor:
+        """The tensor, or some of its `rows`, in the dtype of `like`, in memory of its own on `device`."""
+
+
 @dataclass(frozen=True, slots=True)
-class StoredWeight:
-    """One parameter of a block on the disk: its file, its name there, and its entry where the file was converted."""
+class SafetensorsWeight:
+    """A parameter in safetensors: its file, its name there, and its entry where the file was converted."""
 
     file: Path
     name: str
@@ -64,8 +83,8 @@ def _copied(mapped: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
     if moved.data_ptr() != mapped.data_ptr():
         return moved
     size = prod(mapped.shape) * mapped.element_size()
-    memory = torch.empty(size + _ALIGNMENT, dtype=torch.uint8)
-    start = (mapped.data_ptr() - memory.data_ptr()) % _ALIGNMENT
+    memory = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+    start = (mapped.data_ptr() - memory.data_ptr()) % ALIGNMENT
     if start % mapped.element_size():
         return mapped.clone()
     return memory[start : start + size].view(dtype).view(mapped.shape).copy_(mapped)
@@ -82,18 +101,22 @@ class ConvertedWeights:
 class LayerFiles:
     """The stored weights of every layer, by their paths inside its block."""
 
-    def __init__(self, layers: Sequence[Mapping[str, StoredWeight]], converted: ConvertedWeights) -> None:
+    def __init__(self, layers: Sequence[Mapping[str, StoredWeight]], converted: ConvertedWeights | None) -> None:
         self.layers = tuple(layers)
         self.converted = converted
 
     @classmethod
     def of(
-        cls, blocks: nn.ModuleList, path: str, index: Mapping[str, Mapping[str, Any]], converted: ConvertedWeights
+        cls,
+        blocks: nn.ModuleList,
+        path: str,
+        stored: Mapping[str, StoredWeight],
+        converted: ConvertedWeights | None = None,
     ) -> LayerFiles:
-        """The weights of `blocks` (at `path` in their model) by an offload index of accelerate.
+        """The weights of `blocks` (at `path` in their model) by the names of the parameters of the model.
 
-        Raises `UnsupportedModel` for a parameter that the index does not have, and
-        `CheckpointError` for one that has another shape on the disk.
+        Raises `UnsupportedModel` for a parameter that is not stored, and `CheckpointError` for one that has another
+        shape on the disk.
         """
         layers = []
         for number, block in enumerate(blocks):
@@ -102,12 +125,12 @@ class LayerFiles:
                 whole = f"{path}.{number}.{name}"
                 if not parameter.is_meta:
                     continue
-                if whole not in index:
+                if whole not in stored:
                     raise UnsupportedModel(
                         f"the checkpoint does not say where {whole} is stored, so its layers cannot be read one by "
                         "one; load the model without --resident-layers"
                     )
-                weights[name] = _stored(whole, index[whole], converted.folder)
+                weights[name] = stored[whole]
                 if weights[name].shape != tuple(parameter.shape):
                     raise CheckpointError(
                         f"{weights[name].file} holds {weights[name].name} of shape {weights[name].shape}, and the "
@@ -123,8 +146,9 @@ class LayerFiles:
             return {name: stored.read(like[name], device) for name, stored in self.layers[layer].items()}
 
 
-def _stored(whole: str, entry: Mapping[str, Any], folder: Path) -> StoredWeight:
+def offloaded(whole: str, entry: Mapping[str, Any], folder: Path) -> SafetensorsWeight:
+    """The parameter with the name `whole` by its entry in an offload index of accelerate."""
     file = entry.get("safetensors_file")
     if file is None:
-        return StoredWeight(folder / f"{whole}.dat", whole, entry)
-    return StoredWeight(Path(file), entry.get("weight_name", whole), None)
+        return SafetensorsWeight(folder / f"{whole}.dat", whole, entry)
+    return SafetensorsWeight(Path(file), entry.get("weight_name", whole), None)

@@ -1,12 +1,12 @@
 """Opening a checkpoint with its blocks left on the disk, through transformers' own loading.
 
-What surrounds the blocks (embedding, norm, head) is loaded as usual, and so are buffers inside of them. The hooks with
-which accelerate would read a module at every call are taken off again: only what they know of the files is kept.
+Accelerate offloads the blocks of safetensors. The hooks with which it would read a module at every call are taken off
+again: only what they know of the files is kept. In the place of those of a GGUF file transformers loads parameters that
+take no memory. What surrounds the blocks (embedding, norm, head) is loaded as usual, and so are buffers inside of them.
 """
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,10 +18,14 @@ from accelerate.hooks import remove_hook_from_module
 from torch import nn
 from transformers.initialization import no_init_weights
 
+from layerwise.data.auto_classes import quiet
 from layerwise.errors import LayerwiseError, UnsupportedModel
+from layerwise.gguf import GGUFFile
 from layerwise.stack.blocks import block_list, find_blocks
-from layerwise.stack.streaming.files import ConvertedWeights, LayerFiles
-from layerwise.stack.streaming.resident import ResidentLayers
+from layerwise.stack.checks.gguf_file import dense_loading, refuse_conversion
+from layerwise.stack.streaming.files import ConvertedWeights, LayerFiles, StoredWeight, offloaded
+from layerwise.stack.streaming.gguf_weights import gguf_weights, is_read_by_tensor
+from layerwise.stack.streaming.resident import ResidentLayers, put_parameters
 
 # What accelerate puts into the module that it has spread, beside its hooks.
 _GUARDED = ("to", "cpu", "cuda", "npu", "xpu", "mlu", "sdaa", "musa", "hpu", "xla", "neuron", "hf_device_map")
@@ -44,11 +48,47 @@ def load_with_layers_on_disk(
     with _quiet():
         model, report = load(device_map=_device_map(drawn, path, device), offload_folder=str(converted.folder))
     index = _offload_index(block_list(model, path))
+    stored = {name: offloaded(name, entry, converted.folder) for name, entry in index.items()}
     for module in model.modules():
         remove_hook_from_module(module)
     for name in _GUARDED:
         vars(model).pop(name, None)
-    return model, report, OffloadedBlocks(path, index, converted)
+    return model, report, OffloadedBlocks(path, stored, converted)
+
+
+def load_gguf(
+    file: GGUFFile,
+    draw: Callable[[], nn.Module],
+    layers: str | None,
+    load: Callable[..., Loaded],
+    dtype: torch.dtype,
+    *,
+    by_layer: bool,
+) -> tuple[nn.Module, Mapping[str, Any], OffloadedBlocks | None]:
+    """As `load_with_layers_on_disk`, for a GGUF file; with all its weights where it is not loaded `by_layer`.
+
+    Raises `UnsupportedModel` for an architecture whose tensors transformers converts all at once.
+    """
+    if not is_read_by_tensor(file):
+        if by_layer:
+            refuse_conversion(file)
+        return *load(**dense_loading()), None
+    with torch.device("meta"), no_init_weights():
+        drawn = draw()
+    weights = gguf_weights(file, drawn)
+    if not by_layer:
+        return *load(state_dict=weights), None
+    path = find_blocks(drawn, layers)
+    away = {f"{path}.{name}" for name, _ in block_list(drawn, path).named_parameters()}
+    number = torch.zeros((), dtype=dtype)  # which is repeated, and takes the memory of one
+    model, report = load(
+        state_dict={name: number.expand(each.shape) if name in away else each for name, each in weights.items()}
+    )
+    blocks = block_list(model, path)
+    put_parameters(
+        blocks, {name: nn.Parameter(each.to("meta"), each.requires_grad) for name, each in blocks.named_parameters()}
+    )
+    return model, report, OffloadedBlocks(path, weights, None)
 
 
 def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]) -> Loaded:
@@ -65,11 +105,11 @@ def load_spread(device_map: str | Mapping[str, Any], load: Callable[..., Loaded]
 
 @dataclass(frozen=True)
 class OffloadedBlocks:
-    """Where the weights of the blocks at `path` are, by accelerate's index, and those that had to be converted."""
+    """Where the weights of the blocks at `path` are, and the folder of those that had to be converted."""
 
     path: str
-    index: Mapping[str, Any]
-    converted: ConvertedWeights
+    stored: Mapping[str, StoredWeight]
+    converted: ConvertedWeights | None
 
     def residents(self, model: nn.Module, most: int, device: torch.device) -> ResidentLayers:
         """The layers of `model`, of which at most `most` are in memory; each is read when it is called.
@@ -78,22 +118,16 @@ class OffloadedBlocks:
         """
         model._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))  # type: ignore[no-untyped-call]
         blocks = block_list(model, self.path)
-        return ResidentLayers(blocks, LayerFiles.of(blocks, self.path, self.index, self.converted), most, device)
+        return ResidentLayers(blocks, LayerFiles.of(blocks, self.path, self.stored, self.converted), most, device)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Within the context accelerate does not say that weights stay on the disk: that was asked for."""
-    logger = logging.getLogger("accelerate.big_modeling")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            # That the model's own parameters are no modules: they have to have a place all the same.
-            warnings.filterwarnings("ignore", "The following device_map keys do not match")
-            yield
-    finally:
-        logger.setLevel(before)
+    with quiet("accelerate.big_modeling"), warnings.catch_warnings():
+        # That the model's own parameters are no modules: they have to have a place all the same.
+        warnings.filterwarnings("ignore", "The following device_map keys do not match")
+        yield
 
 
 def _on_meta(draw: Callable[[], nn.Module]) -> nn.Module:

@@ -149,7 +149,7 @@ class ResidentLayers:
         with self._changed:
             if layer in self._resident and not self._running[layer]:
                 del self._resident[layer]
-                _put(self._blocks[layer], self._away[layer])
+                put_parameters(self._blocks[layer], self._away[layer])
                 self._changed.notify_all()
 
     def stored(self, layer: int, name: str, rows: slice | None = None) -> Tensor:
@@ -168,7 +168,7 @@ class ResidentLayers:
         away = self._away[layer]
         with torch.inference_mode(False):
             made = {name: nn.Parameter(each, requires_grad=away[name].requires_grad) for name, each in weights.items()}
-        _put(self._blocks[layer], made)
+        put_parameters(self._blocks[layer], made)
         self._resident[layer] = None
 
     def _make_room(self) -> None:
@@ -193,7 +193,7 @@ class ResidentLayers:
             self._changed.notify_all()
 
 
-def _put(block: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
+def put_parameters(block: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
     """Put other parameters in the place of those of a block, past what registers names anew."""
     for path, parameter in parameters.items():
         module, _, name = path.rpartition(".")
