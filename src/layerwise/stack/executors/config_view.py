@@ -28,6 +28,9 @@ _ANSWERS: dict[tuple[int, type], dict[str, Any]] = {}
 
 _COPYING = threading.local()
 
+# The property under which a configuration gives that of every layer.
+_CONFIGURATIONS = "per_layer_config"
+
 # Set in the flags of classes that were made by a class statement (CPython's Py_TPFLAGS_HEAPTYPE).
 _HEAP_TYPE = 1 << 9
 
@@ -195,4 +198,7 @@ def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: i
     if isinstance(holder, nn.Module):
         return {}  # what a module computes, it computes from what it holds
     per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, type(holder)))}
+    # A configuration for every layer, where these differ: what is a view of the settings would number the visits.
+    if getattr(holder, "is_heterogeneous", False):
+        per_layer[_CONFIGURATIONS] = list(per_layer[_CONFIGURATIONS])
     return in_visit_order(per_layer, path, order, depth)

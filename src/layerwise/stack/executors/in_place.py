@@ -21,6 +21,7 @@ from torch import nn
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
+from layerwise.plan.config_order import WIDTH_OF_A_LAYER
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches
@@ -81,9 +82,32 @@ def in_place(
         # position would write behind the last slot: a model that was not told otherwise makes no cache.
         settings = {"use_cache": False} if single_pass else {}
         entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
+        entered.enter_context(per_layer_inputs(model, path, plan.order(), len(own)))
         entered.enter_context(in_passes(runner_of(model, path), passes, single_pass))
         entered.enter_context(entries(blocks, listed, everyone=True))
         entered.callback(passes.wait)
+        yield
+
+
+@contextmanager
+def per_layer_inputs(model: nn.Module, path: str, order: Sequence[int], depth: int) -> Iterator[None]:
+    """Within the context what is computed for all layers at once is in visit order: a layer keeps its own input.
+
+    Some models hand every layer an input of its own beside the hidden state. An embedding or a projection around the
+    blocks gives those of all layers side by side, `depth * width` columns, of which the model hands on by position.
+    """
+    owner = model.get_submodule(path.rpartition(".")[0])
+    width = getattr(getattr(owner, "config", None), WIDTH_OF_A_LAYER, None)
+
+    def in_order(module: nn.Module, args: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
+        return output.unflatten(-1, (depth, width)).index_select(-2, layers.to(output.device)).flatten(-2)
+
+    with ExitStack() as hooks:
+        if width and tuple(order) != tuple(range(depth)):
+            layers = torch.tensor(order)
+            for module in owner.children():
+                if depth * width in (getattr(module, "embedding_dim", None), getattr(module, "out_features", None)):
+                    hooks.callback(module.register_forward_hook(in_order).remove)
         yield
 
 

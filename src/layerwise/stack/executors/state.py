@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from layerwise.plan import Reduction, Step
+from layerwise.stack.history.shared_key_values import carry
 
 
 def state_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
@@ -86,7 +87,7 @@ class Merger:
         if self._total is None:
             raise ValueError("a group was merged before any of its branches ran")
         scale = merge.weight(self._count)
-        return (self._base.to(self._total.dtype) + scale * self._total).to(self._base.dtype)
+        return carry(self._base, (self._base.to(self._total.dtype) + scale * self._total).to(self._base.dtype))
 
 
 def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:
