@@ -19,7 +19,8 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     """The dotted path of the `nn.ModuleList` that holds the blocks of `model`.
 
     `path` names it outright. Otherwise it is the one outermost list whose items are all
-    `GradientCheckpointingLayer`, among several the one as long as the configuration says; where no block carries that
+    `GradientCheckpointingLayer`, among several that of the decoder where the model generates text (from images, say),
+    else the one as long as the configuration says; where no block carries that
     mark, the list of two or more like modules that holds the most weights (parameters and buffers). Raises
     `UnsupportedModel` when there is none, or several to choose from.
     """
@@ -37,7 +38,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
             "name the list with layers='path.to.blocks' if it has one"
         )
     if len(stacks) > 1:
-        stacks = _as_deep_as_configured(model, stacks) or stacks
+        stacks = _of_the_text(model, stacks) or _as_deep_as_configured(model, stacks) or stacks
     if len(stacks) > 1:
         listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in stacks)
         raise UnsupportedModel(
@@ -52,6 +53,17 @@ def block_list(model: nn.Module, path: str) -> nn.ModuleList:
     if not isinstance(blocks, nn.ModuleList):
         raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList of blocks")
     return blocks
+
+
+def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
+    """The one list in a module that has the text configuration of a model that generates text, if there is one."""
+    config, generates = getattr(model, "config", None), getattr(model, "can_generate", None)
+    text = config.get_text_config(decoder=True) if generates is not None and generates() else None
+    if text is None or text is config:
+        return []
+    owners = {name: model.get_submodule(name.rpartition(".")[0]) for name in names}
+    fitting = [name for name in names if getattr(owners[name], "config", None) is text]
+    return fitting if len(fitting) == 1 else []
 
 
 def _as_deep_as_configured(model: nn.Module, names: list[str]) -> list[str]:
