@@ -28,7 +28,7 @@ from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.preparation import Fusion, prepared_groups
-from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
+from layerwise.stack.executors.state import Merger, follow, returned_state, streams_first, tokens_first, with_state
 from layerwise.stack.history.shared_key_values import KeyValueSharing, KeyValueTracker
 from layerwise.stack.history.tracker import HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
@@ -204,6 +204,8 @@ class Stack:
         assert self._trace is not None
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a batch"):
             captured = capture.capture(self.model, self._blocks, self._trace, accepted(self.model, inputs))
+        if self._trace.streams_first:
+            captured = replace(captured, state=tokens_first(captured.state))
         if self._tracker is not None:
             self._tracker.begin(captured.state)
         return captured
@@ -229,7 +231,7 @@ class Stack:
         self._refuse_while_in_place(wish)
         if self._trace is None:
             raise ModelError(f"cannot {wish} of {self.source.name} yet: call stack.inspect(**inputs) first")
-        if self._tracker is not None:
+        if self._tracker is not None or self._trace.streams_first:
             raise UnsupportedModel(
                 f"cannot {wish} of {type(self.model).__name__}: its layers read what each of the earlier ones left "
                 "behind, which passes of single layers do not carry; use stack.capture and stack.run"
@@ -263,16 +265,22 @@ class Stack:
         block = self.block(layer, source)
         args, kwargs = self.call(layer, state, captured)
         if sublayer is None:
-            return self.note(layer, state, returned_state(block(*args, **kwargs)))
+            return self.note(layer, state, self.returned(block(*args, **kwargs)))
         with only(block, self.branches(captured).paths[layer], sublayer):
-            return self.note(layer, state, returned_state(block(*args, **kwargs)))
+            return self.note(layer, state, self.returned(block(*args, **kwargs)))
+
+    def returned(self, output: Any) -> Tensor:
+        """The hidden state in what a block returned, batch and tokens first."""
+        state = returned_state(output)
+        return tokens_first(state) if self._trace is not None and self._trace.streams_first else state
 
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with which a layer is called on `state`: those captured for it, and the record if it reads one.
 
         Raises `UnsupportedModel` where a record is needed and nothing is known of what led to `state`; see `note`.
         """
-        args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, state)
+        handed = streams_first(state) if self._trace is not None and self._trace.streams_first else state
+        args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, handed)
         return args, kwargs if self._tracker is None else {**kwargs, **self._tracker.keywords(layer, state, kwargs)}
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
@@ -350,6 +358,7 @@ class Stack:
         inputs = accepted(self.model, inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
             way = self._tracker.way(state) if isinstance(self._tracker, HistoryTracker) else None
+            state = streams_first(state) if self._trace.streams_first else state
             return capture.finish(self.model, self._blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:

@@ -30,13 +30,15 @@ class BlockTrace:
     """The container each block returns its state in (`None`: the bare tensor), and the model's own output.
 
     `mixes` says that blocks are called with a `Record`: they read states from before the last one. `sharing` says which
-    read keys and values of others.
+    read keys and values of others, `streams_first` that the hidden state is several streams a token (AltUp), of shape
+    (streams, batch, seq, width).
     """
 
     containers: tuple[tuple[type, int] | None, ...]
     output: Any
     mixes: bool = False
     sharing: KeyValueSharing | None = None
+    streams_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,9 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     _refuse_threaded_state(model, watch.calls)
     containers = tuple(_container(call.output) for call in watch.calls)
     mixes = any(call.mixes for call in watch.calls)
-    return BlockTrace(containers, output, mixes, _sharing(model, watch.uses))
+    ids, state = inputs.get("input_ids"), watch.calls[0].state
+    streams_first = isinstance(ids, Tensor) and state.ndim == 4 and state.shape[1:3] == ids.shape
+    return BlockTrace(containers, output, mixes, _sharing(model, watch.uses), streams_first)
 
 
 @cache

@@ -54,6 +54,16 @@ def with_returned_state(output: Any, state: Tensor) -> Any:
     return type(output)((state, *output[1:])) if isinstance(output, tuple | list) else state
 
 
+def tokens_first(state: Tensor) -> Tensor:
+    """A state of shape (streams, batch, seq, width) as one of shape (batch, seq, streams, width): the same memory."""
+    return state.movedim(0, 2)
+
+
+def streams_first(state: Tensor) -> Tensor:
+    """The inverse of `tokens_first`."""
+    return state.movedim(2, 0)
+
+
 class Merger:
     """Folds the branches of a group into one state, one branch at a time, so that none has to be kept.
 
