@@ -21,8 +21,8 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     `path` names it outright. Otherwise it is the one outermost list whose items are all
     `GradientCheckpointingLayer`, among several that of the decoder where the model generates text (from images, say),
     else the one as long as the configuration says; where no block carries that
-    mark, the list of two or more like modules that holds the most weights (parameters and buffers). Raises
-    `UnsupportedModel` when there is none, or several to choose from.
+    mark, the list of two or more like modules that holds the most weights (parameters and buffers), else that of one.
+    Raises `UnsupportedModel` when there is none, or several to choose from.
     """
     if path is not None:
         return _named(model, path)
@@ -30,6 +30,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     stacks = _outermost(marked)
     if not stacks:
         unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])
+        unlike = unlike or _outermost([name for name, _ in _lists(model)])  # one block, run again and again (ALBERT)
         sizes = {name: _size(model.get_submodule(name)) for name in unlike}
         stacks = [max(sizes, key=lambda name: sizes[name])] if sizes else []
     if not stacks:

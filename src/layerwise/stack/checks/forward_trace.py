@@ -235,6 +235,15 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
     order = [call.layer for call in calls]
     if order == list(range(depth)):
         return
+    passes, rest = divmod(len(order), depth)
+    if passes > 1 and not rest and order == list(range(depth)) * passes:
+        plan = f"0*{passes}" if depth == 1 else f"[0-{depth - 1}]*{passes}"
+        blocks = "block" if depth == 1 else "blocks"
+        setting = "num_hidden_layers=1" if depth == 1 else "one pass (Ouro: total_ut_steps=1)"
+        raise UnsupportedModel(
+            f"{type(model).__name__} runs its {depth} {blocks} {passes} times over, and how often layers run is for a "
+            f"plan to say: give its configuration {setting}, and run it under the plan {plan}"
+        )
     counts = {layer: order.count(layer) for layer in range(depth)}
     repeated = [f"block {layer} {count} times" for layer, count in counts.items() if count != 1]
     difference = f"it calls {', '.join(repeated[:3])}" if repeated else f"it calls them as {order}"
