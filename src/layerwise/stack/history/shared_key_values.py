@@ -67,18 +67,11 @@ class KeyValueSharing:
         that read behind all others."""
         return tuple(sorted(range(depth), key=lambda layer: (layer in self.reads, -layer)))
 
-    def sentences(self, model: str) -> list[str]:
-        """What must run before what, a sentence for each layer that is read."""
-        return [
-            self._constraint(writer, model) for writer in sorted(set(self.writers.values())) if self._readers(writer)
-        ]
-
     def _constraint(self, writer: int, model: str) -> str:
-        readers = ", ".join(map(str, self._readers(writer)))
-        return f"in {model} layer {writer} must run before layers {readers}, which read its keys and values"
-
-    def _readers(self, writer: int) -> list[int]:
-        return [layer for layer, names in self.reads.items() if any(self.writers[name] == writer for name in names)]
+        readers = [layer for layer, names in self.reads.items() if any(self.writers[name] == writer for name in names)]
+        listed = ", ".join(map(str, readers))
+        after = f"layer {listed}, which reads" if len(readers) == 1 else f"layers {listed}, which read"
+        return f"in {model} layer {writer} must run before {after} its keys and values"
 
 
 class KeyValueTracker:
