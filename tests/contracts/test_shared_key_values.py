@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch import nn
 from transformers import AlbertConfig, AlbertModel
 
 from contracts import checks, specimen
 from contracts.zoo import named
+from layerwise.checkpoint import save
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModel
@@ -111,6 +114,38 @@ def test_changed_weights_of_a_layer_that_writes_change_what_is_read(stack: Stack
     doubled = load(own)
     assert torch.equal(changed, doubled.run("0 1 3", doubled.capture(**inputs)))
     assert not torch.equal(changed, stack.run("0 1 3", captured))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", ["gemma4_text", "gemma3n_text"])
+def test_checkpoints_are_written_where_the_configuration_can_say_the_plan(model_type: str, tmp_path: Path) -> None:
+    """What is written is loaded by transformers and has the logits of the plan; from files or from memory."""
+    one = named(model_type)
+    model: Any = specimen.build(one)
+    model.save_pretrained(tmp_path / "model")
+    written = save(tmp_path / "model", "1 0 4", tmp_path / "shorter")
+    assert (written.plan, written.proof) == ("1 0 4", "logits")
+    found = getattr(transformers, one.model_class).from_pretrained(tmp_path / "shorter")
+    stack, inputs = load(model), specimen.inputs(one, model)
+    with torch.no_grad():
+        torch.testing.assert_close(found(**inputs).logits, stack.logits("1 0 4", **inputs))
+    with pytest.raises(UnsupportedModel, match="no checkpoint can hold it"):
+        save(stack, "0 1 2 0 1 2", tmp_path / "deeper")
+
+
+def test_layers_of_two_models_share_what_the_models_share() -> None:
+    one = named("gemma4_text")
+    first, second = specimen.build(one), specimen.build(one)
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter *= 0.9
+    merged, inputs = Stack.with_sources({"a": load(first), "b": load(second)}), specimen.inputs(one, first)
+    with torch.no_grad():
+        stepwise = merged.logits("a:0 b:1 a:2 b:3-4", **inputs)
+        with merged.under("a:0 b:1 a:2 b:3-4"):
+            torch.testing.assert_close(first(**inputs).logits, stepwise)
+        with load(first).fused_projections():
+            torch.testing.assert_close(first(**inputs).logits, load(first).logits("0-4", **inputs))
 
 
 def test_states_of_several_streams_have_batch_and_tokens_first() -> None:

@@ -31,8 +31,8 @@ Models may differ in them whose layers run in one another."""
 _PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|kv_sharing|intermediate_size")
 _INDEX_LISTS = re.compile(r"(ids|idxs|indices|indexes)$")
 
-# The first of the layers that read keys and values of earlier ones, from which on no layer writes any.
-_FIRST_READER = "first_kv_shared_layer_idx"
+# The last layers may read keys and values of earlier ones: which of them is the first, and how many there are.
+_FIRST_READER, _READERS = "first_kv_shared_layer_idx", "num_kv_shared_layers"
 
 WIDTH_OF_A_LAYER = "hidden_size_per_layer_input"
 """The name under which configurations keep the width of what every layer is handed beside the hidden state, where an
@@ -65,8 +65,10 @@ def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int
     """What the entry is for a model of the visits, or `None` where it has nothing to do with layers."""
     if is_count(name, value, path, depth):
         return len(order)
-    if name == _FIRST_READER and type(value) is int:
-        return len(order) - sum(1 for _ in takewhile(lambda layer: layer >= value, reversed(order)))
+    if name in (_FIRST_READER, _READERS) and type(value) is int:
+        first = value if name == _FIRST_READER else depth - value
+        readers = sum(1 for _ in takewhile(lambda layer: layer >= first, reversed(order)))
+        return readers if name == _READERS else len(order) - readers
     per_layer = isinstance(value, list | tuple) and len(value) == depth
     if per_layer and _PER_LAYER.search(name) and not _INDEX_LISTS.search(name):
         return type(value)(value[layer] for layer in order)

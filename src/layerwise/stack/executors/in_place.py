@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 # The keywords under which models are handed a cache of earlier tokens.
 _CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
 
+# What is in the names of modules that compute something for every layer; a main embedding may happen to be as wide.
+_OF_ALL_LAYERS = "per_layer"
+
 # The attribute of a model's module that holds the passes it is in.
 _PASSES = "_layerwise_passes"
 
@@ -96,19 +99,36 @@ def per_layer_inputs(model: nn.Module, path: str, order: Sequence[int], depth: i
     Some models hand every layer an input of its own beside the hidden state. An embedding or a projection around the
     blocks gives those of all layers side by side, `depth * width` columns, of which the model hands on by position.
     """
-    owner = model.get_submodule(path.rpartition(".")[0])
-    width = getattr(getattr(owner, "config", None), WIDTH_OF_A_LAYER, None)
 
     def in_order(module: nn.Module, args: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
-        return output.unflatten(-1, (depth, width)).index_select(-2, layers.to(output.device)).flatten(-2)
+        return gathered(output, -1, order, depth)
 
     with ExitStack() as hooks:
-        if width and tuple(order) != tuple(range(depth)):
-            layers = torch.tensor(order)
-            for module in owner.children():
-                if depth * width in (getattr(module, "embedding_dim", None), getattr(module, "out_features", None)):
-                    hooks.callback(module.register_forward_hook(in_order).remove)
+        if tuple(order) != tuple(range(depth)):
+            for module in modules_of_all_layers(model, path, depth).values():
+                hooks.callback(module.register_forward_hook(in_order).remove)
         yield
+
+
+def modules_of_all_layers(model: nn.Module, path: str, depth: int) -> dict[str, nn.Module]:
+    """The embeddings and projections around the blocks that compute an input for each of `depth` layers, by name."""
+    parent = path.rpartition(".")[0]
+    owner = model.get_submodule(parent)
+    columns = depth * (getattr(getattr(owner, "config", None), WIDTH_OF_A_LAYER, None) or 0)
+    return {
+        f"{parent}.{name}" if parent else name: module
+        for name, module in owner.named_children()
+        if columns
+        and _OF_ALL_LAYERS in name
+        and columns in (getattr(module, "embedding_dim", None), getattr(module, "out_features", None))
+    }
+
+
+def gathered(tensor: torch.Tensor, axis: int, order: Sequence[int], depth: int) -> torch.Tensor:
+    """What stands side by side along `axis` for `depth` layers, in the order of the visits."""
+    width, axis = tensor.shape[axis] // depth, axis % tensor.ndim
+    layers = torch.tensor(order, device=tensor.device)
+    return tensor.unflatten(axis, (depth, width)).index_select(axis, layers).flatten(axis, axis + 1)
 
 
 @contextmanager
