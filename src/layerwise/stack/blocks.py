@@ -8,6 +8,7 @@ caller then proves it by behaviour (`forward_trace.trace_blocks`, and the identi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -58,7 +59,8 @@ def block_list(model: nn.Module, path: str) -> nn.ModuleList:
 
 def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
     """The one list in a module that has the text configuration of a model that generates text, if there is one."""
-    config, generates = getattr(model, "config", None), getattr(model, "can_generate", None)
+    config: Any = getattr(model, "config", None)
+    generates = getattr(model, "can_generate", None)
     text = config.get_text_config(decoder=True) if generates is not None and generates() else None
     if text is None or text is config:
         return []

@@ -205,5 +205,5 @@ def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: i
     per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, type(holder)))}
     # A configuration for every layer, where these differ: what is a view of the settings would number the visits.
     if getattr(holder, "is_heterogeneous", False):
-        per_layer[_CONFIGURATIONS] = list(per_layer[_CONFIGURATIONS])
+        per_layer[_CONFIGURATIONS] = list(holder.per_layer_config)
     return in_visit_order(per_layer, path, order, depth)

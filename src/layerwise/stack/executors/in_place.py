@@ -126,9 +126,8 @@ def modules_of_all_layers(model: nn.Module, path: str, depth: int) -> dict[str, 
 
 def gathered(tensor: torch.Tensor, axis: int, order: Sequence[int], depth: int) -> torch.Tensor:
     """What stands side by side along `axis` for `depth` layers, in the order of the visits."""
-    width, axis = tensor.shape[axis] // depth, axis % tensor.ndim
-    layers = torch.tensor(order, device=tensor.device)
-    return tensor.unflatten(axis, (depth, width)).index_select(axis, layers).flatten(axis, axis + 1)
+    columns = torch.arange(tensor.shape[axis], device=tensor.device).view(depth, -1)[list(order)].flatten()
+    return tensor.index_select(axis, columns)
 
 
 @contextmanager
