@@ -116,7 +116,7 @@ def check_plans(subject: Subject) -> None:
     loop = naive.NaiveLoop(model, subject.specimen.layers, batch)
     captured = stack.capture(**batch)
     expected = {}
-    for name, sketch in {**SKETCHES, "random": drawn}.items():
+    for name, sketch in _allowed(subject, {**SKETCHES, "random": drawn}).items():
         expected[name] = main_output(loop.output(sketch))
         plan = plan_of(sketch)
         stepwise = main_output(stack.finish(stack.run(plan, captured), captured.inputs))
@@ -128,13 +128,32 @@ def check_plans(subject: Subject) -> None:
         assert distance(left, right) > 10 * ROUNDING, f"the test cannot tell {one!r} from {other!r}"
 
 
+def _allowed(subject: Subject, sketches: Mapping[str, naive.Sketch]) -> dict[str, naive.Sketch]:
+    """The sketches, of a model whose layers read others those that it runs, once it has refused all others."""
+    reads = subject.specimen.reads
+    for sketch in sketches.values():
+        plan = plan_of(sketch)
+        if naive.breaks(sketch, reads):
+            with pytest.raises(UnsupportedModel, match=f"{subject.specimen.model_class} layer . must run before"):
+                subject.stack.check(plan)
+            with pytest.raises(UnsupportedModel, match="must run before"), subject.stack.under(plan):
+                pass
+        else:
+            subject.stack.check(plan)
+    if not reads:
+        return dict(sketches)
+    return {name: naive.behind(sketch, reads) for name, sketch in sketches.items()} | {
+        f"{name}, as it stands": sketch for name, sketch in sketches.items() if not naive.breaks(sketch, reads)
+    }
+
+
 @torch.inference_mode()
 def check_recording(subject: Subject) -> None:
     """`output_hidden_states=True` gives one state a visit under a plan, and again one a layer afterwards."""
     model = subject.model
     batch = naive.uncached(model, subject.batch)
     for sketch in (SEQUENCE, PARALLEL):
-        plan = plan_of(sketch)
+        plan = plan_of(naive.behind(sketch, subject.specimen.reads))
         with subject.stack.under(plan):
             inside = model(**batch, output_hidden_states=True).hidden_states
         outside = model(**batch, output_hidden_states=True).hidden_states
@@ -162,7 +181,8 @@ def _text_of(length: int) -> dict[str, Tensor]:
 def check_decoding(subject: Subject) -> dict[Way, Answer]:
     """Cached decoding under a sequence and under groups equals recomputation; `n/a` if it does not without a plan."""
     ways = [way for way in WAYS if subject.specimen.kind == "decoder" and _decodes_alike(subject, way)]
-    for sketch in (SEQUENCE, PARALLEL) if ways else ():
+    for each in (SEQUENCE, PARALLEL) if ways else ():
+        sketch = naive.behind(each, subject.specimen.reads)
         with subject.stack.under(plan_of(sketch)):
             recomputed = {kind: recompute(subject, kind) for kind in {_UNCACHED[way] for way in ways}}
             for way in ways:
@@ -210,9 +230,10 @@ def check_halves(subject: Subject) -> Halves:
 def _check_halves_are_refused(subject: Subject, captured: Capture) -> None:
     """A model that cannot be split runs no half, neither step by step nor in place, and says so with its name."""
     reason = f"{subject.specimen.model_class} cannot be split into attn and mlp"
+    plan = Plan.parse("0 1 2.attn 3.mlp") if subject.specimen.reads else HALVES
     with pytest.raises(UnsupportedModel, match=reason):
-        subject.stack.run(HALVES, captured)
-    with pytest.raises(UnsupportedModel, match=reason), subject.stack.under(HALVES):
+        subject.stack.run(plan, captured)
+    with pytest.raises(UnsupportedModel, match=reason), subject.stack.under(plan):
         pass
 
 

@@ -66,8 +66,9 @@ def reason_or_yes(subject: Subject) -> str:
             continue
         _check(subject, plan)
         return YES
-    unlike = [each for each in refusals if " differ in " not in each]
-    return (unlike or refusals)[0].partition(" cannot be fused: ")[2].partition(". Leave out")[0]
+    fusing = [each for each in refusals if " cannot be fused: " in each]  # and not refused without it, too
+    unlike = [each for each in fusing if " differ in " not in each]
+    return (unlike or fusing)[0].partition(" cannot be fused: ")[2].partition(". Leave out")[0]
 
 
 @contextmanager

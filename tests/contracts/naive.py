@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import inspect
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -61,6 +61,49 @@ def draw(seed: int, depth: int) -> Sketch:
         return ("group", rule, 0.5, *branches)
 
     return tuple(item(2) for _ in range(4))
+
+
+def layers_of(sketch: Sketch) -> Iterator[tuple[int, bool]]:
+    """The layers in the order in which they run, and whether each is in a group."""
+    for item in sketch:
+        match item:
+            case int():
+                yield item, False
+            case ("block", times, *inner):
+                yield from [*layers_of(tuple(inner))] * times
+            case ("group", _, _, *branches):
+                yield from ((layer, True) for branch in branches for layer, _ in layers_of(branch))
+
+
+def breaks(sketch: Sketch, reads: Mapping[int, int]) -> bool:
+    """Whether a layer runs before the one that it `reads`, or one that is read in a group."""
+    seen: set[int] = set()
+    for layer, grouped in layers_of(sketch):
+        if reads.get(layer, layer) not in {*seen, layer} or (grouped and layer in reads.values()):
+            return True
+        seen.add(layer)
+    return False
+
+
+def behind(sketch: Sketch, reads: Mapping[int, int]) -> Sketch:
+    """The sketch with the layers that read in the roles of its layers, behind those that they read.
+
+    >>> behind((0, ("group", "mean", None, (1,), (4,))), {2: 0, 3: 1, 4: 1})
+    (0, 1, 2, ('group', 'mean', None, (3,), (3,)))
+    """
+    readers = sorted(reads)
+
+    def renamed(item: Any) -> Any:
+        match item:
+            case int():
+                return readers[item % len(readers)]
+            case ("block", times, *inner):
+                return ("block", times, *map(renamed, inner))
+            case ("group", rule, gain, *branches):
+                return ("group", rule, gain, *(tuple(map(renamed, branch)) for branch in branches))
+        raise ValueError(item)
+
+    return (*sorted(set(reads.values())), *map(renamed, sketch)) if reads else sketch
 
 
 class NaiveLoop:
@@ -141,7 +184,14 @@ def surgery(model: nn.Module, path: str, order: Sequence[int]) -> nn.Module | No
     return twin
 
 
-_PER_LAYER = ("layer_types", "mlp_layer_types", "no_rope_layers", "layer_rope_theta", "layers_block_type")
+_PER_LAYER = (
+    "layer_types",
+    "kv_sharing_modes",
+    "mlp_layer_types",
+    "no_rope_layers",
+    "layer_rope_theta",
+    "layers_block_type",
+)
 
 
 def _reconfigure(config: Any, order: Sequence[int], depth: int) -> None:

@@ -61,6 +61,7 @@ class Specimen:
 
     `layers` is the path of its blocks, which the engine has to find without being told. `shape` is that of one
     input that is not text, without the batch. `config` overrides the common dimensions; a value of `OMIT` drops one.
+    `reads` says which layers read keys and values, and of which layer each.
     """
 
     model_type: str
@@ -70,6 +71,7 @@ class Specimen:
     tags: tuple[str, ...]
     shape: tuple[int, ...]
     config: Mapping[str, Any]
+    reads: Mapping[int, int]
 
     def __str__(self) -> str:
         return self.model_type
@@ -92,7 +94,8 @@ OMIT = "omit"
 def specimen(kind: Kind, type: str, *, layers: str = "", **row: Any) -> Specimen:
     """A `Specimen` of a line of `zoo.yaml`."""
     shape = tuple(row.get("shape", _SHAPES[kind]))
-    return Specimen(type, row["class"], kind, layers, tuple(row.get("tags", ())), shape, row.get("config", {}))
+    tags, config, reads = tuple(row.get("tags", ())), row.get("config", {}), row.get("reads", {})
+    return Specimen(type, row["class"], kind, layers, tags, shape, config, reads)
 
 
 def build(one: Specimen) -> nn.Module:

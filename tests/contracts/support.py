@@ -6,15 +6,18 @@ test of a model type compares what it finds with its row, so the table cannot sa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import transformers
 
-from contracts import checks, fused
+from contracts import checks, fused, specimen
 from contracts.checks import WAYS, Answer, Halves, Way
 from contracts.specimen import Refusal, Specimen
-from contracts.zoo import REFUSED, SUPPORTED
+from contracts.zoo import POPULAR, REFUSED, SUPPORTED, named
+from layerwise.errors import PlanError
+from layerwise.plan import Plan
+from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
 
 TABLE = Path(__file__).parents[2] / "docs" / "support.md"
 
@@ -52,6 +55,31 @@ every layer matters, and held to these laws:
 """
 
 
+_POPULAR = """\
+## The thirty most downloaded families of decoders
+
+The list was compiled in November 2026 from memory of the Hub's page of models that generate text; it was not downloaded
+from there. All of them load and run. What stands in the last column is a constraint on plans: a plan that breaks it is
+refused with a sentence that says what to write instead, a sweep leaves such plans out and says how many, and all others
+run. Models of images and text (Gemma 3, Gemma 4, Qwen3.5, Mistral Small 3) are re-planned in their text decoder.
+
+- **halves**: plans with halves (`12.attn`, `12.mlp`) are refused, those of whole layers run.
+- **both kinds**: the layers are of two kinds, attention and another, and a plan in place keeps one of each: a cache
+  takes its length from them. Step by step, as in a sweep, all plans run.
+- **keys and values**: the last layers have none of their own; each reads those of the last earlier layer of its kind of
+  attention. That one runs before them, and not inside of a parallel group. What every layer is handed beside the hidden
+  state (per-layer embeddings) stays with the layer wherever it stands.
+
+Two kinds of model that run one layer, or one stack of layers, several times are expressed by plans. ALBERT is one layer
+run N times: with `num_hidden_layers=1` in its configuration the plan `0*12` is the model, to the bit. A looped decoder
+(Ouro, which comes with its own code) runs its layers over and over: with one pass in its configuration
+(`total_ut_steps=1`) the plan `[0-23]*4` is the loop, without the norm that such a model may have between its passes.
+Loaded as they are, both are refused with that plan.
+"""
+
+_KEEPS_BOTH = frozenset(("recurrent", "convolution"))
+
+
 Finding = tuple[Specimen, dict[Way, Answer], Halves]
 
 
@@ -60,6 +88,7 @@ def table(answers: Iterable[Finding]) -> str:
     found = list(answers)
     split = sum(halves != "no" for _, _, halves in found)
     lines = [_INTRODUCTION.format(version=transformers.__version__, count=len(found), split=split)]
+    lines += [_POPULAR, *popular_rows({one.model_type: halves for one, _, halves in found}), ""]
     for kind, title in _KINDS.items():
         ways = WAYS if kind == "decoder" else ()
         header = ["model type", "class", "layers", "of note", "identity", "plans", "recording", "halves", *ways]
@@ -82,6 +111,31 @@ def row(one: Specimen, answers: dict[Way, Answer], halves: Halves) -> str:
     decoding = [answers[way] for way in WAYS] if one.kind == "decoder" else []
     cells = [f"`{one.model_type}`", one.model_class, f"`{one.layers}`", ", ".join(one.tags)]
     return _row([*cells, "yes", "yes", "yes", halves, *decoding])
+
+
+def popular_rows(halves: Mapping[str, Halves]) -> list[str]:
+    """The table of the popular families, from whether the layers of each type can be halved."""
+    header = [_row(["family", "models", "constraints on plans"]), _row(["---"] * 3)]
+    return header + [
+        _row([f"{kind}", models, ", ".join(_constraints(named(kind), halves[kind])) or "none"])
+        for kind, models in POPULAR.items()
+    ]
+
+
+def _constraints(one: Specimen, halves: Halves) -> list[str]:
+    every = {"halves": halves == "no", "both kinds": _both_kinds(one), "keys and values": bool(one.reads)}
+    return [name for name, holds in every.items() if holds]
+
+
+def _both_kinds(one: Specimen) -> bool:
+    """Whether some layer cannot be all that a plan in place keeps, because its kind is not the only one."""
+    model = specimen.build(one)
+    try:
+        for layer in range(specimen.DEPTH):
+            refuse_loss_of_a_kind(model, one.layers, Plan.of([layer]))
+    except PlanError:
+        return True
+    return False
 
 
 def refused_row(refusal: Refusal) -> str:

@@ -14,7 +14,7 @@ from torch import nn
 from contracts import checks, specimen, support
 from contracts.specimen import Refusal, Specimen
 from contracts.tiers import EVERY_TAG, every_type
-from contracts.zoo import REFUSED, SUPPORTED, named
+from contracts.zoo import POPULAR, REFUSED, SUPPORTED, named
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.stack import Stack, load, stack
 from layerwise.stack.executors import clone, in_place
@@ -58,6 +58,15 @@ def test_the_zoo_is_wide_enough() -> None:
     assert halves["in turn"] >= 100
     assert halves["side by side"] >= 5
     assert set(halves) == set(get_args(checks.Halves))
+
+
+@pytest.mark.slow
+def test_the_thirty_most_downloaded_families_are_there_with_their_constraints() -> None:
+    rows = support.committed_rows()
+    halves: Any = {name: rows[name].split("|")[8].strip() for name in POPULAR}
+    table = "\n".join(support.popular_rows(halves))
+    assert len(POPULAR) == 30
+    assert table in support.TABLE.read_text(encoding="utf-8"), "run PYTHONPATH=tests python -m contracts.support"
 
 
 def test_the_zoo_is_sorted_and_names_each_type_once() -> None:

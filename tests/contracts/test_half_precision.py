@@ -39,6 +39,7 @@ FEW = ("bamba", "bert")
 OFF = 0.01
 # Layers of every kind: some caches count tokens by an attention layer.
 GROUPED = Plan.parse("4 (1|0)")
+READERS_GROUPED = Plan.parse("0 1 4 (3|2)")
 HALVED = Plan.parse("4.attn (1|0)")
 SHORTER = Plan.parse("0 2 4")
 
@@ -147,7 +148,7 @@ def verified(model: nn.Module, batch: dict[str, Tensor]) -> list[tuple[str, bool
         stack.branches(stack.capture(**inputs))
         plan = HALVED
     except UnsupportedModel:
-        plan = GROUPED
+        plan = GROUPED if stack.sharing is None else READERS_GROUPED
     return [(law.name, law.holds) for law in verify(stack, plan, inputs)]
 
 

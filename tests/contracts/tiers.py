@@ -15,8 +15,8 @@ NIGHTLY = pytest.mark.nightly
 
 EVERY_TAG = frozenset(
     (
-        *("llama", "llama4_text", "lfm2", "recurrent_gemma", "minicpm3", "bert", "modernbert", "aimv2_vision_model"),
-        "audio-spectrogram-transformer",
+        *("llama", "llama4_text", "lfm2", "recurrent_gemma", "minicpm3", "gemma4_text", "bert", "modernbert"),
+        *("aimv2_vision_model", "audio-spectrogram-transformer"),
     )
 )
 """A type of each kind and of each tag that a kind has, which CI asks."""

@@ -18,6 +18,7 @@ SUPPORTED = tuple(
         key=lambda one: one.model_type,
     )
 )
+POPULAR: dict[str, str] = _TABLE["popular"]
 REFUSED = tuple(
     Refusal(specimen(**{name: value for name, value in row.items() if name != "reason"}), row["reason"])
     for row in _TABLE["refused"]

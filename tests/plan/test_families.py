@@ -95,6 +95,15 @@ def test_repeat_blocks_is_the_published_scan() -> None:
     assert {member.plan.evaluations - 4 - 2 * member.affected for member in thrice} == {0}
 
 
+def test_damped_repeats_are_the_repeats_with_half_of_every_update() -> None:
+    damped, whole = families.damped_repeats(5), families.repeat_blocks(5)
+    assert [member.affected for member in damped] == [member.affected for member in whole]
+    for half, once in zip(damped, whole, strict=True):
+        assert half.plan.order() == once.plan.order()
+        gains = [close for step in half.plan.steps() for close in step.closes]
+        assert gains == [Reduction("gain", 0.5)] * 2
+
+
 def test_a_window_runs_every_strategy_of_the_painters_as_the_edits_do() -> None:
     whole = Plan.identity(9)
     members = families.window(9, 2, 5, seeds=(4,), loops=(3, 5))

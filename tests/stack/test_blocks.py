@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import BartConfig, BartForConditionalGeneration
+from transformers import BartConfig, BartForConditionalGeneration, Gemma3Config, Gemma3ForConditionalGeneration
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.blocks import find_blocks
@@ -57,3 +57,12 @@ def test_two_stacks_ask_for_a_choice() -> None:
     )  # fmt: skip
     with pytest.raises(UnsupportedModel, match=r"2 stacks: .*encoder\.layers \(2 blocks\).*choose one with layers="):
         find_blocks(BartForConditionalGeneration(config))
+
+
+def test_the_decoder_of_a_model_of_images_and_text_is_the_stack() -> None:
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = Gemma3Config(
+        text_config={**sizes, "vocab_size": 50, "head_dim": 8, "num_key_value_heads": 1},
+        vision_config={**sizes, "image_size": 8, "patch_size": 4}, mm_tokens_per_image=4,
+    )  # fmt: skip
+    assert find_blocks(Gemma3ForConditionalGeneration(config)) == "model.language_model.layers"

@@ -22,6 +22,7 @@ from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack
+from layerwise.stack.executors.in_place import modules_of_all_layers
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import named_tensors
 from layerwise.stack.precision import in_float32
@@ -99,7 +100,9 @@ def parameters_of(stack: Stack, plan: Plan) -> int:
     }
     outside = sum(each.numel() for each in stack.model.parameters() if id(each) not in inside)
     sizes = (sum(each.numel() for each in stack.block(s.layer, s.source).parameters()) for s in plan.steps())
-    return outside + sum(sizes)
+    of_all = modules_of_all_layers(stack.model, stack.path, stack.depth).values()
+    a_layer = sum(each.numel() for module in of_all for each in module.parameters()) // stack.depth
+    return outside + a_layer * (len(plan.steps()) - stack.depth) + sum(sizes)
 
 
 @contextmanager

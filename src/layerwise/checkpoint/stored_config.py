@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from layerwise.bounded import reason_of
 from layerwise.checkpoint.layer_names import UnresolvedNames, stack_prefix
-from layerwise.plan.config_order import COUNTS, computed_per_layer, in_visit_order, is_count
+from layerwise.plan.config_order import COUNTS, WIDTH_OF_A_LAYER, computed_per_layer, in_visit_order, is_count
 
 # What configurations of backbones derive from the number of their layers, and would contradict with another number.
 STAGES = frozenset({"stage_names", "out_features", "out_indices"})
@@ -67,6 +67,8 @@ def visit_config(
             raise UnresolvedNames(f"{len(owners)} parts of the configuration count {depth} layers")
         if max(order) >= depth:
             order = range(depth)
+        if getattr(owners[0], WIDTH_OF_A_LAYER, None):
+            raise UnresolvedNames("tensors around its layers hold something of each of them, which follows the plan")
         coded = tuple(name for name, value in vars(owners[0]).items() if value and INDEX_CODED.search(name))
         wanted = _reorder(owners[0], prefix, order, depth)
         coded += tuple(name for name in _as_long(owners[0], depth) if name not in wanted)

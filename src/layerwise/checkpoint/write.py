@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
@@ -29,6 +29,7 @@ from layerwise.checkpoint.remote_code import add_own_code, add_plan
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.executors.in_place import gathered, modules_of_all_layers
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
 
@@ -98,6 +99,9 @@ def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
         refuse_quantised(each.model, "write a checkpoint from memory")
     prefix = f"{stack.path}."
     weights = {name: value for name, value in stack.model.state_dict().items() if not name.startswith(prefix)}
+    for name, module in modules_of_all_layers(stack.model, stack.path, stack.depth).items():
+        axis = 1 if isinstance(module, nn.Embedding) else 0
+        weights[f"{name}.weight"] = gathered(weights[f"{name}.weight"], axis, plan.order(), stack.depth)
     seen: set[tuple[int, str | None]] = set()
     for slot, step in enumerate(plan.steps()):
         again = (step.layer, step.source) in seen

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 COUNTS = frozenset(
     {
         "num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers",
-        "num_encoder_layers", "num_decoder_layers",
+        "num_encoder_layers", "num_decoder_layers", "num_hidden_groups",
     }
 )  # fmt: skip
 """The names under which configurations count their layers."""
@@ -27,8 +28,15 @@ OF_THE_HOST = re.compile(
 Models may differ in them whose layers run in one another."""
 
 # Lists that number the layers one entry each; lists of layer *indices* (`..._ids`, `..._idxs`) are another thing.
-_PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|intermediate_size")
+_PER_LAYER = re.compile(r"layer|block|types|pattern|kv_source|kv_sharing|intermediate_size")
 _INDEX_LISTS = re.compile(r"(ids|idxs|indices|indexes)$")
+
+# The last layers may read keys and values of earlier ones: which of them is the first, and how many there are.
+_FIRST_READER, _READERS = "first_kv_shared_layer_idx", "num_kv_shared_layers"
+
+WIDTH_OF_A_LAYER = "hidden_size_per_layer_input"
+"""The name under which configurations keep the width of what every layer is handed beside the hidden state, where an
+embedding or a projection computes it for all layers at once (Gemma 3n, Gemma 4)."""
 
 
 def in_visit_order(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
@@ -57,6 +65,10 @@ def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int
     """What the entry is for a model of the visits, or `None` where it has nothing to do with layers."""
     if is_count(name, value, path, depth):
         return len(order)
+    if name in (_FIRST_READER, _READERS) and type(value) is int:
+        first = value if name == _FIRST_READER else depth - value
+        readers = sum(1 for _ in takewhile(lambda layer: layer >= first, reversed(order)))
+        return readers if name == _READERS else len(order) - readers
     per_layer = isinstance(value, list | tuple) and len(value) == depth
     if per_layer and _PER_LAYER.search(name) and not _INDEX_LISTS.search(name):
         return type(value)(value[layer] for layer in order)

@@ -139,17 +139,23 @@ def move(plan: Plan | str, source: int, target: int) -> Plan:
     return Plan((*rest[:target], *window, *rest[target:]))
 
 
-def repeat(plan: Plan | str, start: int, stop: int, times: int) -> Plan:
+def repeat(plan: Plan | str, start: int, stop: int, times: int, gain: float | None = None) -> Plan:
     """Run a window `times` times, as a block; a window of one stage repeats that stage.
+
+    With a `gain` each pass adds that share of the window's update, `x + gain * (window(x) - x)`.
 
     >>> repeat(Plan.identity(80), 45, 52, times=2)
     Plan('0-44 [45-51]*2 52-79')
     >>> repeat(Plan.identity(8), 3, 4, times=2)
     Plan('0-2 3*2 4-7')
+    >>> repeat(Plan.identity(30), 12, 16, times=2, gain=0.5)
+    Plan('0-11 (12-15):gain=0.5*2 16-29')
     """
     plan = Plan.parse(plan)
     before, window, after = _cut(plan, start, stop)
-    whole = window[0] if len(window) == 1 else Block(Plan(window))
+    whole: Stage = window[0] if len(window) == 1 else Block(Plan(window))
+    if gain is not None:
+        whole = Group((Plan(window),), Reduction("gain", gain))
     return Plan((*before, *_times(whole, times), *after))
 
 

@@ -8,6 +8,7 @@ caller then proves it by behaviour (`forward_trace.trace_blocks`, and the identi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -19,9 +20,10 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     """The dotted path of the `nn.ModuleList` that holds the blocks of `model`.
 
     `path` names it outright. Otherwise it is the one outermost list whose items are all
-    `GradientCheckpointingLayer`, among several the one as long as the configuration says; where no block carries that
-    mark, the list of two or more like modules that holds the most weights (parameters and buffers). Raises
-    `UnsupportedModel` when there is none, or several to choose from.
+    `GradientCheckpointingLayer`, among several that of the decoder where the model generates text (from images, say),
+    else the one as long as the configuration says; where no block carries that
+    mark, the list of two or more like modules that holds the most weights (parameters and buffers), else that of one.
+    Raises `UnsupportedModel` when there is none, or several to choose from.
     """
     if path is not None:
         return _named(model, path)
@@ -29,6 +31,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     stacks = _outermost(marked)
     if not stacks:
         unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])
+        unlike = unlike or _outermost([name for name, _ in _lists(model)])  # one block, run again and again (ALBERT)
         sizes = {name: _size(model.get_submodule(name)) for name in unlike}
         stacks = [max(sizes, key=lambda name: sizes[name])] if sizes else []
     if not stacks:
@@ -37,7 +40,7 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
             "name the list with layers='path.to.blocks' if it has one"
         )
     if len(stacks) > 1:
-        stacks = _as_deep_as_configured(model, stacks) or stacks
+        stacks = _of_the_text(model, stacks) or _as_deep_as_configured(model, stacks) or stacks
     if len(stacks) > 1:
         listing = ", ".join(f"{name} ({len(block_list(model, name))} blocks)" for name in stacks)
         raise UnsupportedModel(
@@ -52,6 +55,18 @@ def block_list(model: nn.Module, path: str) -> nn.ModuleList:
     if not isinstance(blocks, nn.ModuleList):
         raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList of blocks")
     return blocks
+
+
+def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
+    """The one list in a module that has the text configuration of a model that generates text, if there is one."""
+    config: Any = getattr(model, "config", None)
+    generates = getattr(model, "can_generate", None)
+    text = config.get_text_config(decoder=True) if generates is not None and generates() else None
+    if text is None or text is config:
+        return []
+    owners = {name: model.get_submodule(name.rpartition(".")[0]) for name in names}
+    fitting = [name for name in names if getattr(owners[name], "config", None) is text]
+    return fitting if len(fitting) == 1 else []
 
 
 def _as_deep_as_configured(model: nn.Module, names: list[str]) -> list[str]:

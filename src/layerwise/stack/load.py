@@ -398,8 +398,3 @@ def _refuse_by_name(module: nn.Module) -> None:
         reason = REFUSED_TYPES.get(getattr(config, "model_type", ""))
         if reason is not None:
             raise UnsupportedModel(f"{type(module).__name__} cannot be re-planned: {reason}")
-        if getattr(config, "is_heterogeneous", False):
-            raise UnsupportedModel(
-                f"{type(module).__name__} uses per_layer_config, which is numbered by position and "
-                "cannot follow a plan yet"
-            )

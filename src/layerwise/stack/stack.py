@@ -28,8 +28,9 @@ from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.preparation import Fusion, prepared_groups
-from layerwise.stack.executors.state import Merger, follow, returned_state, with_state
-from layerwise.stack.history.tracker import KEYWORD, HistoryTracker
+from layerwise.stack.executors.state import Merger, follow, returned_state, streams_first, tokens_first, with_state
+from layerwise.stack.history.shared_key_values import KeyValueSharing, KeyValueTracker
+from layerwise.stack.history.tracker import HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import device_of, dtype_of
 from layerwise.stack.streaming.resident import ResidentLayers
@@ -82,7 +83,7 @@ class Stack:
         self.sources: Mapping[str, Stack] = {}
         self.head_by_token = False
         self._trace: BlockTrace | None = None
-        self._recorded: HistoryTracker | None = None
+        self._tracker: HistoryTracker | KeyValueTracker | None = None
         self._branches: Branches | None = None
         self._unsplit: str | None = None
         self.plan: Plan | None = None
@@ -139,7 +140,14 @@ class Stack:
         """Whether layers read more than the state before them, as was seen when the model was inspected: its states
         are then known by the tensors that hold them.
         """
-        return self._recorded is not None
+        return self._tracker is not None
+
+    @property
+    def sharing(self) -> KeyValueSharing | None:
+        """Which layers read keys and values of others, as was seen when the model was inspected: plans in which such a
+        layer runs before the one that it reads are refused.
+        """
+        return None if self._trace is None else self._trace.sharing
 
     @property
     def text_config(self) -> Any:
@@ -168,7 +176,10 @@ class Stack:
                 torch.no_grad(),
             ):
                 self._trace = forward_trace.trace_blocks(self.model, own_blocks(self._blocks), arguments)
-                self._recorded = HistoryTracker(type(self.model).__name__) if self._trace.mixes else None
+                name = type(self.model).__name__
+                sharing = self._trace.sharing
+                self._tracker = HistoryTracker(name) if self._trace.mixes else None
+                self._tracker = self._tracker if sharing is None else KeyValueTracker(sharing, name)
                 own = main_tensor(self._trace.output)
                 requirements.prove_repeatable(self, arguments, own)
                 requirements.prove_identity(self, arguments, own)
@@ -193,8 +204,10 @@ class Stack:
         assert self._trace is not None
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a batch"):
             captured = capture.capture(self.model, self._blocks, self._trace, accepted(self.model, inputs))
-        if self._recorded is not None:
-            self._recorded.begin(captured.state)
+        if self._trace.streams_first:
+            captured = replace(captured, state=tokens_first(captured.state))
+        if self._tracker is not None:
+            self._tracker.begin(captured.state)
         return captured
 
     def capture_pass(self, inputs: Mapping[str, Any]) -> Capture:
@@ -218,7 +231,7 @@ class Stack:
         self._refuse_while_in_place(wish)
         if self._trace is None:
             raise ModelError(f"cannot {wish} of {self.source.name} yet: call stack.inspect(**inputs) first")
-        if self._recorded is not None:
+        if self._tracker is not None or self._trace.streams_first:
             raise UnsupportedModel(
                 f"cannot {wish} of {type(self.model).__name__}: its layers read what each of the earlier ones left "
                 "behind, which passes of single layers do not carry; use stack.capture and stack.run"
@@ -228,12 +241,13 @@ class Stack:
     def check(self, plan: Plan | str) -> None:
         """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names.
 
-        Raises `UnsupportedModel` for parallel branches of layers that read what each of the earlier ones left behind.
+        Raises `UnsupportedModel` for parallel branches of layers that read what each of the earlier ones left behind,
+        and for a layer that runs before the one whose keys and values it reads.
         """
         plan = Plan.parse(plan)
         plan.check(self.depth, self.sources)
-        if self._recorded is not None:
-            self._recorded.refuse_groups(plan)
+        if self._tracker is not None:
+            self._tracker.refuse(plan)
 
     def block(self, layer: int, source: str | None = None) -> nn.Module:
         """The module that computes a layer: the model's own, or that of the named source."""
@@ -251,17 +265,23 @@ class Stack:
         block = self.block(layer, source)
         args, kwargs = self.call(layer, state, captured)
         if sublayer is None:
-            return self.note(layer, state, returned_state(block(*args, **kwargs)))
+            return self.note(layer, state, self.returned(block(*args, **kwargs)))
         with only(block, self.branches(captured).paths[layer], sublayer):
-            return returned_state(block(*args, **kwargs))
+            return self.note(layer, state, self.returned(block(*args, **kwargs)))
+
+    def returned(self, output: Any) -> Tensor:
+        """The hidden state in what a block returned, batch and tokens first."""
+        state = returned_state(output)
+        return tokens_first(state) if self._trace is not None and self._trace.streams_first else state
 
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with which a layer is called on `state`: those captured for it, and the record if it reads one.
 
         Raises `UnsupportedModel` where a record is needed and nothing is known of what led to `state`; see `note`.
         """
-        args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, state)
-        return args, kwargs if self._recorded is None else {**kwargs, KEYWORD: self._recorded.of(state)}
+        handed = streams_first(state) if self._trace is not None and self._trace.streams_first else state
+        args, kwargs = with_state(captured.calls[layer].args, captured.calls[layer].kwargs, handed)
+        return args, kwargs if self._tracker is None else {**kwargs, **self._tracker.keywords(layer, state, kwargs)}
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
         """Say that `after` is what `layer` makes of `before`, for a state made otherwise than by `apply`; go on with
@@ -270,11 +290,11 @@ class Stack:
         Only layers that read more than the state before them (see `layerwise.stack.history.depth_history`) need to
         know; to all others it means nothing.
         """
-        return after if self._recorded is None else self._recorded.note(layer, before, after)
+        return after if self._tracker is None else self._tracker.note(layer, before, after)
 
     def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
         """`change(state)`, some of its rows or tokens say, from which the model can `finish` as from `state`."""
-        return change(state) if self._recorded is None else self._recorded.changed(state, change)
+        return change(state) if self._tracker is None else self._tracker.changed(state, change)
 
     def branches(self, captured: Capture | None = None) -> Branches:
         """The two branches of every layer, found and proved when first used (see `layerwise.stack.branches`).
@@ -282,7 +302,7 @@ class Stack:
         They are proved on a small batch that layerwise makes up or, for inputs that it cannot make up, on `captured`.
         Raises `UnsupportedModel` with the reason if a layer cannot be split, and `ModelError` if there is no batch.
         """
-        if self._recorded is not None:
+        if isinstance(self._tracker, HistoryTracker):
             self._unsplit = (
                 f"{type(self.model).__name__} cannot be split into attn and mlp: its layers do not add to the state "
                 "before them, they start from a weighted sum of all earlier ones. Use whole layers"
@@ -337,7 +357,8 @@ class Stack:
             raise ModelError("finish needs a captured batch first: call stack.capture(**inputs)")
         inputs = accepted(self.model, inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
-            way = None if self._recorded is None else self._recorded.way(state)
+            way = self._tracker.way(state) if isinstance(self._tracker, HistoryTracker) else None
+            state = streams_first(state) if self._trace.streams_first else state
             return capture.finish(self.model, self._blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:

@@ -24,7 +24,6 @@ from transformers import PreTrainedModel
 
 from layerwise.errors import ModelError, UnsupportedModel, near_matches
 from layerwise.stack.blocks import block_list
-from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.stack import ModelOrigin, Stack
@@ -66,7 +65,7 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
     block = block_list(stack.model, stack.path)[layer]
     hold(block)  # before others take the place of its weights
     args, kwargs = stack.call(layer, state, captured)
-    return stack.note(layer, state, returned_state(functional_call(block, dict(weights), args, kwargs)))
+    return stack.note(layer, state, stack.returned(functional_call(block, dict(weights), args, kwargs)))
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
 @pytest.mark.parametrize(
     ("depth", "possible"),
     [
-        (1, {"leave_branch_out", "repeat_blocks"}),
+        (1, {"leave_branch_out", "repeat_blocks", "damped_repeats"}),
         (
             2,
             {
@@ -80,6 +80,7 @@ def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
                 "every_window",
                 "random_subsets",
                 "repeat_blocks",
+                "damped_repeats",
             },
         ),
         (3, set(families.FAMILIES)),

@@ -30,7 +30,10 @@ CURVED: Mapping[str, tuple[str, Show]] = {
     "token_accuracy": ("token accuracy", Show(axis="token accuracy (share of tokens)")),
 }  # fmt: skip
 """What curves show: its name and its quantity."""
-SIZES = {"kendall": "pairs of layers the other way round", "repeat_blocks": "layers repeated"}
+SIZES = {
+    "kendall": "pairs of layers the other way round", "repeat_blocks": "layers repeated",
+    "damped_repeats": "layers repeated",
+}  # fmt: skip
 """What the families count that count no affected layers."""
 MAPS = {
     "cosine": "Cosine, all tokens", "cosine_no_sink": "Cosine, without the sink token", "cka": "CKA, unbiased",

@@ -8,17 +8,19 @@ the reason, because a plan on it would be silently wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.executors.state import read_state, returned_state
+from layerwise.stack.history.shared_key_values import KeyValueSharing
 from layerwise.stack.history.tracker import reads_history
 from layerwise.stack.rounding import same
 
@@ -27,12 +29,16 @@ from layerwise.stack.rounding import same
 class BlockTrace:
     """The container each block returns its state in (`None`: the bare tensor), and the model's own output.
 
-    `mixes` says that blocks are called with a `Record`: they read states from before the last one.
+    `mixes` says that blocks are called with a `Record`: they read states from before the last one. `sharing` says which
+    read keys and values of others, `streams_first` that the hidden state is several streams a token (AltUp), of shape
+    (streams, batch, seq, width).
     """
 
     containers: tuple[tuple[type, int] | None, ...]
     output: Any
     mixes: bool = False
+    sharing: KeyValueSharing | None = None
+    streams_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,10 +78,20 @@ class _Call:
 
 
 @dataclass
+class _Uses:
+    """What blocks read of the mappings that they are handed, and write: `(layer, keyword, name)` each."""
+
+    layer: int | None = None
+    reads: list[tuple[int, str, Hashable]] = field(default_factory=list)
+    writes: list[tuple[int, str, Hashable]] = field(default_factory=list)
+
+
+@dataclass
 class _Watch:
     """The calls of one forward pass, in order."""
 
     calls: list[_Call] = field(default_factory=list)
+    uses: _Uses = field(default_factory=_Uses)
 
     def before(self, layer: int, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         state = read_state(args, kwargs)
@@ -89,8 +105,14 @@ class _Watch:
         handed = [_Handed.of(name, tensor) for name, value in named for tensor in tensors(value)]
         mixes = reads_history(kwargs)
         self.calls.append(_Call(layer, state, list(tensors(others)), shared, handed, mixes=mixes))
+        self.uses.layer = layer
+        for name, value in kwargs.items():
+            if isinstance(value, UserDict) and "_uses" not in vars(value):
+                vars(value).update(_uses=self.uses, _keyword=name)
+                value.__class__ = _watched(cast(Hashable, type(value)))
 
     def after(self, _: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        self.uses.layer = None
         call = self.calls[-1]
         call.output = output
         call.writes = any(frozenset(mapping) != keys for mapping, keys in call.shared)
@@ -118,7 +140,62 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
         _refuse_changed_state(model, earlier, later)
     _refuse_threaded_state(model, watch.calls)
     containers = tuple(_container(call.output) for call in watch.calls)
-    return BlockTrace(containers, output, mixes=any(call.mixes for call in watch.calls))
+    mixes = any(call.mixes for call in watch.calls)
+    ids, state = inputs.get("input_ids"), watch.calls[0].state
+    streams_first = isinstance(ids, Tensor) and state.ndim == 4 and state.shape[1:3] == ids.shape
+    return BlockTrace(containers, output, mixes, _sharing(model, watch.uses), streams_first)
+
+
+@cache
+def _watched(kind: Any) -> Any:
+    """The class of mappings of class `kind` that note what the block that runs reads of them and writes."""
+
+    def __getitem__(self: Any, name: Hashable) -> Any:
+        if self._uses.layer is not None:
+            self._uses.reads.append((self._uses.layer, self._keyword, name))
+        return kind.__getitem__(self, name)
+
+    def __setitem__(self: Any, name: Hashable, value: Any) -> None:
+        if self._uses.layer is not None:
+            self._uses.writes.append((self._uses.layer, self._keyword, name))
+        kind.__setitem__(self, name, value)
+
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # Moved to the device of a block, by accelerate: nothing is read or written by the block itself.
+        layer, self._uses.layer = self._uses.layer, None
+        try:
+            return kind.to(self, *args, **kwargs)
+        finally:
+            self._uses.layer = layer
+
+    methods: dict[str, Any] = {"__getitem__": __getitem__, "__setitem__": __setitem__}
+    return type(kind.__name__, (kind,), methods | ({"to": to} if hasattr(kind, "to") else {}))
+
+
+def _sharing(model: nn.Module, uses: _Uses) -> KeyValueSharing | None:
+    """Which blocks read what others wrote into the mapping that all are handed; `None` where none does."""
+    writers: dict[Hashable, int] = {}
+    for layer, _, name in uses.writes:
+        if writers.setdefault(name, layer) != layer:
+            raise UnsupportedModel(
+                f"{type(model).__name__}: blocks {writers[name]} and {layer} both write the keys and values "
+                f"{name!r}, so that which of them a block reads depends on who ran last; such stacks are not supported"
+            )
+    reads: dict[int, tuple[Hashable, ...]] = {}
+    for layer, _, name in uses.reads:
+        if writers.get(name, layer) != layer and name not in reads.get(layer, ()):
+            reads[layer] = (*reads.get(layer, ()), name)
+    if not reads:
+        return None
+    keywords = {keyword for _, keyword, _ in uses.writes}
+    if len(keywords) > 1:
+        raise UnsupportedModel(
+            f"{type(model).__name__}: blocks share keys and values by {len(keywords)} arguments "
+            f"({', '.join(sorted(keywords))}), and one is supported"
+        )
+    (keyword,) = keywords
+    read = {name for names in reads.values() for name in names}
+    return KeyValueSharing(keyword, {name: layer for name, layer in writers.items() if name in read}, reads)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
@@ -158,6 +235,15 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
     order = [call.layer for call in calls]
     if order == list(range(depth)):
         return
+    passes, rest = divmod(len(order), depth)
+    if passes > 1 and not rest and order == list(range(depth)) * passes:
+        plan = f"0*{passes}" if depth == 1 else f"[0-{depth - 1}]*{passes}"
+        blocks = "block" if depth == 1 else "blocks"
+        setting = "num_hidden_layers=1" if depth == 1 else "one pass (Ouro: total_ut_steps=1)"
+        raise UnsupportedModel(
+            f"{type(model).__name__} runs its {depth} {blocks} {passes} times over, and how often layers run is for a "
+            f"plan to say: give its configuration {setting}, and run it under the plan {plan}"
+        )
     counts = {layer: order.count(layer) for layer in range(depth)}
     repeated = [f"block {layer} {count} times" for layer, count in counts.items() if count != 1]
     difference = f"it calls {', '.join(repeated[:3])}" if repeated else f"it calls them as {order}"

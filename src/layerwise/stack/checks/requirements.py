@@ -47,7 +47,9 @@ def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
     The last layer runs first, and the first layer twice: a cache slot, an index or a live cache in the wrong position
     shows.
     """
-    moved = Plan.of([*range(stack.depth - 1, -1, -1), 0])
+    sharing = stack.sharing
+    descending = range(stack.depth - 1, -1, -1) if sharing is None else sharing.allowed_order(stack.depth)
+    moved = Plan.of([*descending, 0])
 
     _, agreement = in_float32(stack, inputs, lambda inputs: both_ways(stack, moved, inputs))
     if not agreement.holds:

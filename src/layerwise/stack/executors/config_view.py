@@ -28,6 +28,9 @@ _ANSWERS: dict[tuple[int, type], dict[str, Any]] = {}
 
 _COPYING = threading.local()
 
+# The property under which a configuration gives that of every layer.
+_CONFIGURATIONS = "per_layer_config"
+
 # Set in the flags of classes that were made by a class statement (CPython's Py_TPFLAGS_HEAPTYPE).
 _HEAP_TYPE = 1 << 9
 
@@ -77,7 +80,12 @@ def reading(values: Values) -> Iterator[None]:
 def configuration_in_order(model: Any, path: str, order: Sequence[int], depth: int) -> Any:
     """A copy of the model's configuration in visit order, as a model of its own would have it."""
     with visit_order(model, path, order, depth), _copied_as_read():
-        return copy.deepcopy(model.config)
+        config = copy.deepcopy(model.config)
+    text = config.get_text_config()
+    if getattr(text, "is_heterogeneous", False):
+        own = {int(layer): settings for layer, settings in text.to_dict()[_CONFIGURATIONS].items()}
+        text.per_layer_config = {slot: own[layer] for slot, layer in enumerate(order) if layer in own}
+    return config
 
 
 def settings_of_layer(model: nn.Module, path: str, layer: int, depth: int) -> list[dict[str, Any]]:
@@ -144,7 +152,7 @@ def _view(kind: Any, names: frozenset[str]) -> Any:
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         now = answers(self) if getattr(_COPYING, "as_read", False) else {}
-        computed = {name: _constant(value) for name, value in now.items() if name not in vars(self)}
+        computed = {name: _constant(value) for name, value in now.items() if name not in {*vars(self), _CONFIGURATIONS}}
         made = object.__new__(_subclass(kind, computed) if computed else kind)
         memo[id(self)] = made
         vars(made).update(copy.deepcopy({**vars(self), **{n: v for n, v in now.items() if n in vars(self)}}, memo))
@@ -195,4 +203,7 @@ def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: i
     if isinstance(holder, nn.Module):
         return {}  # what a module computes, it computes from what it holds
     per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, type(holder)))}
+    # A configuration for every layer, where these differ: what is a view of the settings would number the visits.
+    if getattr(holder, "is_heterogeneous", False):
+        per_layer[_CONFIGURATIONS] = list(holder.per_layer_config)
     return in_visit_order(per_layer, path, order, depth)

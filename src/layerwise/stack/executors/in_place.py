@@ -21,6 +21,7 @@ from torch import nn
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
+from layerwise.plan.config_order import WIDTH_OF_A_LAYER
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 # The keywords under which models are handed a cache of earlier tokens.
 _CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
+
+# What is in the names of modules that compute something for every layer; a main embedding may happen to be as wide.
+_OF_ALL_LAYERS = "per_layer"
 
 # The attribute of a model's module that holds the passes it is in.
 _PASSES = "_layerwise_passes"
@@ -81,10 +85,49 @@ def in_place(
         # position would write behind the last slot: a model that was not told otherwise makes no cache.
         settings = {"use_cache": False} if single_pass else {}
         entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
+        entered.enter_context(per_layer_inputs(model, path, plan.order(), len(own)))
         entered.enter_context(in_passes(runner_of(model, path), passes, single_pass))
         entered.enter_context(entries(blocks, listed, everyone=True))
         entered.callback(passes.wait)
         yield
+
+
+@contextmanager
+def per_layer_inputs(model: nn.Module, path: str, order: Sequence[int], depth: int) -> Iterator[None]:
+    """Within the context what is computed for all layers at once is in visit order: a layer keeps its own input.
+
+    Some models hand every layer an input of its own beside the hidden state. An embedding or a projection around the
+    blocks gives those of all layers side by side, `depth * width` columns, of which the model hands on by position.
+    """
+
+    def in_order(module: nn.Module, args: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
+        return gathered(output, -1, order, depth)
+
+    with ExitStack() as hooks:
+        if tuple(order) != tuple(range(depth)):
+            for module in modules_of_all_layers(model, path, depth).values():
+                hooks.callback(module.register_forward_hook(in_order).remove)
+        yield
+
+
+def modules_of_all_layers(model: nn.Module, path: str, depth: int) -> dict[str, nn.Module]:
+    """The embeddings and projections around the blocks that compute an input for each of `depth` layers, by name."""
+    parent = path.rpartition(".")[0]
+    owner = model.get_submodule(parent)
+    columns = depth * (getattr(getattr(owner, "config", None), WIDTH_OF_A_LAYER, None) or 0)
+    return {
+        f"{parent}.{name}" if parent else name: module
+        for name, module in owner.named_children()
+        if columns
+        and _OF_ALL_LAYERS in name
+        and columns in (getattr(module, "embedding_dim", None), getattr(module, "out_features", None))
+    }
+
+
+def gathered(tensor: torch.Tensor, axis: int, order: Sequence[int], depth: int) -> torch.Tensor:
+    """What stands side by side along `axis` for `depth` layers, in the order of the visits."""
+    columns = torch.arange(tensor.shape[axis], device=tensor.device).view(depth, -1)[list(order)].flatten()
+    return tensor.index_select(axis, columns)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from layerwise.plan import Reduction, Step
+from layerwise.stack.history.shared_key_values import carry
 
 
 def state_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
@@ -53,6 +54,16 @@ def with_returned_state(output: Any, state: Tensor) -> Any:
     return type(output)((state, *output[1:])) if isinstance(output, tuple | list) else state
 
 
+def tokens_first(state: Tensor) -> Tensor:
+    """A state of shape (streams, batch, seq, width) as one of shape (batch, seq, streams, width): the same memory."""
+    return state.movedim(0, 2)
+
+
+def streams_first(state: Tensor) -> Tensor:
+    """The inverse of `tokens_first`."""
+    return state.movedim(2, 0)
+
+
 class Merger:
     """Folds the branches of a group into one state, one branch at a time, so that none has to be kept.
 
@@ -86,7 +97,7 @@ class Merger:
         if self._total is None:
             raise ValueError("a group was merged before any of its branches ran")
         scale = merge.weight(self._count)
-        return (self._base.to(self._total.dtype) + scale * self._total).to(self._base.dtype)
+        return carry(self._base, (self._base.to(self._total.dtype) + scale * self._total).to(self._base.dtype))
 
 
 def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:

@@ -83,7 +83,11 @@ class HistoryTracker:
         """The record that led to `state`, and ends with it."""
         return self.way(state).to(state)
 
-    def refuse_groups(self, plan: Plan) -> None:
+    def keywords(self, layer: int, state: Tensor, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The record that a layer is called with on `state`."""
+        return {KEYWORD: self.of(state)}
+
+    def refuse(self, plan: Plan) -> None:
         """Raise `UnsupportedModel` for a plan with parallel branches: their merge would be no layer's output."""
         if any(step.opens for step in plan.steps()):
             raise UnsupportedModel(

@@ -254,7 +254,7 @@ def _state_before(stack: Stack, plan: Plan, layer: int, batch: Mapping[str, Any]
     states: list[Tensor] = []
 
     def note(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if reads_history(kwargs):
+        if reads_history(kwargs) or stack.sharing is not None:
             raise TrainError(
                 f"the layers of {stack.source.name} read more than the state before them, so that keeping that one is "
                 "not enough; leave cached out of the schedule"

@@ -70,6 +70,8 @@ def _failure(stack: Stack, prepared: PreparedGroup, stride: int, inputs: Mapping
     weights = joint(blocks)
     assert weights is not None, "every second of equal steps, or all of them, are at equal steps"
     captured = stack.capture(**inputs)
+    if stack.sharing is not None and any(layer in stack.sharing.reads for _, layer in layers):
+        return "its layers read keys and values of another layer"
     if captured.state.dim() != 3:
         return f"its hidden state is {tuple(captured.state.shape)} and not (batch, tokens, width)"
     with ExitStack() as wide:

@@ -1,0 +1,127 @@
+"""Keys and values that layers share: some layers compute none of their own and read those of an earlier layer.
+
+Gemma 3n and Gemma 4 do so (cross-layer attention; Brandon et al., 2024, arXiv 2405.12981): the last layers of each
+kind of attention read what the last layer before them wrote. Any plan in which the layer that writes runs before those
+that read has a meaning: they read what it wrote last. All other plans are refused, and the model is not.
+
+Executors hand states about as plain tensors. The keys and values that were written on the way to a state are known
+here by the identity of its tensor, as records are in `layerwise.stack.history.tracker`, and go with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from layerwise.errors import UnsupportedModel
+from layerwise.plan import Plan
+
+Written = Mapping[Hashable, Any]
+"""Keys and values of layers, by the name under which they were written."""
+
+_WRITTEN: Any = WeakTensorKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueSharing:
+    """Which layers read keys and values of others: a constraint on plans.
+
+    Blocks are handed a mapping, their argument `keyword`. `writers` is the layer that writes each of its entries, and
+    `reads` names the entries that a layer reads and does not write.
+    """
+
+    keyword: str
+    writers: Mapping[Hashable, int]
+    reads: Mapping[int, tuple[Hashable, ...]]
+
+    def refuse(self, plan: Plan, model: str) -> None:
+        """Raise `UnsupportedModel` for a plan in which a layer runs before the one whose keys and values it reads, or
+        in which one that writes them is a branch of a parallel group."""
+        written: set[int] = set()
+        depth = 0
+        for step in plan.steps():
+            depth += step.opens
+            for name in self.reads.get(step.layer, ()):
+                if self.writers[name] not in written:
+                    raise UnsupportedModel(
+                        f"{plan} cannot be run: {self._constraint(self.writers[name], model)}. It runs layer "
+                        f"{step.layer} before layer {self.writers[name]}: write {self.writers[name]} in front of it, "
+                        f"or leave {step.layer} out"
+                    )
+            if step.layer in self.writers.values():
+                if depth:
+                    raise UnsupportedModel(
+                        f"{plan} cannot be run: {self._constraint(step.layer, model)}. In a parallel group its keys "
+                        f"and values would be those of one branch: write {step.layer} before or behind the group"
+                    )
+                written.add(step.layer)
+            depth -= sum(close is not None for close in step.closes)
+
+    def allowed_order(self, depth: int) -> tuple[int, ...]:
+        """An order of all layers that the constraint allows and that moves as many as it can: descending, the layers
+        that read behind all others."""
+        return tuple(sorted(range(depth), key=lambda layer: (layer in self.reads, -layer)))
+
+    def _constraint(self, writer: int, model: str) -> str:
+        readers = [layer for layer, names in self.reads.items() if any(self.writers[name] == writer for name in names)]
+        listed = ", ".join(map(str, readers))
+        after = f"layer {listed}, which reads" if len(readers) == 1 else f"layers {listed}, which read"
+        return f"in {model} layer {writer} must run before {after} its keys and values"
+
+
+class KeyValueTracker:
+    """The keys and values on the ways to all states of one model that are still held by someone."""
+
+    def __init__(self, sharing: KeyValueSharing, model: str) -> None:
+        self.sharing = sharing
+        self._model = model
+        self._handed: Any = WeakTensorKeyDictionary()
+
+    def begin(self, embedding: Tensor) -> None:
+        """Nothing is written before the first layer."""
+
+    def keywords(self, layer: int, state: Tensor, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What a layer is called with on `state`: the keys and values that were written on the way to it.
+
+        Raises `UnsupportedModel` where the layer reads some that nothing wrote.
+        """
+        written = _WRITTEN.get(state, {})
+        for name in self.sharing.reads.get(layer, ()):
+            if name not in written:
+                raise UnsupportedModel(
+                    f"layer {layer} of {self._model} reads the keys and values of layer {self.sharing.writers[name]}, "
+                    "and nothing is known of any on the way to this hidden state: run both from one stack.capture, by "
+                    "stack.run or stack.apply"
+                )
+        handed = type(kwargs[self.sharing.keyword])(written)
+        self._handed[state] = layer, handed
+        return {self.sharing.keyword: handed}
+
+    def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
+        """Note that `layer` made `after` out of `before`, and wrote what it wrote; returns `after`."""
+        called, handed = self._handed.get(before, (None, None))
+        written = dict(handed) if called == layer else _WRITTEN.get(before)
+        if written:
+            after = after.view_as(after) if after is before else after
+            _WRITTEN[after] = written
+        return after
+
+    def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """`change(state)`, from which the model can finish; keys and values are those of `state` alone."""
+        return change(state)
+
+    def refuse(self, plan: Plan) -> None:
+        """Raise `UnsupportedModel` for a plan that the constraint does not allow."""
+        self.sharing.refuse(plan, self._model)
+
+
+def carry(before: Tensor, after: Tensor) -> Tensor:
+    """Say that the keys and values on the way to `after` are those on the way to `before`; returns `after`."""
+    if not torch.compiler.is_compiling() and (written := _WRITTEN.get(before)):
+        _WRITTEN[after] = written
+    return after
