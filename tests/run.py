@@ -24,8 +24,9 @@ MOST = 20
 AGAIN = 2
 """How often they are."""
 
-# A file of tests stays in one process, so that its fixtures are made once; the files that take longest come first.
-SIDE_BY_SIDE = ("--numprocesses", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
+# One more than there are processors, since many tests wait for processes that they start. A file of tests stays in one
+# process, so that its fixtures are made once; the files that take longest come first.
+SIDE_BY_SIDE = ("--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def pytest(*options: str) -> int:

@@ -1,9 +1,9 @@
-"""How much a test computes, by tier: `make test` runs few examples of what CI and `make test-nightly` run many of.
+"""How much a test computes, by tier: `make test` and CI run few examples of what `make test-nightly` runs many of.
 
-A tier is chosen by the variable `LAYERWISE_TEST_TIER`: `fast`, which is the default, `full`, which is that of CI, or
-`nightly`. What depends on it are the tests marked `simulated`, which count the verdicts over many simulated runs, and
-those of Hypothesis. They belong to all tiers, and a mistake that the few runs of the fast tier do not show is left to
-the many of the others.
+A tier is chosen by the variable `LAYERWISE_TEST_TIER`: `fast`, which is the default, or `nightly`. What depends on it
+are above all the tests marked `simulated`, which count the verdicts over many simulated runs, and those of Hypothesis.
+They belong to both tiers. A bar has exact rows beside its simulations, so a mistake that few runs do not show is rare;
+it is left to the many of the night.
 """
 
 from __future__ import annotations
@@ -15,19 +15,17 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-TIERS = ("fast", "full", "nightly")
+TIERS = ("fast", "nightly")
 TIER = os.environ.get("LAYERWISE_TEST_TIER", "fast")
 assert TIER in TIERS, f"LAYERWISE_TEST_TIER is {TIER!r}; it is one of {', '.join(TIERS)}"
 
-EXAMPLES = {"fast": 8, "full": 25, "nightly": 200}
+EXAMPLES = {"fast": 10, "nightly": 200}
 """The examples that Hypothesis draws for a test that names no number of its own; another one names it by tier too."""
 
 
-def by_tier(*, fast: int, full: int, nightly: int | None = None) -> int:
-    """The number of this tier; that of the full one where the nightly one has none of its own."""
-    if TIER == "fast":
-        return fast
-    return full if TIER == "full" or nightly is None else nightly
+def by_tier(*, fast: int, nightly: int) -> int:
+    """The number of this tier."""
+    return nightly if TIER == "nightly" else fast
 
 
 def first_fast(cases: Iterable[Any], count: int = 1, slow: int | None = None) -> list[Any]:

@@ -29,7 +29,7 @@ pytest.importorskip("xllamacpp", reason="needs llama.cpp: pip install xllamacpp"
 pytest.importorskip("gguf", reason="needs the package gguf: pip install gguf")
 
 DEPTH = 6
-PLANS = by_tier(fast=10, full=40)
+PLANS = by_tier(fast=40, nightly=1_000)
 BAR = 2
 """How far a plan may take the two apart, in units of how far the trained order does."""
 

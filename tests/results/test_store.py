@@ -94,7 +94,7 @@ def read_only(folder: Path) -> Iterator[None]:
 # Losses
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, full=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, nightly=40))
 @given(rows=st.lists(losses(), unique_by=cell, max_size=12), batch=st.integers(1, 5))
 def test_losses_round_trip_in_one_order(rows: list[Loss], batch: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("store") / "run.sqlite"
@@ -175,7 +175,7 @@ def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
 # Scores, plans, sessions
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, full=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, nightly=40))
 @given(rows=st.lists(scores, unique_by=lambda row: (row.claim, row.task, row.metric), max_size=8))
 def test_scores_round_trip_in_the_order_written(rows: list[Score], tmp_path_factory: pytest.TempPathFactory) -> None:
     rows = [replace(row, measure="effect") for row in rows]

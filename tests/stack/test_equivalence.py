@@ -65,7 +65,7 @@ def test_a_plan_is_the_model_put_together_from_its_layers(kind: str, text: str) 
 
 @pytest.mark.parametrize("kind", first_fast(MAKERS))
 @given(plan=plans(DEPTH, sources=(None, *NAMES)))
-@settings(max_examples=by_tier(fast=4, full=8, nightly=60), deadline=None, suppress_health_check=ALL_CHECKS)
+@settings(max_examples=by_tier(fast=4, nightly=60), deadline=None, suppress_health_check=ALL_CHECKS)
 def test_in_place_equals_step_by_step_equals_the_graph(kind: str, plan: Plan) -> None:
     assume(kind != "bert" or not plan.has_sublayers())
     stack, inputs = merged_stack(kind), MAKERS[kind][1]
@@ -110,7 +110,7 @@ def grouped() -> st.SearchStrategy[Plan]:
 
 
 @pytest.mark.parametrize("kind", first_fast(["llama", "gpt2", "bert", "vit"]))
-@settings(max_examples=by_tier(fast=3, full=6, nightly=30), deadline=None, suppress_health_check=ALL_CHECKS)
+@settings(max_examples=by_tier(fast=3, nightly=30), deadline=None, suppress_health_check=ALL_CHECKS)
 @given(plan=grouped())
 def test_groups_that_run_as_one_are_what_they_are_step_by_step_and_behind_a_cache(kind: str, plan: Plan) -> None:
     stack, inputs = stack_of(kind), MAKERS[kind][1]

@@ -18,7 +18,7 @@ from layerwise.stack import load
 from layerwise.stack.checks import gguf_file
 from layerwise.stack.load import tensor_hash
 from layerwise.stack.quantisation import quantisation_of
-from tier import by_tier
+from tier import TIER
 
 pytestmark = pytest.mark.numbers
 pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
@@ -29,7 +29,7 @@ KINDS = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1")
 def kinds_of(architecture: str) -> tuple[str, ...]:
     """The types in which a model is tried: one in the fast tier, another for each architecture, and all else."""
     number = CAUSAL.index(architecture) % len(KINDS)
-    return KINDS if by_tier(fast=False, full=True) else KINDS[number : number + 1]
+    return KINDS if TIER == "nightly" else KINDS[number : number + 1]
 
 
 @pytest.mark.parametrize("architecture", CAUSAL)

@@ -29,7 +29,7 @@ ONE_DEATH = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), "keep", request
     ],
 )
 def test_no_request_is_lost_and_no_token_is_wrong(first: int) -> None:
-    runs = by_tier(fast=8, full=20, nightly=RUNS)
+    runs = by_tier(fast=8, nightly=RUNS)
     broken = [text for seed in range(first, first + runs) for text in violations(Trial.drawn(seed))]
     assert not broken, "\n".join(broken)
 

@@ -17,7 +17,7 @@ from tier import by_tier
 
 pytestmark = pytest.mark.numbers
 
-PROMPTS = by_tier(fast=20, full=50, nightly=200)
+PROMPTS = by_tier(fast=20, nightly=200)
 FAST = frozenset({"llama", "mamba"})
 SLOW = EVERY_TAG | {"gemma2"}
 EVERY_DECODER = every_type(fast=FAST, slow=SLOW, of=DECODERS)

@@ -51,7 +51,7 @@ def estimate(truth: Truth, sets: list[Missing]) -> LossEstimate:
 @pytest.mark.simulated
 def test_nine_of_ten_unseen_sets_cost_what_their_interval_says() -> None:
     covered, sizes = [], []
-    for seed in range(by_tier(fast=1, full=3, nightly=12)):
+    for seed in range(by_tier(fast=1, nightly=12)):
         truth, known = Truth(seed), drawn(0, 480)
         fitted = estimate(truth, known)
         unseen = [missing for missing in drawn(1, 800) if missing not in set(known)]

@@ -18,7 +18,7 @@ from swarm.chaos import decoder, prompt, undisturbed
 from tier import by_tier
 
 NEW = 6
-REQUESTS = by_tier(fast=16, full=40, nightly=200)
+REQUESTS = by_tier(fast=16, nightly=200)
 STREAMS = 8
 PROMPTS = [prompt(number % 20) for number in range(REQUESTS)]
 HOP = LAYER = 0.001

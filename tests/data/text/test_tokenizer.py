@@ -62,7 +62,7 @@ def llama2c(tmp_path_factory: pytest.TempPathFactory) -> PreTrainedTokenizerFast
 
 
 @given(text=st.text("abehtl é☃\n", max_size=30))
-@settings(deadline=None, max_examples=by_tier(fast=30, full=100, nightly=500))
+@settings(deadline=None, max_examples=by_tier(fast=30, nightly=500))
 def test_the_fast_encoder_equals_the_slow_one(llama2c: PreTrainedTokenizerFast, text: str) -> None:
     assert llama2c(text)["input_ids"] == slow_encode(text)
 

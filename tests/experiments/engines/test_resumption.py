@@ -28,7 +28,7 @@ TWICE = {
 KILLED = [
     (verb, number)
     for verb in KINDS
-    for number in range(by_tier(fast=1, full=1 if verb in TWICE else 2, nightly=25))
+    for number in range(by_tier(fast=1, nightly=25))
 ]  # fmt: skip
 """The runs of every verb that are killed: two kills each in CI."""
 

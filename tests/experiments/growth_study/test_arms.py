@@ -125,7 +125,7 @@ def test_few_layers_are_not_drawn_as_they_were(seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=by_tier(fast=5, full=20), deadline=None)
+@settings(max_examples=by_tier(fast=5, nightly=20), deadline=None)
 @given(seed=st.integers(0, 1000), budget=st.integers(100, 400), passes=st.integers(1, 2))
 def test_a_ramp_keeps_its_budget_with_its_very_draws(seed: int, budget: int, passes: int) -> None:
     schedule = preset("ramp", DEPTH)
@@ -141,7 +141,7 @@ def test_the_mean_over_draws_would_not_have_kept_it() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=by_tier(fast=7, full=30), deadline=None)
+@settings(max_examples=by_tier(fast=7, nightly=30), deadline=None)
 @given(arm=st.sampled_from([PUBLISHED, IMPORTANCE, STACKING, RANDOM]), budget=st.integers(110, 2000))
 def test_what_leaves_nothing_to_chance_keeps_it_too(arm: str, budget: int) -> None:
     schedule = {**known(DEPTH), **of_importance(by_importance(), 0)}[arm]
@@ -150,7 +150,7 @@ def test_what_leaves_nothing_to_chance_keeps_it_too(arm: str, budget: int) -> No
     assert abs(cost_in_uniform_steps(schedule, COST, steps, seed=3) / budget - 1) < TOLERANCE
 
 
-@settings(max_examples=by_tier(fast=12, full=50), deadline=None)
+@settings(max_examples=by_tier(fast=12, nightly=50), deadline=None)
 @given(
     effects=st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4).filter(lambda each: max(each) > 0.02),
     head=st.floats(0.0, 9.0), budget=st.integers(20, 300),

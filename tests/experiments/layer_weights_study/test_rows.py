@@ -152,7 +152,7 @@ def test_every_arm_has_its_bias_and_its_mean() -> None:
 @pytest.mark.simulated
 def test_a_slope_a_peak_and_nothing() -> None:
     """Of 200 grids of three seeds: what was planted is found in 95 of 100, what was not in at most 7."""
-    runs = by_tier(fast=60, full=60, nightly=200)
+    runs = by_tier(fast=60, nightly=200)
     truths = {
         "slope": {bias: 0.01 * bias for bias in BIASES.values()},
         "peak": {bias: -0.03 * (bias == 1) for bias in BIASES.values()},

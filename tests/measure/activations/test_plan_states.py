@@ -148,7 +148,7 @@ def test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs(kind: str) -> N
     def truth(run: int) -> list:  # type: ignore[type-arg]
         return three_zones(planted(world(np.random.default_rng(run))), seed=run)
 
-    counts = concluded("three_zones", truth, 12, runs=by_tier(fast=1, full=20))
+    counts = concluded("three_zones", truth, 12, runs=by_tier(fast=1, nightly=20))
     wrong = [verdict for verdict in (SUPPORTED, CONTRADICTED, NULL) if verdict not in (kind, kind == "walk" and NULL)]
     assert share(counts, *wrong) <= WRONG, counts
     if kind != "walk":
@@ -184,7 +184,7 @@ def zone_truth(world: Callable[[np.random.Generator], np.ndarray]) -> Truth:  # 
 @pytest.mark.parametrize("kind", ENDINGS)
 def test_ending_layers_are_counted_as_planted(kind: str) -> None:
     """That there are no zones is hard to show, and takes more than 200 tokens; it is rarely taken for zones."""
-    counts = concluded("one_ending", zone_truth(ENDINGS[kind]), 12, runs=by_tier(fast=1, full=20, nightly=100))
+    counts = concluded("one_ending", zone_truth(ENDINGS[kind]), 12, runs=by_tier(fast=1, nightly=100))
     if kind == NULL:
         assert share(counts, SUPPORTED, CONTRADICTED) <= WRONG, counts
     else:

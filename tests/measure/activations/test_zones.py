@@ -29,7 +29,7 @@ SHALLOW = 12
 
 def runs_of(states: int) -> int:
     """Deep stacks take longer, and are run less often."""
-    return by_tier(fast=1, full=20 if states <= SHALLOW else 3, nightly=100 if states <= SHALLOW else 15)
+    return by_tier(fast=1, nightly=100 if states <= SHALLOW else 15)
 
 
 def fewest_right(runs: int) -> int:

@@ -87,7 +87,7 @@ def test_what_was_planted_is_what_is_said() -> None:
 def test_no_more_than_one_study_in_twenty_says_what_is_not_so() -> None:
     """Plans that are as good and as quick as a rival: nothing may be said of any of them."""
     planted: Truth = {f"(0|{at}) 2-7": OTHERS[rival] for at, rival in enumerate(("1-7", "2-7", "4-7"), start=1)}
-    runs = by_tier(fast=8, full=30, nightly=100)
+    runs = by_tier(fast=8, nightly=100)
     wrong = sum(set(verdicts(study(planted, seed)).values()) != {UNRESOLVED} for seed in range(runs))
     print(f"{wrong} of {runs} studies say what is not so")
     assert wrong <= stats.binom.ppf(0.999, runs, 0.05)
@@ -98,7 +98,7 @@ def test_no_more_than_one_study_in_twenty_says_what_is_not_so() -> None:
     ("planted", "verdict"), [((7.0, 0.03), BEST), ((7.3, 0.2), BEATEN)], ids=["best", "beaten"]
 )  # fmt: skip
 def test_what_is_so_is_found_in_nine_of_ten_studies(planted: tuple[float, float], verdict: str) -> None:
-    runs = by_tier(fast=6, full=30, nightly=100)
+    runs = by_tier(fast=6, nightly=100)
     said = Counter(verdicts(study({"(0|1) 2-7": planted}, seed))["(0|1) 2-7"] for seed in range(runs))
     assert said[verdict] >= 0.9 * runs - 1
     assert set(said) <= {verdict, UNRESOLVED}

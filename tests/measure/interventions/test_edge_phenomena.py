@@ -68,7 +68,7 @@ class PlantedModel:
 @pytest.mark.simulated
 def test_a_planted_edge_is_found_and_no_other() -> None:
     """The bar: found (Holm .05) in at least 90 of 100, anything false in at most 5 of 100."""
-    runs = by_tier(fast=3, full=20, nightly=100)
+    runs = by_tier(fast=3, nightly=100)
     wanted = (PLANTED[0].name(DEPTH), PLANTED[1])
     hits = wrong = 0
     for run in range(runs):
@@ -81,7 +81,7 @@ def test_a_planted_edge_is_found_and_no_other() -> None:
 
 @pytest.mark.simulated
 def test_a_wiring_without_an_effect_has_no_edge() -> None:
-    runs = by_tier(fast=3, full=20, nightly=100)
+    runs = by_tier(fast=3, nightly=100)
     assert sum(bool(confirmed_edges(PlantedModel(0.0, run).rows())) for run in range(runs)) <= max(1, 0.05 * runs)
 
 

@@ -43,7 +43,7 @@ def one_at_a_time(plan: Plan) -> list[Loss]:
 
 
 @given(st.lists(plans(6), min_size=1, max_size=5))
-@settings(max_examples=by_tier(fast=3, full=8, nightly=40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=by_tier(fast=3, nightly=40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_rows_equal_one_plan_at_a_time(wanted: list[Plan]) -> None:
     rows = sweep(STACK, wanted, READING)
     for plan in with_identity(STACK, wanted):

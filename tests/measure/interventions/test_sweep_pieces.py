@@ -97,7 +97,7 @@ def test_the_rows_are_those_of_one_process_to_the_bit(stack: Stack, batches: int
     assert sorted(rows, key=key) == sorted(whole, key=key)
 
 
-@settings(max_examples=by_tier(fast=3, full=5, nightly=25))
+@settings(max_examples=by_tier(fast=3, nightly=25))
 @given(st.lists(random_plans(depth=DEPTH, most_steps=12), min_size=1, max_size=6, unique=True), st.integers(1, 3))
 def test_any_plans_give_the_same_rows(given: list[Plan], workers: int) -> None:
     stack = load(tiny_llama(DEPTH))

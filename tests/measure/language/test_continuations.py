@@ -44,7 +44,7 @@ def recomputed(plan: Plan, prompt: str) -> list[int]:
 @pytest.mark.slow
 @example(Plan.parse("[0.mlp [0.attn]*2]"), "0")
 @given(plans(DEPTH), st.text(ALPHABET, min_size=1, max_size=12))
-@settings(max_examples=by_tier(fast=3, full=8, nightly=40), deadline=None)
+@settings(max_examples=by_tier(fast=3, nightly=40), deadline=None)
 def test_every_plan_writes_what_recomputation_writes(plan: Plan, prompt: str) -> None:
     stack().check(plan)
     (found,) = continuations(stack(), [plan], [prompt], NEW)

@@ -98,7 +98,7 @@ def test_paradigms_that_are_there_are_not_judged_again() -> None:
     assert values["paradigm", "a"] == 0.0
 
 
-@settings(max_examples=by_tier(fast=6, full=15, nightly=100), deadline=None)
+@settings(max_examples=by_tier(fast=6, nightly=100), deadline=None)
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 3))
 def test_rows_say_everything_of_a_verdict(right: int, tied: int, wrong: int, skipped: int) -> None:
     if right + tied + wrong == 0:

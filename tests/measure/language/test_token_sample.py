@@ -117,7 +117,7 @@ def test_the_mean_over_samples_is_the_loss_of_all_tokens() -> None:
     """Unbiased: the mean over many samples tends to what the whole text gives, plan by plan."""
     plans = ["0 2-5", "5-0"]
     whole = {(row.plan, row.document): row.nll for row in sweep(STACK, plans, TEXT)}
-    draws = by_tier(fast=30, full=30, nightly=400)
+    draws = by_tier(fast=30, nightly=400)
     drawn: dict[tuple[str, str], list[float]] = {key: [] for key in whole}
     for seed in range(draws):
         for row in sweep(STACK, plans, token_sample(TEXT, 0.4, seed)):

@@ -44,13 +44,13 @@ def test_a_loss_that_is_not_finite_is_a_spike() -> None:
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
 def test_a_training_that_only_falls_has_no_spike(noise: float) -> None:
     """Of 1,000 trainings at most 3 of 100, where 1 of 100 is meant: the scale is an estimate."""
-    runs = by_tier(fast=100, full=250, nightly=1_000)
+    runs = by_tier(fast=100, nightly=1_000)
     assert sum((spikes(curve(run, noise)) or (0,))[0] > 0 for run in range(runs)) <= 0.03 * runs
 
 
 @pytest.mark.simulated
 def test_a_spike_of_eight_deviations_is_found() -> None:
-    runs = by_tier(fast=50, full=150, nightly=500)
+    runs = by_tier(fast=50, nightly=500)
     right = 0
     for run in range(runs):
         losses = curve(run, 0.03)

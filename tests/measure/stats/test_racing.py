@@ -81,7 +81,7 @@ def is_wrong(decision: str, effect: float) -> bool:
     return wrong.get(decision, False)
 
 
-RUNS = by_tier(fast=40, full=40, nightly=200)
+RUNS = by_tier(fast=40, nightly=200)
 """The races of a world. The share of them with a wrong verdict is held against the same bar, 5 %, in each tier."""
 
 

@@ -18,7 +18,7 @@ def rows(count: int, columns: int, seed: int = 0) -> Tensor:
     return 1 + torch.randn(count, columns, generator=generator, dtype=torch.float64)
 
 
-@settings(max_examples=by_tier(fast=4, full=10, nightly=60), deadline=None)
+@settings(max_examples=by_tier(fast=4, nightly=60), deadline=None)
 @given(count=st.integers(3, 12), predictors=st.integers(1, 12), share=st.sampled_from(SHARES))
 def test_a_fit_is_the_closed_form(count: int, predictors: int, share: float) -> None:
     x, y = rows(count, predictors), rows(count, 2, seed=1)

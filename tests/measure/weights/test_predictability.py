@@ -231,7 +231,7 @@ def test_random_spans_align_by_their_share_of_the_space() -> None:
     assert pairs.diagonal() == pytest.approx(1)
 
 
-@settings(max_examples=by_tier(fast=3, full=8, nightly=40), deadline=None)
+@settings(max_examples=by_tier(fast=3, nightly=40), deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_the_order_of_units_does_not_matter(seed: int) -> None:
     left, right = noise(2, 20, 8, seed).double()

@@ -71,7 +71,7 @@ def check_all(check: Check, count: int) -> None:
 
 @CHECKS
 def test_a_plan_is_read_as_it_was_written(check: Check) -> None:
-    check_all(check, by_tier(fast=100, full=1_000))
+    check_all(check, by_tier(fast=100, nightly=1_000))
 
 
 @pytest.mark.nightly

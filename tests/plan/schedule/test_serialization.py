@@ -93,7 +93,7 @@ def test_the_error_points_at_the_character() -> None:
 GOOD = "name: by hand\ndepth: 4\nphases:\n- {name: a, share: 0.5, trains: 0-1}\n- {name: b, share: 0.5, trains: all}\n"
 
 
-@settings(max_examples=by_tier(fast=5, full=15, nightly=60))
+@settings(max_examples=by_tier(fast=5, nightly=60))
 @given(schedule=schedules())
 def test_a_file_gives_the_schedule_back(schedule: GrowthSchedule) -> None:
     with TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from layerwise.report.claims import CLAIMS, Claim, Published, Verdict
 from layerwise.results.rows import Score
 from tier import by_tier
 
-RUNS = by_tier(fast=40, full=60, nightly=200)
+RUNS = by_tier(fast=40, nightly=200)
 ENOUGH = 60
 """Runs that decide where one verdict ends all of them: with a share below 95 % it would do so in fewer than 5 of 100
 tries (.95 ** 60 = .046), so that of any other verdict is below 5 %."""

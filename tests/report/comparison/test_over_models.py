@@ -62,7 +62,7 @@ def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
 @pytest.mark.slow
 def test_of_models_without_effect_few_are_shown_to_have_one() -> None:
     """Five models at the border, on one text: uncorrected, some model would show an effect in more than 5 %."""
-    runs = by_tier(fast=100, full=200, nightly=400)
+    runs = by_tier(fast=100, nightly=400)
     wrong = uncorrected = 0
     for run in range(runs):
         draw = np.random.default_rng(run)
@@ -158,7 +158,7 @@ def test_a_widened_interval_is_no_narrower_than_the_bootstrap_at_that_level() ->
     """Over skewed documents it is wider in the mean, of which a percentile interval at a high level has need."""
     draw = np.random.default_rng(0)
     ratios = []
-    for seed in range(by_tier(fast=20, full=100)):
+    for seed in range(by_tier(fast=20, nightly=100)):
         part = Part(draw.gamma(1.0, 1.0, (1, DOCUMENTS)), np.ones(DOCUMENTS), DOCUMENTS, DOCUMENTS)
         near, far = (Resampled.of([part], seed=seed).estimate(first, level) for level in (0.95, 1 - 0.05 / MODELS))
         ratios.append(widening(MODELS) * width(near) / width(far))

@@ -31,7 +31,7 @@ def one_by_one(plan: Plan, state: torch.Tensor) -> torch.Tensor:
 
 
 @given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
-@settings(max_examples=by_tier(fast=8, full=20, nightly=100), deadline=None)
+@settings(max_examples=by_tier(fast=8, nightly=100), deadline=None)
 def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]) -> None:
     root = torch.linspace(-1, 1, 7)
     graph = build(wanted)
@@ -45,7 +45,7 @@ def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]
 
 
 @given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))
-@settings(max_examples=by_tier(fast=8, full=20, nightly=100), deadline=None)
+@settings(max_examples=by_tier(fast=8, nightly=100), deadline=None)
 def test_a_schedule_computes_every_node_once_and_after_what_it_reads(wanted: list[Plan]) -> None:
     graph = build(wanted)
     order = schedule(graph)

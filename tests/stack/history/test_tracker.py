@@ -79,7 +79,7 @@ def by_hand(model: MixingModel, plan: Plan, batch: dict[str, Tensor]) -> Tensor:
 
 @pytest.mark.parametrize(("missing", "output"), KINDS)
 @given(plan=orders)
-@settings(max_examples=by_tier(fast=3, full=8, nightly=60), deadline=None)
+@settings(max_examples=by_tier(fast=3, nightly=60), deadline=None)
 def test_a_plan_is_the_same_by_hand_in_place_and_step_by_step(missing: str, output: bool, plan: Plan) -> None:
     stack, batch = stack_of(missing, output), inputs()
     with torch.no_grad():
@@ -91,7 +91,7 @@ def test_a_plan_is_the_same_by_hand_in_place_and_step_by_step(missing: str, outp
 
 @pytest.mark.parametrize(("missing", "output"), KINDS)
 @given(wanted=st.lists(orders, min_size=1, max_size=6))
-@settings(max_examples=by_tier(fast=2, full=5, nightly=40), deadline=None)
+@settings(max_examples=by_tier(fast=2, nightly=40), deadline=None)
 def test_a_walk_over_many_plans_gives_each_the_bits_of_running_it_alone(
     missing: str, output: bool, wanted: list[Plan]
 ) -> None:

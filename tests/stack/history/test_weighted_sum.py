@@ -89,7 +89,7 @@ def gradients_of(chained: Tensor, wanted: Sequence[Tensor], **options: bool) -> 
 
 
 @given(depth=st.integers(2, 7))
-@settings(max_examples=by_tier(fast=2, full=5, nightly=30), deadline=None)
+@settings(max_examples=by_tier(fast=2, nightly=30), deadline=None)
 def test_shared_states_get_the_gradients_of_the_loop(depth: int) -> None:
     embedding = drawn(1)[0].requires_grad_()
     weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(depth)]

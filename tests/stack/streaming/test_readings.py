@@ -35,7 +35,7 @@ def check_valid(found: ReadingSchedule, graphs: list[Graph], most: int) -> None:
 
 
 @given(st.lists(plans(DEPTH), min_size=1, max_size=4), st.lists(plans(DEPTH), max_size=2), st.integers(1, 4))
-@settings(max_examples=by_tier(fast=3, full=8, nightly=60), deadline=None)
+@settings(max_examples=by_tier(fast=3, nightly=60), deadline=None)
 def test_any_plans_are_computed_whole(first: list[Plan], second: list[Plan], most: int) -> None:
     graphs = [build(each) for each in (first, second) if each]
     check_valid(reading_schedule(graphs, most), graphs, most)

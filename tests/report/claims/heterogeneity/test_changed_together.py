@@ -132,7 +132,7 @@ test_too_little_text_says_so = truths.simulated(
     {rule: {OPEN: (truth,)} for rule, truth in TOO_LITTLE.items()},
     least=0.51,
     wrong=(NOT_SO,),
-    runs=by_tier(fast=40, full=200),
+    runs=by_tier(fast=40, nightly=200),
 )
 test_at_a_bar_neither_side_is_claimed_too_often = truths.seldom({
     "importance_range": {

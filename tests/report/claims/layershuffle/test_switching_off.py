@@ -86,7 +86,7 @@ test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(
         # The last of them was not asked whether it takes training.
         OPEN: (truth(Planted(0.4, noise=4.0), NONE, seeds=2), truth(ALL, None)),
     },
-}, depth=DEPTH, runs=by_tier(fast=20, full=60, nightly=200)))  # fmt: skip
+}, depth=DEPTH, runs=by_tier(fast=20, nightly=200)))  # fmt: skip
 
 
 @pytest.mark.usefixtures("fewer_shuffles")
@@ -114,7 +114,7 @@ def test_the_jackknife_gives_back_what_noise_takes() -> None:
     draw = np.random.default_rng(0)
     profile = draw.standard_normal((DEPTH, DEPTH))
     plain, corrected = [], []
-    for _ in range(by_tier(fast=20, full=60)):
+    for _ in range(by_tier(fast=20, nightly=60)):
         tables = Planted(1.0, noise=1.0).tables(draw, profile, 8)
         plain.append(relation(tables.added.mean(axis=0), tables.worth.mean(axis=0)))
         corrected.append(jackknife(tables, relation).value)

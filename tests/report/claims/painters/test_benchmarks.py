@@ -17,8 +17,8 @@ from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, f
 from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, found, others, seldom
 from tier import by_tier
 
-HUNDRED = by_tier(fast=5, full=20, nightly=100)
-FEW = by_tier(fast=1, full=5)
+HUNDRED = by_tier(fast=5, nightly=100)
+FEW = by_tier(fast=1, nightly=5)
 """Runs that may end wrong: of five, one by chance."""
 
 MUCH = 2_500

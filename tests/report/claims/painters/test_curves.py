@@ -110,7 +110,7 @@ test_a_planted_curve_is_found = truths.found(CURVES, depth=DEEP)
 test_planted_cosines_are_found = truths.found(CLEAR, depth=STATED)
 test_what_was_planted_is_found_in_95_of_100 = truths.simulated(
     CURVES,
-    depth=DEEP, least=0.95, runs=by_tier(fast=2, full=20, nightly=100),
+    depth=DEEP, least=0.95, runs=by_tier(fast=2, nightly=100),
 )  # fmt: skip
 test_a_space_is_told = truths.simulated(
     {
