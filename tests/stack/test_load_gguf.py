@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from checkpoint.gguf_bytes import U32, Entry, Header, Spec
-from checkpoint.gguf_models import CAUSAL, TEMPLATE, write_causal
+from checkpoint.gguf_models import CAUSAL, TEMPLATE, write_causal, write_llama
 from cli.command import layerwise
 from layerwise.errors import CheckpointError, LayerwiseError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
@@ -61,6 +61,17 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
         assert tokenizer.decode(tokenizer("the hat")["input_ids"]) == "the hat"
         assert tokenizer.chat_template == TEMPLATE
         assert stack.source.name == str(path)
+
+
+def test_a_head_that_is_not_the_embedding_is_read(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    path, tokens = write_llama(tmp_path / "m.gguf", 2, tied=False), torch.arange(8)[None]
+    other = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype=torch.float32).eval()
+    model: Any = load(path).model
+    assert not model.config.tie_word_embeddings
+    with torch.inference_mode():
+        assert torch.equal(model(tokens).logits, other(tokens).logits)
 
 
 def _bytes(module: torch.nn.Module) -> int:
@@ -131,9 +142,7 @@ def test_a_tensor_of_another_shape_is_refused(tmp_path: Path, options: dict[str,
     content = write_causal(tmp_path / "m.gguf", "llama", "Q8_0").read_bytes()
     turned = content.replace(name + struct.pack("<IQQ", 2, 64, 32), name + struct.pack("<IQQ", 2, 32, 64))
     (tmp_path / "m.gguf").write_bytes(turned)
-    with pytest.raises(
-        CheckpointError, match=r"k_proj.weight of shape \(64, 32\), and .* \(32, 64\); .*convert the model"
-    ):
+    with pytest.raises(CheckpointError, match=r"k_proj.weight of shape \(64, 32\), and .* \(32, 64\); .*convert"):
         load(tmp_path / "m.gguf", **options)
 
 
