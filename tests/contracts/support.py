@@ -68,7 +68,8 @@ run. Models of images and text (Gemma 3, Gemma 4, Qwen3.5, Mistral Small 3) are 
   takes its length from them. Step by step, as in a sweep, all plans run.
 - **keys and values**: the last layers have none of their own; each reads those of the last earlier layer of its kind of
   attention. That one runs before them, and not inside of a parallel group. What every layer is handed beside the hidden
-  state (per-layer embeddings) stays with the layer wherever it stands.
+  state (per-layer embeddings) stays with the layer wherever it stands; `layerwise save` writes it along, where the
+  configuration can say the plan (the layers that read come last, and in Gemma 4 the last layer has full attention).
 
 Two kinds of model that run one layer, or one stack of layers, several times are expressed by plans. ALBERT is one layer
 run N times: with `num_hidden_layers=1` in its configuration the plan `0*12` is the model, to the bit. A looped decoder

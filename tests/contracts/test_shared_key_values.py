@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from torch import nn
 from transformers import AlbertConfig, AlbertModel
 
 from contracts import checks, specimen
@@ -22,7 +21,6 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan, families
 from layerwise.stack import Stack, load
-from layerwise.stack.checks.forward_trace import trace_blocks
 from layerwise.stack.weights import apply_with, layer_weights
 
 PLANS = (
@@ -175,22 +173,3 @@ def test_one_layer_run_many_times_is_a_plan_over_one() -> None:
         assert torch.equal(one.logits("0*5", input_ids=ids), own)
         with one.under("0*5"):
             assert torch.equal(single(ids).last_hidden_state, own)
-
-
-class Looped(nn.Module):
-    """Layers that run twice, one after another."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in (*self.layers, *self.layers):
-            x = layer(x)
-        return x
-
-
-def test_a_looped_model_is_refused_with_its_plan() -> None:
-    model = Looped()
-    with pytest.raises(UnsupportedModel, match=r"3 blocks 2 times over.*one pass .*the plan \[0-2\]\*2"):
-        trace_blocks(model, list(model.layers), {"x": torch.ones(1, 4)})

@@ -184,7 +184,7 @@ class Skipping(Mixer):
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        (Looped, "calls block 0 2 times"),
+        (Looped, r"4 blocks 2 times over.*one pass .*the plan \[0-3\]\*2"),
         (Skipping, "identity plan"),
     ],
 )
