@@ -28,7 +28,7 @@ demo: $(INSTALLED)  ## set up, run the main job on the demo model, say where the
 	@$(BIN)/layerwise sweep demo --run runs/demo
 
 smollm2: $(SMOLLM2)  ## what each layer of a real model is worth, and what it writes without some: minutes, 93 MB to download
-	@$(BIN)/layerwise sweep $(SMOLLM2) --text docs/guides --tokens 3000 --families leave_one_out --no-similarity \
+	@$(BIN)/layerwise sweep $(SMOLLM2) --text docs --tokens 4000 --max-length 128 --families leave_one_out --no-similarity \
 	  --plan "0-13 15-29" --plan "0-13 15-16 18-29" --plan "0-10 12-29" --plan "0-9 15-10 16-29" \
 	  --prompt "The capital of France is" --new-tokens 12 --run runs/smollm2
 

@@ -9,6 +9,7 @@ from contracts import specimen
 from contracts.specimen import Specimen
 from contracts.tiers import EVERY_TAG, every_type
 from contracts.zoo import DECODERS, named
+from layerwise.errors import UnsupportedModel
 from layerwise.swarm.nodes import node
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.settings import SwarmSettings
@@ -20,7 +21,14 @@ pytestmark = pytest.mark.numbers
 PROMPTS = by_tier(fast=20, nightly=200)
 FAST = frozenset({"llama", "mamba"})
 SLOW = EVERY_TAG | {"gemma2"}
-EVERY_DECODER = every_type(fast=FAST, slow=SLOW, of=DECODERS)
+# Layers that read keys and values of others cannot lie on other machines than those: a swarm refuses them.
+EVERY_DECODER = every_type(fast=FAST, slow=SLOW, of=[one for one in DECODERS if not one.reads])
+
+
+def test_layers_that_read_keys_and_values_of_others_are_refused() -> None:
+    ids, _ = prompts(1)
+    with pytest.raises(UnsupportedModel, match="^cannot capture a pass of Gemma4ForCausalLM: its layers read what"):
+        gather(inspected(specimen.build(named("gemma4_text")), ids), 5, 1)
 
 
 @EVERY_DECODER

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
+from layerwise.plan.painters import GIVEN
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import curve_families, curves, half_depth
 from layerwise.report.kinds.sweep_findings import by_document, contrast, independent
@@ -54,6 +56,12 @@ def test_values_that_are_not_finite_are_left_out() -> None:
 def test_families_of_one_size_have_no_curve() -> None:
     run = synthetic.run(6, ("painters", "leave_one_out", "every_window"))
     assert curve_families(run) == ("painters", "every_window")
+
+
+def test_plans_that_were_given_one_by_one_have_no_curve() -> None:
+    run = synthetic.run(6, ("painters",))
+    given = tuple(replace(each, family=GIVEN, strategy=GIVEN) for each in run.plans)
+    assert curve_families(replace(run, plans=(*run.plans, *given))) == ("painters",)
 
 
 def test_half_depth_prefers_sizes_that_most_strategies_were_run_at() -> None:

@@ -25,7 +25,7 @@ from typing import Any
 from scipy.special import stdtrit
 
 from layerwise.plan import Plan
-from layerwise.plan.painters import WINDOW
+from layerwise.plan.painters import GIVEN, WINDOW
 from layerwise.report.data import ReportData
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
@@ -174,10 +174,14 @@ def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iter
 
 
 def curve_families(data: ReportData) -> tuple[str, ...]:
-    """The families that have a curve: some strategy of theirs was run at two or more sizes."""
+    """The families that have a curve: some strategy of theirs was run at two or more sizes.
+
+    Plans that were given one by one are no strategy.
+    """
     sizes: dict[tuple[str, str], set[int]] = defaultdict(set)
     for record in data.swept:
-        sizes[record.family, record.strategy].add(record.affected)
+        if record.family != GIVEN:
+            sizes[record.family, record.strategy].add(record.affected)
     return tuple(dict.fromkeys(family for (family, _), members in sizes.items() if len(members) > 1))
 
 

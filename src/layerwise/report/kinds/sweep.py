@@ -248,7 +248,8 @@ def _answer(data: ReportData) -> str:
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.records):,}", "plans"
-    yield f"{len(data.named_tasks) or len(data.tasks):,}", "tasks"
+    if (tasks := len(data.named_tasks) or len(data.tasks)) > 1:
+        yield f"{tasks:,}", "tasks"
 
 
 def _unfinished(data: ReportData) -> str | None:
