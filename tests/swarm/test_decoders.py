@@ -27,7 +27,7 @@ EVERY_DECODER = every_type(fast=FAST, slow=SLOW, of=[one for one in DECODERS if 
 
 def test_layers_that_read_keys_and_values_of_others_are_refused() -> None:
     ids, _ = prompts(1)
-    with pytest.raises(UnsupportedModel, match="^cannot capture a pass of Gemma4ForCausalLM: its layers read what"):
+    with pytest.raises(UnsupportedModel, match=r"^cannot capture a pass of Gemma4ForCausalLM: its layers read what"):
         gather(inspected(specimen.build(named("gemma4_text")), ids), 5, 1)
 
 
