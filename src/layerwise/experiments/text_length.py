@@ -177,7 +177,7 @@ class ChosenText:
 
 def chosen_text(config: Experiment, timed: TimedText, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
     """The text that the options say, that an earlier run of the same command read, or that the minutes allow. A demo's
-    own text is read whole, unless minutes are given.
+    own text, and one that is handed over in Python, are read whole unless minutes are given.
 
     `began` is when the command did, on `time.monotonic`. A measurement that several processes share reads all of its
     text, since one alone does not know their pace. Raises `OptionError` for minutes in which nothing can be concluded.
@@ -187,8 +187,8 @@ def chosen_text(config: Experiment, timed: TimedText, corpus: Corpus, reporter: 
         if config.minutes is not None:
             raise OptionError("--minutes is for one process, which knows its pace; of several give --tokens")
         return ChosenText(timed.cut(config.limit, config.max_length), {})
-    embedded = config.text is None  # short, and the same for everybody
-    if config.tokens is not None or (embedded and config.minutes is None):
+    unnamed = config.text is None  # the demo's own, which is short, or one that a caller in Python has cut
+    if config.tokens is not None or (unnamed and config.minutes is None):
         return ChosenText(timed.cut(config.limit, config.max_length), {})
     recorded = next(_recorded(config, timed), None)
     if recorded is not None:

@@ -19,13 +19,12 @@ from layerwise.swarm.wire import encode, selected, to_array
 
 
 class HealthChecks:
-    """Lets nodes run the layers that they hold, notes how that ends, and balances what nodes held that stay away.
-
-    Raises `UnsupportedModel` for a model whose layers cannot run elsewhere.
+    """Lets nodes run the layers that they hold on a sample, notes how that ends, and balances what nodes held that stay
+    away.
     """
 
-    def __init__(self, stack: Stack, calling: Calling, supply: Supply, layers: Sequence[int]) -> None:
-        self._sample = sample_pass(stack, layers)
+    def __init__(self, sample: Pass, calling: Calling, supply: Supply) -> None:
+        self._sample = sample
         self._calling = calling
         self._supply = supply
         self._balanced: frozenset[str] = frozenset()

@@ -31,7 +31,7 @@ from layerwise.swarm.answer import COMPLETE, UNKNOWN, Answer, Decoding, Expected
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.decoding import TextStream, decode
 from layerwise.swarm.estimate import LossEstimate
-from layerwise.swarm.health import HealthChecks, smallest_inputs
+from layerwise.swarm.health import HealthChecks, sample_pass, smallest_inputs
 from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.node_records import NodeRecords
@@ -75,6 +75,8 @@ class Swarm:
         layers = layers_of(self.plan)
         self.quorum = self.settings.quorum or Quorum(layers=ceil(len(layers) / 2))
         self.quorum.check(len(layers))
+        # Refuses what cannot be sent, before there is a loop to be closed.
+        sample = sample_pass(stack, [layer.number for layer in layers])
         self._transport = transport
         self._loop_factory = loop_factory
         self._runner = None if loop_factory is None else asyncio.Runner(loop_factory=loop_factory)
@@ -82,7 +84,7 @@ class Swarm:
         self.estimate = estimate
         referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
         calling = Calling(transport, self._members, self.settings)
-        self.health = HealthChecks(stack, calling, supply, [layer.number for layer in layers])
+        self.health = HealthChecks(sample, calling, supply)
         self.router = Router(
             calling,
             self.quorum,
