@@ -133,9 +133,11 @@ def tokens_that_fit(
         points.append(measure(tokens))
         pace = ReadingPace.through(points)
         fits = min(pace.tokens_within(left(), most), GROWTH * tokens)
-        if 4 * abs(fits - tokens) <= tokens or max(fits, least) == tokens:
+        near = 4 * abs(fits - tokens) <= tokens or max(fits, least) == tokens
+        if near and (len(points) > 1 or tokens == most):
             break
-        tokens = max(fits, least)
+        # One amount alone does not tell what is fixed.
+        tokens = min(2 * tokens, most) if near else max(fits, least)
     return (fits if fits >= min(least, most) else 0), pace
 
 
