@@ -98,6 +98,8 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
         (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
         (["--suite", "msgs-ours", "--plan", "0-"], "0-"),
         (["--suite", "msgs-ours", "--train", "heads"], "did you mean head"),
+        (["--minutes", "3", "--limit", "5"], "say how many pairs are scored"),
+        (["--suite", "msgs-ours,pairs", "--minutes", "3"], "evaluate msgs-ours by themselves, with --limit N"),
     ],
 )
 def test_what_is_asked_is_checked_before_a_model_is_loaded(arguments: list[str], message: str) -> None:

@@ -57,6 +57,18 @@ def test_four_layers_prove_nothing() -> None:
     assert found.p > 0.05
 
 
+@pytest.mark.parametrize("layers", [4, 5, 6, 7])
+def test_orders_that_agree_as_strongly_count_for_chance(layers: int) -> None:
+    """What rounding leaves of a product of ranks does not decide: products of whole numbers count the same orders."""
+    ranks = np.arange(layers)
+    for order in itertools.islice(itertools.permutations(ranks.tolist()), 0, None, layers):
+        found = rank_correlation(ranks, order, shuffles=500)
+        centred, right = 2 * ranks - (layers - 1), 2 * np.array(order) - (layers - 1)
+        null = np.random.default_rng(0).permuted(np.tile(right, (500, 1)), axis=1) @ centred
+        assert found is not None
+        assert found.p == (1 + (np.abs(null) >= abs(right @ centred)).sum()) / 501
+
+
 def test_where_there_is_no_correlation() -> None:
     assert rank_correlation([1, 2, 3], [1, 2, 3]) is None
     assert rank_correlation([1, 1, 1, 1], [1, 2, 3, 4]) is None

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from layerwise.bounded import kind_of, named
-from layerwise.errors import DataError, RunError, near_matches
-from layerwise.experiments.experiment import Experiment, Reads
+from layerwise.errors import DataError, OptionError, RunError, near_matches
+from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.common import ModelOptions
 from layerwise.experiments.options.plans import PlanOptions
@@ -51,13 +51,16 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         "./bert --suite glue --data FOLDER --families painters",
         "bert-base-cased --suite my_pairs.jsonl",
     )
+    ALTERNATIVES: ClassVar = (Alternatives(("minutes", "limit"), "say how many pairs are scored"),)
     READS: ClassVar = (
         Reads(
             ("data",), _of(*(set(SUITES) - set(GENERATED))),
             "published suites are read from there, and --suite names none",
         ),
         Reads(("password",), _of("ewok", FILE), "it opens the archive of EWoK or a file of pairs"),
-        Reads(("temperature", "too_long"), _of(*PAIRS, FILE), "suites of pairs read it, and --suite names none"),
+        Reads(
+            ("temperature", "too_long", "minutes"), _of(*PAIRS, FILE), "suites of pairs read it, and --suite names none"
+        ),
         Reads(
             (
                 *("seeds", "families", "plan", "window", "train", "learning_rate", "batch_size", "epochs", "patience"),
@@ -85,11 +88,15 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         "refuse", "What is done about sentences longer than the model's positions.", setting=True
     )
     limit: int | None = option(None, metavar="N", least=1, rare=True)
+    minutes: float | None = option(
+        None, "Score as many pairs of each paradigm as N minutes allow; by default all.", metavar="N", least=1,
+        most=10_000,
+    )  # fmt: skip
     overwrite: bool = option(False)
 
     def check(self) -> None:
-        """Raise `DataError` for suites, tasks and files that there are not, `PlanError` for plans that are none, and
-        `RunError` for a run beside a run."""
+        """Raise `DataError` for suites, tasks and files that there are not, `PlanError` for plans that are none,
+        `OptionError` for minutes of a fine-tuning, and `RunError` for a run beside a run."""
         if not self.suite:
             raise DataError(f"--suite names nothing; give one or more of {', '.join(SUITES)}, or a file of pairs")
         for name in self.suite:
@@ -101,6 +108,11 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
             raise DataError(
                 f"--tasks chooses among those that models are fine-tuned on; add one of {', '.join(FINE_TUNED)} to "
                 "--suite"
+            )
+        if self.minutes is not None and set(self.suite) & set(FINE_TUNED):
+            raise OptionError(
+                "--minutes says how many pairs are scored, and a fine-tuning takes what its examples and epochs take: "
+                f"evaluate {', '.join(sorted(set(self.suite) & set(FINE_TUNED)))} by themselves, with --limit N"
             )
         self.check_plans()
         if self.run is not None and is_run(self.model):

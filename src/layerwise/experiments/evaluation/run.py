@@ -7,6 +7,7 @@ are not evaluated now stay in the run.
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from layerwise.data.suites.minimal_pairs import PHENOMENA
 from layerwise.errors import DataError, ModelError, RunError, TrainError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
+from layerwise.experiments.evaluation.minutes import chosen_limit, record_limit, recorded_limit, resolutions
 from layerwise.experiments.evaluation.plans import (
     check_one_depth,
     planned,
@@ -36,9 +38,11 @@ from layerwise.experiments.minimal_pairs import (
     pairs_table,
 )
 from layerwise.experiments.opening import described, in_words, open_named, quiet_transformers
+from layerwise.experiments.options.training import changed
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import finished_models
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.report import ReportData
 from layerwise.report.kinds.evaluation import PLANS, Taught, plan_table
 from layerwise.results import Manifest, Rows, Run
@@ -75,13 +79,14 @@ class EvaluationUnit(Unit[None]):
     """
 
     def __init__(self, config: Evaluation, reporter: Reporter, stack: Stack | None = None) -> None:
-        self.config = config
+        self.config, self.began = config, time.monotonic()
         self.folder: Path | None = None
         quiet_transformers()
         self.pairs, self.tasks = pair_sets(config), fine_tuned_tasks(config)
         self.settings = FineTuningConfig(training_limit=config.limit, test_limit=config.limit, **config.changes())
         # A fine-tuning by other settings is another measurement of the same model and tasks: a run of its own.
-        self.recipe = config.changes() or None
+        # So is one of fewer pairs, where minutes decide how many.
+        self.recipe = {**config.changes(), **changed(minutes=config.minutes)} or None
         if stack is not None and self.tasks:
             raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
         if self.tasks and not is_alone():
@@ -168,8 +173,9 @@ class EvaluationUnit(Unit[None]):
         for note in self.left_out:
             yield f"note: {note}"
         scored = 2 * count * sum(len(each.pairs) for each in self.pairs)
+        most = "" if self.config.minutes is None else f" at most (--minutes {self.config.minutes:g})"
         tunings = (count + sum(plans)) * len(self.tasks) * self.config.seeds
-        yield f"cost: {scored:,} sentences to score, {tunings:,} fine-tunings"
+        yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tunings"
 
     def discard(self, folder: Path) -> None:
         """Remove the stored answers of models that were fine-tuned on these tasks."""
@@ -181,6 +187,8 @@ class EvaluationUnit(Unit[None]):
         config, run, reporter = self.config, session.run, session.reporter
         if config.overwrite:
             discard(self.pairs, run)
+        if config.minutes is not None:
+            self._limit(config.minutes, run, reporter)
         how = in_words(resolve_device(config.device), config.dtype)
         models = [EvaluatedModel(own.arm, own.seed, self._open[label]) for label, own in self.models.items()]
         evaluate_models(
@@ -191,6 +199,22 @@ class EvaluationUnit(Unit[None]):
             progress=reporter.progress,
         )
         self._fine_tune(run, reporter)
+
+    def _limit(self, minutes: float, run: Run, reporter: Reporter) -> None:
+        """Leave as many pairs of each paradigm as the minutes allow, or as this command has scored before."""
+        config = self.config
+        limit = None if config.overwrite else recorded_limit(run, minutes)
+        if limit is None:
+            open_first = next(iter(self._open.values()))
+            limit, text = chosen_limit(
+                minutes, lambda: SentenceScorer.of(*open_first()), self.pairs, models=len(self.models),
+                began=self.began, temperature=config.temperature, too_long=config.too_long,
+            )  # fmt: skip
+            record_limit(run, minutes, limit)
+            reporter.log(text)
+        self.pairs = tuple(each.first(limit) for each in self.pairs)
+        for text in resolutions(self.pairs):
+            reporter.log(text)
 
     def _fine_tune(self, run: Run, reporter: Reporter) -> None:
         """The models as trained on every task first, then under their plans."""

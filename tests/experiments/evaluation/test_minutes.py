@@ -1,0 +1,124 @@
+"""Pairs in the minutes that are given: as many of each paradigm as fit, and the same again by the same command.
+
+The clock is planted: scoring takes what a line says, and nothing waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.command import layerwise
+from layerwise.data.suites import generated_pairs
+from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
+from layerwise.errors import OptionError
+from layerwise.experiments.evaluation import minutes as module
+from layerwise.experiments.evaluation.minutes import chosen_limit, limit_within, resolutions, scoring_pace
+from layerwise.experiments.text_length import ReadingPace
+
+sizes = st.lists(st.integers(1, 40), min_size=1, max_size=6)
+
+
+def suite(counts: Sequence[int], name: str = "p") -> PairSet:
+    """Paradigms of so many pairs."""
+    pairs = [MinimalPair("a", "b", f"{name}{at}", "", "") for at, count in enumerate(counts) for _ in range(count)]
+    return PairSet(name, name, tuple(pairs))
+
+
+@given(sizes, st.floats(0, 5), st.floats(0.001, 5), st.floats(0, 500), st.integers(1, 3), st.floats(0, 20))
+def test_the_limit_is_the_largest_that_fits(
+    counts: list[int], fixed: float, each: float, seconds: float, models: int, opening: float
+) -> None:
+    limit = limit_within(ReadingPace(fixed, each), [suite(counts)], seconds, models=models, opening=opening)
+
+    def taken(limit: int) -> float:
+        return models * (opening + len(counts) * fixed + each * sum(min(limit, count) for count in counts))
+
+    assert limit == 0 or taken(limit) <= seconds * (1 + 1e-9)
+    assert limit == max(counts) or taken(limit + 1) >= seconds * (1 - 1e-9)
+
+
+class Clock:
+    """Seconds that pass when a model is opened and pairs are scored, and at no other time."""
+
+    def __init__(self, opening: float, fixed: float, each: float) -> None:
+        self.now, self.opening, self.fixed, self.each = 0.0, opening, fixed, each
+        self.scored: list[int] = []
+
+    def open(self) -> Any:
+        self.now += self.opening
+
+    def preferences(self, _: object, pairs: Sequence[MinimalPair], **options: Any) -> np.ndarray:
+        self.now += self.fixed + self.each * len(pairs)
+        self.scored.append(len(pairs))
+        return np.ones(len(pairs))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock(opening=5.0, fixed=0.2, each=0.05)
+    for name in ("perf_counter", "monotonic"):
+        monkeypatch.setattr(module.time, name, lambda: clock.now)
+    monkeypatch.setattr(module, "preferences", clock.preferences)
+    return clock
+
+
+@pytest.mark.parametrize(("minutes", "models"), [(1, 1), (3, 1), (3, 2), (10, 3)])
+def test_it_ends_before_the_minutes_do_and_uses_most_of_them(clock: Clock, minutes: int, models: int) -> None:
+    suites = [suite([9_000, 5_000]), suite([400], "q")]
+    limit, text = chosen_limit(
+        minutes, clock.open, suites, models=models, began=0.0, temperature=1.0, too_long="refuse"
+    )  # fmt: skip
+    pairs = sum(min(limit, count) for count in (9_000, 5_000, 400))
+    end = clock.now + models * (clock.opening + 3 * clock.fixed + clock.each * pairs)
+    assert 0.85 * 60 * minutes < end <= 60 * minutes
+    assert f"pairs: {pairs:,} of 14,400" in text
+    assert f"--limit {limit} scores" in text
+
+
+def test_too_few_minutes_are_answered_with_as_many_as_do(clock: Clock) -> None:
+    clock.fixed = 40.0
+    arguments: dict[str, Any] = {"models": 1, "began": 0.0, "temperature": 1.0, "too_long": "refuse"}
+    with pytest.raises(OptionError, match=r"1 minutes are too few: a pair of each of 3 paradigms .* give --minutes 5"):
+        chosen_limit(1, clock.open, [suite([5, 5, 5])], **arguments)
+    clock.now = 0.0
+    limit, _ = chosen_limit(5, clock.open, [suite([5, 5, 5])], **arguments)
+    assert limit
+
+
+def test_the_pace_is_measured_on_pairs_of_all_suites(clock: Clock) -> None:
+    pace = scoring_pace(None, [suite([100]), suite([100], "q")], 4.0, temperature=1.0, too_long="refuse")  # type: ignore[arg-type]
+    assert (pace.fixed, pace.each) == (pytest.approx(0.2), pytest.approx(0.05))
+    assert max(clock.scored) == int(8 * 4.0 / 0.6)
+
+
+def test_half_of_a_distance_from_chance_takes_four_times_the_pairs() -> None:
+    def points(count: int) -> float:
+        return float(next(resolutions([suite([count])])).split()[3])
+
+    assert points(4_000) == pytest.approx(100 * (1.961 + 0.842) * 0.5 / 4_000**0.5, rel=0.01)
+    assert points(1_000) == pytest.approx(2 * points(4_000), rel=0.01)
+
+
+def test_the_same_command_scores_the_same_pairs_again(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the machine has become slower since; another number of minutes is another choice."""
+    monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 2)))
+    choices = iter([3, 2, 5])
+    monkeypatch.setattr("layerwise.experiments.evaluation.run.chosen_limit", lambda *_, **__: (next(choices), "chosen"))
+    command = ("evaluate", model, "--run", tmp_path / "run", "--minutes")
+    first, again, other = (layerwise(*command, minutes) for minutes in (1, 1, 2))
+    assert first.code == again.code == other.code == 0, first.err + again.err + other.err
+    assert "the first 3 pairs of each paradigm" in first.out
+    assert again.out == first.out
+    assert "the first 2 pairs of each paradigm" in other.out
+    anew = layerwise(*command, "1", "--overwrite")
+    assert "the first 5 pairs of each paradigm" in anew.out
