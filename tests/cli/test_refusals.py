@@ -120,7 +120,8 @@ def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str,
     (tmp_path / "text.txt").write_text("a short text, of one window alone. " * 3)
     message = refused(verb, model, "--text", tmp_path / "text.txt", "--run", tmp_path / "run")
     assert "the text makes 1 window of 105 scored tokens" in message
-    assert "needs at least 8 windows or documents: give a text of 1,024 tokens or more, or shorter windows" in message
+    assert "needs at least 8 windows or documents: read 1,024 tokens or more (a longer text, or a larger" in message
+    assert "--tokens), or shorter windows" in message
     assert "--max-length 13" in message
     assert not (tmp_path / "run").exists()
 

@@ -124,7 +124,8 @@ def too_little(data: EvalData, parts: int = 1) -> str | None:
     needed = f"an interval, and so any conclusion, needs at least {FEWEST_UNITS} windows or documents"
     shorter = sum(window.scored_until - window.scored_from for window in data.windows) // FEWEST_UNITS
     cut = f", or shorter windows (--max-length {shorter})" if shorter >= SHORTEST else ""
-    return f"{description}, and {needed}: give a text of {parts * FEWEST_UNITS * data.length:,} tokens or more{cut}"
+    enough = f"{parts * FEWEST_UNITS * data.length:,} tokens or more"
+    return f"{description}, and {needed}: read {enough} (a longer text, or a larger --tokens){cut}"
 
 
 def pieces(data: EvalData, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
