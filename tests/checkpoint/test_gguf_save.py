@@ -35,9 +35,9 @@ NO_ROTARY = {"afmoe", "llama4"}
 EPSILONS = ("layer_norm_epsilon", "layer_norm_rms_epsilon")
 NEEDED = {
     "context_length": 64, "embedding_length": 32, "feed_forward_length": 32, "attention.head_count": 2,
-    "attention.head_count_kv": 2, "attention.key_length": 8, "attention.value_length": 8, "rope.dimension_count": 8, "vocab_size": 4, "expert_feed_forward_length": 32,
-    "expert_gating_func": 2, "expert_shared_count": 1, "interleave_moe_layer_step": 2, "leading_dense_block_count": 1,
-    "shortconv.l_cache": 3,
+    "attention.head_count_kv": 2, "attention.key_length": 8, "attention.value_length": 8, "rope.dimension_count": 8,
+    "vocab_size": 4, "expert_feed_forward_length": 32, "expert_gating_func": 2, "expert_shared_count": 1,
+    "interleave_moe_layer_step": 2, "leading_dense_block_count": 1, "shortconv.l_cache": 3,
 }  # fmt: skip
 """Settings without which llama.cpp does not come to the layers of one of these architectures."""
 
