@@ -53,7 +53,8 @@ _INTERFACE: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "llama_free": (None, (ctypes.c_void_p,)),
     "llama_model_free": (None, (ctypes.c_void_p,)),
 }
-_SILENT = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
+_LOG = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+_SILENT = _LOG(lambda *_: None)
 _LOADED: list[ctypes.CDLL] = []
 
 
@@ -70,6 +71,20 @@ def _library() -> ctypes.CDLL:
         library.llama_backend_init()
         _LOADED.append(library)
     return _LOADED[0]
+
+
+def log_of_opening(path: Path) -> str:
+    """What llama.cpp writes to its log while it opens a file, whether it can or not."""
+    library, lines = _library(), []
+    keep = _LOG(lambda _level, line, _data: lines.append(line.decode(errors="replace")))
+    library.llama_log_set(ctypes.cast(keep, ctypes.c_void_p), None)
+    try:
+        model = library.llama_model_load_from_file(str(path).encode(), library.llama_model_default_params())
+    finally:
+        library.llama_log_set(ctypes.cast(_SILENT, ctypes.c_void_p), None)
+    if model:
+        library.llama_model_free(model)
+    return "".join(lines)
 
 
 class LlamaCpp:

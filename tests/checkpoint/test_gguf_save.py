@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -18,10 +19,27 @@ from layerwise.checkpoint import save
 from layerwise.checkpoint.gguf_file import save_gguf
 from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, depth_of
+from layerwise.gguf.layers import BY_DEPTH, FIRST_OF_EACH, ONE_WINDOW, ONLY_WITH_WINDOW, PERIODS
 from layerwise.plan import Plan
+from llama_cpp import log_of_opening
 
 DEPTH = 12
-BOOL = 7
+BOOL, FLOAT = 7, 6
+PATTERN = "attention.sliding_window_pattern"
+OTHER_KINDS = {"qwen35", "qwen35moe", "qwen3next", "qwen4exp", "smollm3"}
+"""Architectures whose layers differ by something else than a window."""
+
+NO_ROTARY = {"afmoe", "llama4"}
+"""Architectures whose layers differ by their rotary embedding where they have no window."""
+
+EPSILONS = ("layer_norm_epsilon", "layer_norm_rms_epsilon")
+NEEDED = {
+    "context_length": 64, "embedding_length": 32, "feed_forward_length": 32, "attention.head_count": 2,
+    "attention.head_count_kv": 2, "attention.key_length": 8, "attention.value_length": 8, "rope.dimension_count": 8,
+    "vocab_size": 4, "expert_feed_forward_length": 32, "expert_gating_func": 2, "expert_shared_count": 1,
+    "interleave_moe_layer_step": 2, "leading_dense_block_count": 1, "shortconv.l_cache": 3,
+}  # fmt: skip
+"""Settings without which llama.cpp does not come to the layers of one of these architectures."""
 
 
 def u32(key: str, value: int) -> Entry:
@@ -30,6 +48,10 @@ def u32(key: str, value: int) -> Entry:
 
 def u32s(key: str, values: Sequence[int]) -> Entry:
     return Entry(key.encode(), ARRAY, array(U32, struct.pack(f"<{len(values)}I", *values), len(values)))
+
+
+def f32(key: str, value: float) -> Entry:
+    return Entry(key.encode(), FLOAT, struct.pack("<f", value))
 
 
 def spec(architecture: str = "llama", *entries: Entry, depth: int = DEPTH, between: Sequence[Header] = ()) -> Spec:
@@ -53,6 +75,10 @@ def spec(architecture: str = "llama", *entries: Entry, depth: int = DEPTH, betwe
             Header(b"token_embd.weight", [32, 4], 1, 256), *layers, *between, Header(b"output_norm.weight", [5], 0, 20)
         ],
     )  # fmt: skip
+
+
+def windowed(architecture: str, *entries: Entry) -> Spec:
+    return spec(architecture, u32(f"{architecture}.attention.sliding_window", 64), *entries)
 
 
 def written(folder: Path, made: Spec, plan: str) -> tuple[GGUFFile, GGUFFile]:
@@ -138,6 +164,7 @@ def test_lists_by_layer_follow_the_plan_and_other_lists_stay(tmp_path: Path) -> 
             u32("lfm2.attention.sliding_window", 64),
             u32s("lfm2.rope.dimension_sections", [9] * DEPTH),
             u32s("other.feed_forward_length", range(DEPTH)),
+            u32s("xielu.beta", range(DEPTH)),
         ),
         "0-3 5 5 2",
     )
@@ -145,6 +172,7 @@ def test_lists_by_layer_follow_the_plan_and_other_lists_stay(tmp_path: Path) -> 
     assert after.setting("attention.sliding_window_pattern") == (False, False, True, False, True, True, True)
     assert after.setting("rope.dimension_sections") == before.setting("rope.dimension_sections")
     assert after.entries["other.feed_forward_length"].value == tuple(range(DEPTH))
+    assert after.entries["xielu.beta"].value == (0, 1, 2, 3, 5, 5, 2)  # a setting of Apertus, without its name
 
 
 @pytest.mark.parametrize(
@@ -159,7 +187,7 @@ def test_lists_by_layer_follow_the_plan_and_other_lists_stay(tmp_path: Path) -> 
         (u32("x.full_attention_interval", 4), "0-2 7 4-5 4 3", 4),
         (u32("x.full_attention_interval", 4), "0 3 0 3", 2),
         (u32("x.full_attention_interval", 4), "3 7", 1),
-        (u32("x.full_attention_interval", 4), "0-2 4-6", 0),
+        (u32("x.full_attention_interval", 4), "0-2 4-6", 7),  # and not 0, by which llama.cpp divides
         (u32("x.full_attention_interval", 4), "3 0", None),
         (u32("x.interleave_moe_layer_step", 2), "0 1 3", None),
         (u32("x.attention.sliding_window_pattern", 3), "0-5 3-11", 3),
@@ -170,6 +198,8 @@ def test_lists_by_layer_follow_the_plan_and_other_lists_stay(tmp_path: Path) -> 
         (u32("x.rescale_every_n_layers", 6), "0-5 8-11", 6),
         (u32("x.rescale_every_n_layers", 6), "0-3 6-9", 4),
         (u32("x.rescale_every_n_layers", 6), "6-9", None),
+        (u32("x.n_deepstack_layers", 3), "0-2 8 4", 3),
+        (u32("x.n_deepstack_layers", 3), "0 2-11", None),
     ],
 )  # fmt: skip
 def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
@@ -186,15 +216,41 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
 @pytest.mark.parametrize(
     ("made", "plan", "reason"),
     [
-        (spec("smollm3"), "0-2 4-11", "takes every 4th layer of smollm3"),
-        (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "1-11", "takes every 6th layer"),
+        (spec("smollm3"), "0-2 4-11", "one layer in 4 of smollm3"),
+        (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "1-11", "one layer in 6"),
         (spec("new", u32("new.attention.sliding_window", 64)), "1-11", "which of its layers have it"),
         (spec("deepseek2", u32("deepseek2.nextn_predict_layers", 1)), "1-11", "predict further tokens"),
         (spec("gemma3n", u32("gemma3n.attention.shared_kv_layers", 4)), "1-11", "share keys and values"),
         (spec("g", between=[Header(b"per_layer_proj_norm.weight", [5], 0, 20)]), "1-11", "by their number"),
         (spec("rwkv7"), "1-11", "what the first one computed"),
-        (spec("gemma2", depth=46), "0-43", "whether it has 46 layers"),
+        (spec("arwkv7"), "1-11", "what the first one computed"),
+        (spec("minimax-01", u32("minimax-01.full_attention_interval", 8)), "0-10", "how fast a layer forgets"),
+        (spec("gemma2", depth=46), "0-43", "with 46 layers in another way than with 44"),
+        (spec("gemma3"), "0-11 " * 5 + "0-1", "with 12 layers in another way than with 62"),
+        (spec("exaone4", depth=64), "0-59", "with 64 layers in another way"),
+        (spec("baichuan", depth=32), "0-23", "with 32 layers in another way"),
+        (spec("command-r", depth=64), "0-59", "with 64 layers in another way"),
+        (spec("deepseek2"), "0-11 0-11 0-2", "in another way than with 27"),
+        (spec("minicpm"), "0-10", "with 12 layers in another way than with 11"),
+        (spec("minicpm3"), "0-10", "with 12 layers in another way"),
+        (spec("afmoe"), "1-11", "one layer in 4 of afmoe"),
+        (spec("exaone-moe"), "0-2 4-11", "one layer in 4"),
+        (spec("qwen35"), "0-2 4-11", "one layer in 4"),
+        (windowed("plamo3"), "0-6 8-11", "one layer in 8"),
+        (windowed("mellum"), "0-2 4-11", "one layer in 4"),
+        (windowed("modern-bert", u32(f"modern-bert.{PATTERN}", 3)), "1 0 2-11", "one layer in 3"),
+        (windowed("smallthinker"), "1-11", "one layer in 4"),
+        (windowed("laguna"), "1-11", "one layer in 4"),
+        (spec("cohere2moe"), "1-11", "one layer in 4"),
+        (windowed("olmo2", u32s(f"olmo2.{PATTERN}", [1, 1, 1, 0] * 3)), "1-11", "one layer in 4"),
+        (spec("smollm3", u32(f"smollm3.{PATTERN}", 3)), "0-2 6-11", "one layer in 4"),
+        (spec("glm-dsa", u32s("glm-dsa.attention.indexer.types", [0] * DEPTH)), "1-11", "an earlier layer selected"),
+        (spec("dflash", u32s("dflash.target_layers", range(DEPTH))), "1-11", "layers of another model"),
+        (spec("x", u32("x.attn_res.block_size", 4)), "1-11", "block_size' = 4 says something of its layers"),
+        (spec("x", u32("x.hrm.layers_per_stack", 6)), "1-11", "says something of its layers by their numbers"),
+        (spec("x", u32("x.decision.block_count", 2)), "1-11", "says something of its layers by their numbers"),
         (spec("x", u32s("x.moe_layers", [1, 5])), "1-11", "lists 2 values for 12 layers"),
+        (spec("x", u32s("x.attention.compress_ratios", range(DEPTH + 1))), "1-11", "lists 13 values for 12 layers"),
         (spec("t5", u32("t5.decoder_block_count", 12)), "0-11", "two stacks"),
         (spec("llama", u32("split.count", 3)), "0-11", "llama-gguf-split --merge"),
     ],
@@ -212,12 +268,68 @@ def test_what_the_metadata_cannot_say_is_refused(tmp_path: Path, made: Spec, pla
         (spec("smollm3"), "2 1 0 3"),
         (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "3 2 1 0 0 5"),
         (spec("olmo2"), "1-11"),
+        (spec("modern-bert"), "1-11"),
+        (windowed("modern-bert", u32(f"modern-bert.{PATTERN}", 3)), "0-2 6-11 3 5 4 0"),
+        (windowed("smallthinker"), "0-3 8-11 4 6"),
+        (windowed("lfm2"), "1-11"),
+        (spec("qwen3next", u32("qwen3next.full_attention_interval", 4)), "0-2 4"),
+        (spec("qwen35", u32s("qwen35.attention.recurrent_layers", [1, 1, 1, 0] * 3)), "1-11"),
+        (spec("minicpm", f32("minicpm.residual_scale", 0.4)), "1-11"),
+        (spec("deepseek2", u32("deepseek2.nextn_predict_layers", 0)), "1-11"),
+        (spec("deepseek32", u32("deepseek32.attention.indexer.head_count", 4)), "1-11"),
+        (spec("command-r", depth=40), "0-34"),
+        (spec("baichuan", depth=40), "39-0"),
         (spec("qwen2", u32("qwen2.attention.sliding_window", 64)), "1-11"),
         (spec("llama", u32("split.count", 1)), "3"),
     ],
 )  # fmt: skip
 def test_plans_that_keep_every_kind_in_its_slot_are_written(tmp_path: Path, made: Spec, plan: str) -> None:
     assert depth_of(written(tmp_path, made, plan)[1]) == len(Plan.parse(plan).order())
+
+
+def log_of_llama_cpp(folder: Path, architecture: str, depth: int, window: int = 64) -> str:
+    """What llama.cpp writes of a model that has all of its settings, and too few tensors."""
+    pytest.importorskip("xllamacpp", reason="needs llama.cpp: pip install xllamacpp")
+    needed = (u32(f"{architecture}.{name}", number) for name, number in NEEDED.items())
+    real = (f32(f"{architecture}.{name}", 1.0) for name in ("logit_scale", *(f"attention.{each}" for each in EPSILONS)))
+    (folder / "in.gguf").write_bytes(
+        spec(
+            architecture, *needed, *real, u32(f"{architecture}.attention.sliding_window", window),
+            Entry(b"tokenizer.ggml.model", STRING, text("none")), depth=depth,
+        ).bytes()
+    )  # fmt: skip
+    return log_of_opening(folder / "in.gguf")
+
+
+@pytest.mark.parametrize("window", [64, 0])
+@pytest.mark.parametrize("architecture", sorted((PERIODS.keys() | ONE_WINDOW) - OTHER_KINDS))
+def test_llama_cpp_has_a_window_where_the_tables_say(architecture: str, window: int, tmp_path: Path) -> None:
+    depth = 64 if window else 30  # as EXAONE 4 has them, of which the 64 have a window, whatever the file gives
+    log = log_of_llama_cpp(tmp_path, architecture, depth, window)
+    flags = [bool(int(flag)) for flag in re.findall(r"assigned to device \w+, is_swa = (\d)", log)][:depth]
+    assert len(flags) == depth, log
+    if architecture in ONE_WINDOW or (not window and architecture in ONLY_WITH_WINDOW | NO_ROTARY):
+        assert len(set(flags)) == 1
+    else:
+        period, first = PERIODS[architecture], architecture in FIRST_OF_EACH
+        assert flags == [(layer if first else layer + 1) % period != 0 for layer in range(depth)]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "depth", "setting"),
+    [
+        ("gemma2", 46, "f_attn_scale"), ("gemma3", 62, "f_attn_scale"), ("minicpm", 40, "f_residual_scale"),
+        ("baichuan", 40, "f_max_alibi_bias"), ("exaone4", 64, "is_swa_any"),
+    ],
+)  # fmt: skip
+def test_llama_cpp_computes_by_depth_what_the_table_says(
+    architecture: str, depth: int, setting: str, tmp_path: Path
+) -> None:
+    logs = [log_of_llama_cpp(tmp_path, architecture, each) for each in (depth - 1, depth, depth + 1)]
+    before, at, behind = (re.findall(rf"{setting} *= (\S+)", log) for log in logs)
+    assert at
+    assert at not in (before, behind)
+    assert BY_DEPTH[architecture](depth) not in {BY_DEPTH[architecture](depth + each) for each in (-1, 1)}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ The tensors of layer N are called `blk.N.` and more. The metadata counts the lay
 layer what differs between them. Some of it says by the number of a layer of which kind it is: the first k are dense,
 every fourth one has full attention. Such a number is chosen anew, so that every layer keeps its kind in the slot where
 the plan has it; a plan for which there is none is refused. What llama.cpp itself knows of an architecture, and no file
-says, stands in `PERIODS`.
+says, stands in `PERIODS`, `BY_DEPTH` and `BOUND`.
 """
 
 from __future__ import annotations
@@ -28,39 +28,77 @@ COUNT = "block_count"
 # Lists that have nothing to do with layers, whichever length they have.
 _NOT_PER_LAYER = re.compile(r"rope\.|classifier\.|_token_ids?$")
 
-# Lists of numbers of layers, which another order would have to renumber.
-_NUMBERS_OF_LAYERS = re.compile(r"layer|block|index")
+# Numbers of layers, or lists of them, which another order would have to renumber.
+_NUMBERS_OF_LAYERS = re.compile(r"layer|block_count|index(?!er)|interval|every|attn_res|mapping|pattern|ratios")
+
+# The one setting by layer whose key does not begin with the architecture.
+_XIELU = "xielu."
 
 
 def _last_of_each(layer: int, period: int) -> bool:
     return (layer + 1) % period == 0
 
 
+def _first_of_each(layer: int, period: int) -> bool:
+    return layer % period == 0
+
+
+WINDOW_PATTERN = "attention.sliding_window_pattern"
+
 KINDS: Mapping[str, Callable[[int, int], object]] = {
     "leading_dense_block_count": lambda layer, count: layer < count,
     "interleave_moe_layer_step": _last_of_each,
     "full_attention_interval": _last_of_each,
-    "attention.sliding_window_pattern": _last_of_each,
+    WINDOW_PATTERN: _last_of_each,
     "moe_every_n_layers": lambda layer, period: layer % period == 1,
     "rescale_every_n_layers": lambda layer, period: layer // period,
+    "n_deepstack_layers": lambda layer, count: layer + 1 if layer < count else 0,
 }
 """Settings that are one number, with the kind that each makes of a layer; 0 makes no difference."""
 
 PERIODS: Mapping[str, int] = {
-    "afmoe": 4, "cohere2": 4, "exaone4": 4, "gemma-embedding": 6, "gemma2": 2, "gemma3": 6, "gpt-oss": 2, "llama4": 4,
-    "olmo2": 4, "qwen3next": 4, "smollm3": 4,
+    "afmoe": 4, "cohere2": 4, "cohere2moe": 4, "exaone-moe": 4, "exaone4": 4, "gemma-embedding": 6, "gemma2": 2,
+    "gemma3": 6, "gpt-oss": 2, "laguna": 4, "llama4": 4, "mellum": 4, "modern-bert": 3, "olmo2": 4, "plamo3": 8,
+    "qwen35": 4, "qwen35moe": 4, "qwen3next": 4, "qwen4exp": 4, "smallthinker": 4, "smollm3": 4,
 }  # fmt: skip
 """Architectures of which llama.cpp itself knows that the last of so many layers is of another kind (full attention, or
-no rotary embedding), where their files do not say it."""
+no rotary embedding). A pattern in the file does not lift it: releases of llama.cpp differ in whether they read one."""
 
-ONLY_WITH_WINDOW = frozenset({"afmoe", "exaone4", "olmo2"})
+FIRST_OF_EACH = frozenset({"cohere2moe", "laguna", "modern-bert", "smallthinker"})
+"""Architectures of which it is the first of so many layers."""
+
+ONLY_WITH_WINDOW = frozenset(
+    {"exaone4", "gemma3", "laguna", "mellum", "modern-bert", "olmo2", "plamo3", "smallthinker"}
+)
 """Those of them whose layers are of one kind where the file gives no sliding window."""
 
-ONE_WINDOW = frozenset({"llama", "mistral3", "phi3", "phimoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "starcoder2"})
+ONE_WINDOW = frozenset(
+    {"lfm2", "llama", "mistral3", "phi3", "phimoe", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "starcoder2"}
+)
 """Architectures whose layers all have the same window, or none."""
 
-SCALED_BY_DEPTH: Mapping[str, int] = {"gemma2": 46, "gemma3": 62}
-"""Architectures that llama.cpp scales the attention of in another way if they have so many layers."""
+BY_DEPTH: Mapping[str, Callable[[int], object]] = {
+    "baichuan": lambda depth: depth if depth in (32, 40) else None,  # rotary embedding, ALiBi, neither
+    "command-r": lambda depth: depth >= 64,  # normalised queries and keys
+    "deepseek2": lambda depth: depth in (26, 27, 48),  # queries of full rank
+    "exaone4": lambda depth: depth == 64,  # a sliding window
+    "gemma2": lambda depth: depth == 46,  # the scale of attention
+    "gemma3": lambda depth: depth == 62,
+    "minicpm": lambda depth: depth,  # the scale of every update, where the file has no residual_scale
+    "minicpm3": lambda depth: depth,
+    "mistral4": lambda depth: depth in (26, 27, 48),
+}
+"""Architectures of which llama.cpp computes something by how many layers there are, with the kind that it makes of a
+model."""
+
+BOUND: Mapping[str, str] = {
+    "arwkv7": "all of its layers read what the first one computed",
+    "dflash": "it reads layers of another model",
+    "eagle3": "it reads layers of another model",
+    "minimax-01": "how fast a layer forgets depends on its number, and on the number of layers",
+    "rwkv7": "all of its layers read what the first one computed",
+}
+"""Architectures whose layers do something by their numbers that no setting says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +182,38 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
         raise _unsupported(file, "the last of its layers predict further tokens, and are no part of the stack")
     if file.setting("attention.shared_kv_layers") or any(name.startswith("per_layer_") for name in file.tensors):
         raise _unsupported(file, "its layers share keys and values, or read embeddings by their number")
-    if architecture == "rwkv7":
-        raise _unsupported(file, "all of its layers read what the first one computed")
-    special = SCALED_BY_DEPTH.get(architecture)
-    if special in (depth, len(order)) and depth != len(order):
-        raise _unsupported(file, f"llama.cpp scales the attention of {architecture} by whether it has {special} layers")
-    window, period = file.setting("attention.sliding_window"), PERIODS.get(architecture)
-    if not window and (period is None or architecture in ONLY_WITH_WINDOW):
-        return
-    # An array has no value here where it is longer than any model is deep; that it is there is enough.
-    if f"{architecture}.attention.sliding_window_pattern" in file.entries:
-        return
-    if period is None:
-        if architecture not in ONE_WINDOW:
-            raise _unsupported(file, "it has a sliding window, and does not say which of its layers have it")
-    elif file.setting("full_attention_interval") is None and not _keeps(order, _last_of_each, period, period):
+    if f"{architecture}.attention.indexer.types" in file.entries:
+        raise _unsupported(file, "its layers read the tokens that an earlier layer selected")
+    if architecture in BOUND:
+        raise _unsupported(file, BOUND[architecture])
+    kind = BY_DEPTH.get(architecture)
+    if kind is not None and file.setting("residual_scale") is None and kind(depth) != kind(len(order)):
         raise _unsupported(
-            file, f"llama.cpp takes every {period}th layer of {architecture} for one of another kind, by its number, "
+            file, f"llama.cpp computes {architecture} with {depth} layers in another way than with {len(order)}"
+        )
+    window, period = file.setting("attention.sliding_window"), PERIODS.get(architecture)
+    if period is None:
+        # An array has no value here where it is longer than any model is deep; that it is there is enough.
+        if window and architecture not in ONE_WINDOW and f"{architecture}.{WINDOW_PATTERN}" not in file.entries:
+            raise _unsupported(file, "it has a sliding window, and does not say which of its layers have it")
+        return
+    if not window and architecture in ONLY_WITH_WINDOW:
+        return
+    # A model whose kinds differ in their tensors: a release that does not read the setting does not open the file.
+    if any(
+        f"{architecture}.{name}" in file.entries for name in ("full_attention_interval", "attention.recurrent_layers")
+    ):
+        return
+    if not _keeps(order, _kind(architecture, WINDOW_PATTERN), period, period):
+        raise _unsupported(
+            file, f"llama.cpp takes one layer in {period} of {architecture} for one of another kind, by its number, "
             "and the plan puts layers where those of the other kind belong",
         )  # fmt: skip
+
+
+def _kind(architecture: str, name: str) -> Callable[[int, int], object]:
+    """The kind that a setting which is one number makes of a layer."""
+    return _first_of_each if name == WINDOW_PATTERN and architecture in FIRST_OF_EACH else KINDS[name]
 
 
 def _keeps(order: Sequence[int], kind: Callable[[int, int], object], own: int, new: int) -> bool:
@@ -175,7 +226,7 @@ def _changed(file: GGUFFile, order: Sequence[int], depth: int) -> Iterator[tuple
     prefix = f"{file.architecture}."
     for key, entry in file.entries.items():
         name = key.removeprefix(prefix)
-        if name == key:
+        if name == key and not key.startswith(_XIELU):
             continue
         if name == COUNT:
             yield key, _written(entry, len(order))
@@ -186,12 +237,17 @@ def _changed(file: GGUFFile, order: Sequence[int], depth: int) -> Iterator[tuple
                 raise _unsupported(file, f"{shown(key)} lists {entry.length} values for {depth} layers")
         elif name in KINDS and type(entry.value) is int:
             yield key, _written(entry, _number(file, name, entry.value, order))
+        elif type(entry.value) is int and entry.value and _NUMBERS_OF_LAYERS.search(name):
+            raise _unsupported(file, f"{shown(key)} = {entry.value} says something of its layers by their numbers")
 
 
 def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
-    """The number by which every layer keeps its kind: the file's own, or the first of all others."""
-    for new in (own, *range(len(order) + 1)):
-        if _keeps(order, KINDS[name], own, new):
+    """The number by which every layer keeps its kind: the file's own, or the first of all others.
+
+    0 is tried last: llama.cpp divides by some of them.
+    """
+    for new in (own, *range(1, len(order) + 2), 0):
+        if _keeps(order, _kind(file.architecture, name), own, new):
             return new
     raise _unsupported(file, f"{file.architecture}.{name} = {own} says of which kind a layer is by its number, and no "
                        "number says it of the plan's layers")  # fmt: skip
