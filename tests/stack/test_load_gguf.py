@@ -107,6 +107,33 @@ def test_what_transformers_cannot_read_is_refused(
         load(_written(tmp_path, spec))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("attention.layer_norm_rms_epsilon", -1e-5),
+        ("attention.layer_norm_rms_epsilon", 1.0),
+        ("attention.layer_norm_rms_epsilon", float("nan")),
+        ("rope.freq_base", 0.0),
+        ("rope.freq_base", float("inf")),
+        ("logit_scale", float("nan")),
+    ],
+)
+def test_a_number_that_makes_every_state_wrong_is_refused(tmp_path: Path, name: str, value: float) -> None:
+    key = f"llama.{name}".encode()
+    content = write_causal(tmp_path / "m.gguf", "llama", "F32").read_bytes()
+    entry = struct.pack("<Q", len(key)) + key + struct.pack("<I", 6)
+    at = content.find(entry)
+    changed = entry + struct.pack("<f", value)
+    if at < 0:  # one more entry, in front of all
+        count = struct.pack("<Q", struct.unpack_from("<Q", content, 16)[0] + 1)
+        changed = content[:16] + count + changed + content[24:]
+    else:
+        changed = content[:at] + changed + content[at + len(changed) :]
+    (tmp_path / "m.gguf").write_bytes(changed)
+    with pytest.raises(CheckpointError, match=f"{name.rpartition('.')[2]}'? = .*; fetch it again, or convert"):
+        load(tmp_path / "m.gguf")
+
+
 def test_an_architecture_that_transformers_does_not_have_is_refused(tmp_path: Path) -> None:
     content = Spec().bytes().replace(b"llama", b"llamb")
     (tmp_path / "m.gguf").write_bytes(content)

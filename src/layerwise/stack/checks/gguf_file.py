@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from layerwise.bounded import named
+from layerwise.bounded import named, shown
 from layerwise.data.auto_classes import class_named
 from layerwise.data.stored_files import StoredTensor, Tensors
 from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
 from layerwise.gguf import GGUFFile, depth_of
+from layerwise.gguf.file import CONVERT_AGAIN
 
 
 def check_gguf(path: Path) -> GGUFFile:
@@ -21,6 +23,7 @@ def check_gguf(path: Path) -> GGUFFile:
     """
     file = GGUFFile.open(path)
     depth_of(file)
+    _refuse_numbers(file)
     if find_spec("gguf") is None:
         raise ModelError(f"{named(path)} is read with the package gguf: pip install 'layerwise[gguf]'")
     numbers = {tensor.number for tensor in file.tensors.values()}
@@ -32,6 +35,17 @@ def check_gguf(path: Path) -> GGUFFile:
             "does not read; give a file of another type, such as Q8_0 or Q4_K_M"
         )
     return file
+
+
+def _refuse_numbers(file: GGUFFile) -> None:
+    """Raise `CheckpointError` for a setting with which every state would be no number, or a wrong one."""
+    for key, entry in file.entries.items():
+        value = entry.value
+        if not isinstance(value, float):
+            continue
+        wrong = not math.isfinite(value) or (key.endswith("_epsilon") and not 0 <= value < 1)
+        if wrong or (key.endswith("rope.freq_base") and value <= 0):
+            raise CheckpointError(f"{named(file.path)} says {shown(key)} = {value}; {CONVERT_AGAIN}")
 
 
 def stored_in(file: GGUFFile) -> Tensors:
