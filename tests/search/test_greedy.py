@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.search.evaluator import GraphEvaluator
-from layerwise.search.evolve import evolve
+from layerwise.search.evolve import OFFSPRING, _offspring, evolve
 from layerwise.search.greedy import Space, greedy, winners
 from layerwise.search.nsga import CHOICES, nsga
 from layerwise.search.rungs import Evaluator, RungSettings, grown
@@ -93,3 +94,9 @@ def test_plans_without_layers_begin_only_a_search_that_may_leave_layers_out(move
     *_, last = nsga(PlantedObjective(4, coupling=0.0), space, starts, population=8, generations=2)
     assert last.kind == "final"
     assert min(map(space.price, last.round.losses)) <= 3.5
+
+
+def test_a_generation_is_as_large_as_it_says() -> None:
+    young = _offspring(space(16, 12), Plan.parse("0-11"), Random(0))
+    assert len(set(young)) == len(young) == OFFSPRING
+    assert all(layers(plan) <= 12 for plan in young)

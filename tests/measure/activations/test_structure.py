@@ -143,3 +143,9 @@ def test_the_norm_of_the_first_token_is_by_the_median_of_the_real_ones() -> None
     norms = torch.tensor([[8.0, 2.0, 4.0, 99.0, 99.0]])
     counted = torch.tensor([[True, True, True, False, False]])
     assert module._first_to_median(norms, counted).tolist() == [2.0]
+
+
+def test_the_first_token_is_that_of_its_own_window() -> None:
+    norms = torch.tensor([[6.0, 1.0, 2.0], [9.0, 8.0, 4.0]])
+    counted = torch.tensor([[True, True, True], [False, True, True]])
+    assert module._first_to_median(norms, counted).tolist() == [3.0, 2.0]

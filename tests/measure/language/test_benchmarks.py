@@ -9,6 +9,7 @@ import random
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmarks import CHANCE, Benchmarks, find_benchmarks, normalised
+from layerwise.measure.language.benchmarks import CHANCE, Benchmarks, chance_of, find_benchmarks, normalised
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
@@ -336,3 +337,12 @@ def test_normalised_uses_each_benchmarks_own_chance_and_metric() -> None:
 )
 def test_what_has_no_position_on_the_scale_gets_none(full: Score) -> None:
     assert normalised([full, replace(full, plan="3-0", value=0.4)], "0-3") == []
+
+
+@pytest.mark.parametrize(("aggregation", "guessing"), [({}, (1 / 3 + 1 / 2) / 2), ({"acc_mutual_info": 1}, 5 / 6)])
+def test_guessing_is_right_once_in_as_many_choices_as_a_question_has(
+    aggregation: dict[str, int], guessing: float
+) -> None:
+    asked_of = [SimpleNamespace(doc_id=document) for document in (0, 0, 0, 1, 1)]
+    task = SimpleNamespace(OUTPUT_TYPE="multiple_choice", aggregation=lambda: aggregation, instances=asked_of)
+    assert chance_of("mine", task) == pytest.approx(guessing)

@@ -9,6 +9,7 @@ from scipy.stats import spearmanr, ttest_1samp
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.edge_pruning import edge_columns
+from layerwise.measure.weights import layer_weights as module
 from layerwise.measure.weights.layer_weights import (
     MARGIN,
     distances,
@@ -261,3 +262,8 @@ def test_distances_of_seeds_are_tested_against_the_margin_and_their_start(beyond
         off = 0.03 if metric == "learned" else 0.0
         expected = (apart.mean() - off, low - off, high - off, test.pvalue)
         assert (row.value, row.low, row.high, row.p) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_source_that_is_not_read_adds_nothing_to_the_entropy() -> None:
+    weights = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5]])
+    assert module._entropies(weights) == pytest.approx([1.0, 1.0, np.log(2) / np.log(3)])

@@ -14,6 +14,7 @@ from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.null_comparison import NullComparison
+from layerwise.measure.weights import predictability as module
 from layerwise.measure.weights.predictability import alignments, docs, leading, leading_count, predictability
 from layerwise.measure.weights.prediction import Triples, chosen_shares, held_out_layers, held_out_rows, predict_layer
 from layerwise.measure.weights.tensors import StackTensors, tensor_types, unit_sample
@@ -263,3 +264,9 @@ def test_a_level_says_the_mean_of_its_fractions_and_repeats_its_nulls() -> None:
     assert rows[1, None, "twin"] == rows[None, None, "twin"] == 0.5
     assert {row.other for row in level.rows("predictability")} == {1, 2, None}
     assert not any(part == "k" for _, part, _ in rows)
+
+
+def test_the_location_of_maxima_by_moments() -> None:
+    scale = 2**0.5 * 6**0.5 / 3.141592653589793
+    assert module._gumbel_location(torch.tensor([1.0, 3.0])) == pytest.approx(2 - 0.5772156649 * scale)
+    assert module._gumbel_location(torch.tensor([3.0])) == 3.0

@@ -101,3 +101,8 @@ def test_a_planted_saving_is_read_off_a_curve_within_three_points(truth: float) 
     exact = saving(arm, {seed: lengths[-1] for seed, lengths in uniform.items()}, "flops")
     assert exact is not None
     assert exact.value == pytest.approx(truth, abs=0.03)
+
+
+def test_a_cost_of_nothing_beside_others_is_refused() -> None:
+    with pytest.raises(MeasureError, match="costs above 0"):
+        cost_to_loss(points((0.0, 3.0), (4.0, 2.0)), 2.5, "flops")
