@@ -21,9 +21,6 @@ from layerwise.measure.language.harness import quietly, seeded
 from layerwise.measure.language.task_summary import ChanceScale
 from layerwise.results.rows import Score
 
-FOLDERS: Mapping[str, str] = MappingProxyType({"arc_challenge": "arc", "lambada_openai": "lambada"})
-"""Where lm-eval keeps a known benchmark's files, if not in a folder of its name."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Benchmarks:
@@ -76,7 +73,8 @@ def find_benchmarks(
 def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
     """An index of task files that knows `names`, or every file there is.
 
-    Indexing all of lm-eval's files takes half a minute, so the folders of the known benchmarks are tried first.
+    Indexing all of lm-eval's files takes half a minute, so the folders whose names the benchmarks' begin with are tried
+    first: `arc` for arc_challenge.
     """
     try:
         import lm_eval.tasks
@@ -85,10 +83,11 @@ def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
             f"benchmarks need lm-eval, which is not installed ({error}): pip install 'layerwise[eval]'"
         ) from error
     home = Path(lm_eval.tasks.__file__).parent
-    known = [home / FOLDERS.get(name, name) for name in names if name in CHANCE]
+    beginnings = {"_".join(name.split("_")[:count]) for name in names for count in range(1, name.count("_") + 2)}
+    likely = [home / each for each in sorted(beginnings) if each.isidentifier() and (home / each).is_dir()]
     own = [] if include_path is None else [Path(include_path)]
     # Later folders win, so a task file of the user's own goes before lm-eval's of the same name.
-    manager = lm_eval.tasks.TaskManager(include_path=[*known, *own], include_defaults=False)
+    manager = lm_eval.tasks.TaskManager(include_path=[*likely, *own], include_defaults=False)
     if all(name in manager.task_index for name in names):
         return manager
     return lm_eval.tasks.TaskManager(include_path=own)
