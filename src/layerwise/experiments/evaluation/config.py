@@ -47,7 +47,6 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
     EXAMPLES: ClassVar = (
         "demo",
         "runs/elc --suite pairs,blimp,glue --data FOLDER",
-        "runs/elc --suite glue --tasks cola,rte --data FOLDER",
         "./bert --suite glue --data FOLDER --families painters",
         "bert-base-cased --suite my_pairs.jsonl",
     )
