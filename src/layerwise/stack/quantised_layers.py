@@ -20,12 +20,15 @@ from transformers.pytorch_utils import Conv1D
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.gguf.types import TENSOR_TYPES
-from layerwise.plan.quantised import WeightType
+from layerwise.plan.quantised import WeightType, quantised_layers
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from layerwise.plan import Plan
+    from layerwise.stack import Stack
 
 MOST_BYTES = 1 << 29
 """The bytes of weights that are kept for their next use: 512 MiB, or those of one layer where that is larger."""
@@ -61,14 +64,19 @@ class QuantisedLayers:
         return made
 
 
-def refuse_unquantisable(model: nn.Module, block: nn.Module, layer: int, kind: WeightType) -> None:
-    """Raise `UnsupportedModel`, with the reason, where a layer of `model` cannot run at a type.
+def refuse_unquantisable(stack: Stack, plan: Plan) -> None:
+    """Raise `UnsupportedModel`, with the reason, where a layer cannot run at the type that the plan gives it.
 
     Raises `ModelError` where the package gguf is not installed, or does not have the type.
     """
-    refuse_on_disk(model, f"run layer {layer} at {kind}")
-    refuse_quantised(model, f"run layer {layer} at {kind}")
-    _quantisers(kind.type)
+    for layer, kind in quantised_layers(plan):
+        refuse_on_disk(stack.model, f"run layer {layer} at {kind}")
+        refuse_quantised(stack.model, f"run layer {layer} at {kind}")
+        _quantisers(kind.type)
+        _refuse_block(stack.block(layer), layer, kind)
+
+
+def _refuse_block(block: nn.Module, layer: int, kind: WeightType) -> None:
     linear = {f"{path}.weight": module.weight for path, module in _matrices(block)}
     size = _BLOCKS[kind.type]
     for name, weight in block.named_parameters(remove_duplicate=False):

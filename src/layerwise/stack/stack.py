@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan, Sublayer
-from layerwise.plan.quantised import quantised_layers, refuse_quantised_layers, weight_type
+from layerwise.plan.quantised import weight_type
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.checks import forward_trace, requirements
@@ -251,8 +251,7 @@ class Stack:
         """
         plan = Plan.parse(plan)
         plan.check(self.depth, self.sources)
-        for layer, kind in quantised_layers(plan):
-            refuse_unquantisable(self.model, self.block(layer), layer, kind)
+        refuse_unquantisable(self, plan)
         if self._tracker is not None:
             self._tracker.refuse(plan)
 
@@ -417,10 +416,6 @@ class Stack:
         plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
         self.check(plan)
-        if self.model.training:
-            refuse_quantised_layers(plan, "train (call model.eval() for a plan that is not trained)")
-        if fused:
-            refuse_quantised_layers(plan, "run groups and projections as one (fused)")
         refuse_loss_of_a_kind(self.model, self.path, plan)
         branches = self.branches() if plan.has_sublayers() else None
         slots = in_place.slots_per_block(own_blocks(self._blocks)) if fused else 1
