@@ -84,11 +84,13 @@ def test_weights_that_change_are_quantised_anew_and_few_are_kept(
         assert torch.equal(stack.logits(plan, input_ids=IDS), before)
     with torch.inference_mode(inference), torch.no_grad():
         model.model.layers[3].mlp.up_proj.weight.mul_(-1)
-    monkeypatch.setattr(quantised_layers, "MOST_BYTES", 1)
     with torch.inference_mode():
         after = stack.logits(plan, input_ids=IDS)
         assert not torch.equal(after, before)
         assert torch.equal(load(model).logits(plan, input_ids=IDS), after)
+        assert len(stack._quantised._kept) == 7, "six layers, and one as it was"
+        monkeypatch.setattr(quantised_layers, "MOST_BYTES", 1)
+        assert torch.equal(stack.logits(plan, input_ids=IDS), after)
     assert len(stack._quantised._kept) == 1
 
 
