@@ -6,7 +6,8 @@ half of it), a `Group` (branches that all read the same hidden state and are the
 whole sub-plan); each may be repeated. However deep the nesting, every plan unrolls into one flat list of
 `Step`s, and that list is what every executor follows: the plain loop, the sweep graph, and the model
 re-planned in place.
-A visit may name the model that its layer is taken from, `a:12`; else it means the model at hand.
+A visit may name the model that its layer is taken from, `a:12`, or the type to which its weights are quantised,
+`Q4_0:12`; else it means the model at hand.
 Layers count from 0. What a plan may not be, of any model, is refused when it is made (`STEP_LIMIT`,
 `NESTING_LIMIT`, `LAYER_LIMIT`); whether a model has the layers is `Plan.check`.
 """
