@@ -68,7 +68,7 @@ def test_noise_has_the_norm_of_the_error_matrix_by_matrix_and_a_seed() -> None:
         assert abs(torch.cosine_similarity(direction, along, dim=0)) < 0.1
     again = weights_of(stack_of("gpt2"), 2, "Q4_0-noise0")
     assert all(torch.equal(again[name], noise[name]) for name in noise)
-    for source, layer in (("Q4_0-noise1", 2), ("Q4_0-noise0", 3)):
+    for source, layer in (("Q4_0-noise1", 2), ("Q4_1-noise0", 2), ("Q4_0-noise0", 3)):
         apart = weights_of(stack, layer, source)[matrices[0]] - weights_of(stack, layer)[matrices[0]]
         assert abs(torch.cosine_similarity(apart.flatten(), (noise[matrices[0]] - own[matrices[0]]).flatten(), 0)) < 0.1
 

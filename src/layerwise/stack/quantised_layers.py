@@ -20,7 +20,8 @@ from transformers.pytorch_utils import Conv1D
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.gguf.types import TENSOR_TYPES
-from layerwise.plan.quantised import WeightType, quantised_layers
+from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.plan.quantised import TYPES, WeightType, quantised_layers
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
 
@@ -104,7 +105,9 @@ def quantised(weight: Tensor, name: str) -> np.ndarray:
 
 def _at_type(matrices: Mapping[str, nn.Linear | Conv1D], layer: int, kind: WeightType) -> dict[str, Tensor]:
     gguf = _quantisers(kind.type)
-    draw = None if kind.seed is None else torch.Generator().manual_seed((kind.seed << 20) + layer)
+    draw = None
+    if kind.seed is not None:  # another draw for each seed, type and layer
+        draw = torch.Generator().manual_seed((kind.seed * len(TYPES) + TYPES.index(kind.type)) * LAYER_LIMIT + layer)
     made = {}
     for path, module in sorted(matrices.items()):
         rows = _rows(module).detach()
