@@ -159,6 +159,7 @@ def test_a_model_names_the_step_it_cannot_run(text: str, depth: int, step: int, 
     ("text", "known", "reason", "position"),
     [
         ("0 a:1", (), "from 'a', .* there is one model, so leave the names out", 2),
+        ("0 Q4_9:1", (), "did you mean Q4_1 or Q4_0", 2),
         ("first:0 (second:1|scond:2)", ("first", "second"), "did you mean second", 18),
         ("b-a:0 a:1", ("b-a",), "from 'a'", 6),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -64,9 +65,11 @@ def test_a_plan_is_the_model_put_together_from_its_layers(kind: str, text: str) 
 
 
 @pytest.mark.parametrize("kind", first_fast(MAKERS))
-@given(plan=plans(DEPTH, sources=(None, *NAMES)))
+@given(data=st.data())
 @settings(max_examples=by_tier(fast=4, nightly=60), deadline=None, suppress_health_check=ALL_CHECKS)
-def test_in_place_equals_step_by_step_equals_the_graph(kind: str, plan: Plan) -> None:
+def test_in_place_equals_step_by_step_equals_the_graph(kind: str, data: st.DataObject) -> None:
+    types = () if kind == "gemma" or find_spec("gguf") is None else ("Q4_0", "Q5_1-noise3")  # its rows have 16 numbers
+    plan = data.draw(plans(DEPTH, sources=(None, *NAMES, *types)))
     assume(kind != "bert" or not plan.has_sublayers())
     stack, inputs = merged_stack(kind), MAKERS[kind][1]
     with torch.inference_mode():

@@ -15,6 +15,7 @@ from typing import Any
 from layerwise.data.stored_files import CONFIG
 from layerwise.errors import PlanError
 from layerwise.plan import Block, Group, Plan, Stage, Visit
+from layerwise.plan.quantised import refuse_quantised_layers
 
 RECORD = "layerwise"
 FORMAT = 1
@@ -23,10 +24,11 @@ Numbers = Mapping[tuple[str | None, int], int]
 
 
 def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,") -> None:
-    """Raise `PlanError` for a plan with halves or groups, which no ordinary checkpoint holds.
+    """Raise `PlanError` for a plan with halves, groups or layers at a type, which no ordinary checkpoint holds.
 
     `compact` says what else could be done, where there is another form that holds them.
     """
+    refuse_quantised_layers(plan, "save a model")
     steps = plan.steps()
     if plan.has_sublayers():
         half = next(step.name for step in steps if step.sublayer is not None)

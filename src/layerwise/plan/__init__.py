@@ -3,6 +3,7 @@
     plan            Plan, Visit, Group, Block, Reduction: the value
     sublayer        Part: the two halves of a layer
     checks          what no plan may be, of any model; how models are named, where a plan takes layers from several
+    quantised       the types of GGUF at which a layer may run, and what refuses such plans
     lowering        a plan as one flat list of Step, which every executor follows, and what it costs
     grammar         the plan language: text to plan and back
     wiring          the matrix of what each step reads, and its picture as text

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from layerwise.plan.checks import check_depth
 from layerwise.plan.grammar import runs
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
+from layerwise.plan.quantised import weight_type
 from layerwise.plan.sublayer import SUBLAYERS, Sublayer, other_sublayer
 
 
@@ -29,6 +30,9 @@ def explain(plan: Plan | str, depth: int | None = None) -> str:
     >>> print(explain(Plan.parse("a:0-3 b:4 b:6")))
     layers 0 to 3 of a, in order
     layers 4, 6 of b, in this order
+    >>> print(explain(Plan.parse("Q4_0:0-2 Q8_0-noise1:3")))
+    layers 0 to 2 at Q4_0, in order
+    layer 3 with noise as large as the error of Q8_0
 
     In a plan over several models a layer "never" runs when it runs of none of them.
     """
@@ -130,6 +134,9 @@ def named_layers(layers: Iterable[int], sublayer: Sublayer | None = None, source
 
 
 def _by(source: str | None) -> str:
+    kind = weight_type(source)
+    if kind is not None:
+        return f" at {kind.type}" if kind.seed is None else f" with noise as large as the error of {kind.type}"
     return "" if source is None else f" of {source}"
 
 

@@ -25,6 +25,7 @@ from layerwise.plan.painters import (
     window,
 )
 from layerwise.plan.plan import Plan, Reduction, Visit
+from layerwise.plan.quantised import TYPES, WeightType
 from layerwise.plan.samplers import layer_subset
 from layerwise.plan.sublayer import SUBLAYERS
 
@@ -34,6 +35,9 @@ __all__ = [
     "PAINTERS_SEEDS",
     "Member",
     "assignments",
+    "bits",
+    "bits_left_out",
+    "bits_noise",
     "damped_repeats",
     "every_window",
     "family",
@@ -54,6 +58,9 @@ SUBSETS = 480
 """Random sets of layers that `random_subsets` leaves out, unless it is told otherwise. With fewer of them the intervals
 that are fitted cover too much or too little by chance: with 320 between 84 and 94 %, with 500 between 89 and 94 %, over
 12 draws on the demo model."""
+
+INTEGER_TYPES = TYPES[:5]
+"""The types of `bits` and `bits_noise`, unless they are told otherwise: all but MXFP4, whose numbers are floating."""
 
 TWICE = 2
 """How often `repeat_blocks` runs a block, unless it is told otherwise."""
@@ -195,6 +202,57 @@ def damped_repeats(depth: int) -> tuple[Member, ...]:
     )
 
 
+def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]:
+    """Quantise each layer alone to each of `types` of GGUF, all others as they are.
+
+    `strategy` is the type. Which weights are quantised is said in `layerwise.stack.quantised_layers`. A model whose
+    layers cannot be quantised refuses these plans.
+
+    >>> [str(member.plan) for member in bits(3, types=("Q4_0", "Q8_0"))]
+    ['Q4_0:0 1 2', '0 Q4_0:1 2', '0 1 Q4_0:2', 'Q8_0:0 1 2', '0 Q8_0:1 2', '0 1 Q8_0:2']
+    """
+    check_depth(depth)
+    return tuple(
+        Member(_with_source(depth, [layer], str(WeightType(name))), "bits", name, 1)
+        for name in types
+        for layer in range(depth)
+    )
+
+
+def bits_left_out(depth: int, type: str = "Q4_0") -> tuple[Member, ...]:
+    """Quantise all layers, and all but each one: `bits` at the operating point, where the others have few bits too.
+
+    What the bits of a layer are worth there is the loss of the first plan minus that without the layer. `affected` is
+    the number of layers that are quantised.
+
+    >>> [str(member.plan) for member in bits_left_out(4)]
+    ['Q4_0:0-3', '0 Q4_0:1-3', 'Q4_0:0 1 Q4_0:2 Q4_0:3', 'Q4_0:0 Q4_0:1 2 Q4_0:3', 'Q4_0:0-2 3']
+    """
+    check_depth(depth, least=2)
+    name, every = str(WeightType(type)), range(depth)
+    chosen = [list(every), *([layer for layer in every if layer != one] for one in every)]
+    return tuple(Member(_with_source(depth, each, name), "bits_left_out", name, len(each)) for each in chosen)
+
+
+def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable[int] = (0,)) -> tuple[Member, ...]:
+    """The null of `bits`: in each layer alone Gaussian noise of the norm of its error, matrix by matrix.
+
+    What quantising a layer costs beyond this is due to the error and not to its size. `strategy` is the type, and
+    `draw` the seed.
+
+    >>> [str(member.plan) for member in bits_noise(2, types=("Q4_0",), seeds=(0, 1))]
+    ['Q4_0-noise0:0 1', '0 Q4_0-noise0:1', 'Q4_0-noise1:0 1', '0 Q4_0-noise1:1']
+    """
+    check_depth(depth)
+    draws = tuple(seeds)
+    return tuple(
+        Member(_with_source(depth, [layer], str(WeightType(name, seed))), "bits_noise", name, 1, seed)
+        for name in types
+        for seed in draws
+        for layer in range(depth)
+    )
+
+
 def off_centre(depth: int) -> tuple[Member, ...]:
     """A window of a quarter of the layers, and at least 2, run in descending order at every position.
 
@@ -290,6 +348,9 @@ FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
     "random_subsets": random_subsets,
     "repeat_blocks": repeat_blocks,
     "damped_repeats": damped_repeats,
+    "bits": bits,
+    "bits_left_out": bits_left_out,
+    "bits_noise": bits_noise,
     "off_centre": off_centre,
     "kendall": kendall,
     "looped": looped,
@@ -314,6 +375,12 @@ def family(
     if name == "repeat_blocks":
         return repeat_blocks(depth, times)
     return FAMILIES[name](depth)
+
+
+def _with_source(depth: int, layers: Iterable[int], name: str) -> Plan:
+    """The trained order, in which these layers are of the source `name`."""
+    chosen = frozenset(layers)
+    return Plan(tuple(Visit(layer, source=name if layer in chosen else None) for layer in range(depth)))
 
 
 def _disordered(depth: int, distance: int, seed: int) -> Plan:

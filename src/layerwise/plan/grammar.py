@@ -7,6 +7,7 @@
             N*k       layer N, or a half, k times in a row                15*4   12.mlp*2
             N-M       layers N to M, inclusive, up or down                0-13   17-14   8-11.mlp
             name:...  any of these, of the model of that name             a:14   a:0-13   run-2:12.attn*2
+            type:...  any of these, quantised to that type of GGUF        Q4_0:14   Q8_0:0-13   MXFP4:12.mlp
             (p|q|..)  branches: plans that read the same state; merged    (14|15)   (6 7|8 9):sum*3
             [p]       a block: a plan as one stage                        [45-51]*2
 

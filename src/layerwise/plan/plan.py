@@ -6,7 +6,8 @@ half of it), a `Group` (branches that all read the same hidden state and are the
 whole sub-plan); each may be repeated. However deep the nesting, every plan unrolls into one flat list of
 `Step`s, and that list is what every executor follows: the plain loop, the sweep graph, and the model
 re-planned in place.
-A visit may name the model that its layer is taken from, `a:12`; else it means the model at hand.
+A visit may name the model that its layer is taken from, `a:12`, or the type to which its weights are quantised,
+`Q4_0:12`; else it means the model at hand.
 Layers count from 0. What a plan may not be, of any model, is refused when it is made (`STEP_LIMIT`,
 `NESTING_LIMIT`, `LAYER_LIMIT`); whether a model has the layers is `Plan.check`.
 """
@@ -34,6 +35,7 @@ from layerwise.plan.checks import (
     check_tuple,
     shown,
 )
+from layerwise.plan.quantised import TYPES, weight_type
 from layerwise.plan.sublayer import Sublayer, check_sublayer
 
 if TYPE_CHECKING:
@@ -281,12 +283,12 @@ class Plan:
         return frozenset(_visited(self))
 
     def sources(self) -> frozenset[str]:
-        """The names of the models that it takes layers from, beside the model at hand.
+        """The names of the models that it takes layers from, beside the model at hand; a type of GGUF is none.
 
-        >>> sorted(Plan.parse("a:0-3 (b:4|5)").sources())
+        >>> sorted(Plan.parse("a:0-3 (b:4|5) Q4_0:6").sources())
         ['a', 'b']
         """
-        return frozenset(source for source, _ in self.weights() if source is not None)
+        return frozenset(source for source, _ in self.weights() if source is not None and weight_type(source) is None)
 
     def has_sublayers(self) -> bool:
         """Whether it visits a half of a layer; its `order` then does not say all that it runs.
@@ -324,9 +326,11 @@ class Plan:
 
     def _refuse_source(self, known: Collection[str]) -> NoReturn:
         text = str(self)
-        unknown = next(step.source for step in self.steps() if step.source not in {None, *known})
-        assert unknown is not None, "the caller has found that a source is unknown"
+        missing = self.sources() - set(known)
+        unknown = next(step.source for step in self.steps() if step.source in missing)
+        assert unknown is not None, "no model is missing"
         instead = near_matches(unknown, known) if known else "there is one model, so leave the names out"
+        instead += f", or give a layer a type of GGUF: {near_matches(unknown, TYPES)}"
         raise PlanError(
             f"the plan takes layers from {unknown!r}, and no model of that name is here; {instead}",
             text=text,

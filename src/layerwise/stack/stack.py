@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan, Sublayer
+from layerwise.plan.quantised import weight_type
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.checks import forward_trace, requirements
@@ -26,6 +27,7 @@ from layerwise.stack.checks.compatibility import check_compatible, refuse_loss_o
 from layerwise.stack.checks.forward_trace import BlockTrace
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
+from layerwise.stack.executors.clone import clone
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.preparation import Fusion, prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, streams_first, tokens_first, with_state
@@ -33,6 +35,7 @@ from layerwise.stack.history.shared_key_values import KeyValueSharing, KeyValueT
 from layerwise.stack.history.tracker import HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import device_of, dtype_of
+from layerwise.stack.quantised_layers import QuantisedLayers, refuse_unquantisable
 from layerwise.stack.streaming.resident import ResidentLayers
 
 # The attribute of a model that holds the plan it runs until it is told otherwise.
@@ -88,6 +91,7 @@ class Stack:
         self._unsplit: str | None = None
         self.plan: Plan | None = None
         self.fusion = Fusion()
+        self._quantised = QuantisedLayers()
 
     def __repr__(self) -> str:
         return f"Stack({self.source.name}: {type(self.model).__name__}, {self.depth} layers at {self.path})"
@@ -242,16 +246,21 @@ class Stack:
         """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names.
 
         Raises `UnsupportedModel` for parallel branches of layers that read what each of the earlier ones left behind,
-        and for a layer that runs before the one whose keys and values it reads.
+        for a layer that runs before the one whose keys and values it reads, and for one that cannot run at a type
+        (see `layerwise.stack.quantised_layers`).
         """
         plan = Plan.parse(plan)
         plan.check(self.depth, self.sources)
+        refuse_unquantisable(self, plan)
         if self._tracker is not None:
             self._tracker.refuse(plan)
 
     def block(self, layer: int, source: str | None = None) -> nn.Module:
-        """The module that computes a layer: the model's own, or that of the named source."""
-        return own_blocks(self._blocks)[layer] if source is None else self.sources[source].block(layer)
+        """The module that computes a layer: the model's own, that of the named source, or the own at a type."""
+        own, kind = own_blocks(self._blocks)[layer], weight_type(source)
+        if kind is not None:
+            return clone(own, 0, weights=self._quantised.weights(own, layer, kind))
+        return own if source is None else self.sources[source].block(layer)
 
     def apply(
         self, layer: int, state: Tensor, captured: Capture, sublayer: Sublayer | None = None, source: str | None = None

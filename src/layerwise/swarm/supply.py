@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
+from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.stack import Stack
 from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Done, RemoteLayer, Transport, UnloadLayers
@@ -39,6 +40,7 @@ class Supply:
         replicas: int = 2,
         importance: Mapping[int, float] | None = None,
     ) -> None:
+        refuse_quantised_layers(plan, "serve a model")
         self.stack, self.plan = stack, plan
         self.capacities = {capacity.name: capacity for capacity in capacities}
         visited = layers_of(plan)

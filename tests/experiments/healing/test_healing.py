@@ -129,6 +129,7 @@ def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path
     ("options", "words"),
     [
         (("--plan", "0 99x"), "cannot"),
+        (("--plan", "0 Q4_0:1"), "cannot heal a model under a plan with Q4_0:1"),
         (("--plan", "a:0 b:1"), "takes layers of several models"),
         (("--plan", "0-1", "--compare", "lora-label"), "did you mean lora-labels"),
         (("--plan", "0-1", "--controls", "wole"), "did you mean whole"),

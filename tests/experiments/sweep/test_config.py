@@ -69,7 +69,7 @@ def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
 @pytest.mark.parametrize(
     ("depth", "possible"),
     [
-        (1, {"leave_branch_out", "repeat_blocks", "damped_repeats"}),
+        (1, {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_noise"}),
         (
             2,
             {
@@ -81,6 +81,9 @@ def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
                 "random_subsets",
                 "repeat_blocks",
                 "damped_repeats",
+                "bits",
+                "bits_left_out",
+                "bits_noise",
             },
         ),
         (3, set(families.FAMILIES)),

@@ -23,6 +23,7 @@ from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss
 from layerwise.stack import load
+from layerwise.stack.load import tensor_hash
 from measure.language.test_loss import ragged_batch
 from stack.random_plans import plans
 from tier import by_tier
@@ -50,8 +51,22 @@ def test_rows_equal_one_plan_at_a_time(wanted: list[Plan]) -> None:
         assert [row for row in rows if row.plan == str(plan)] == one_at_a_time(plan)
 
 
-def test_layer_evaluations_equal_the_bound_exactly() -> None:
-    members = families.leave_one_out(STACK.depth)
+@pytest.mark.parametrize(
+    ("name", "heads", "evaluations"),
+    [
+        # Six layers, each left out once, and the identity: 5 + 4 + 3 + 2 + 1 + 0 behind the gaps, 6 along the whole.
+        ("leave_one_out", 7, 15 + 6),
+        # Each layer at each of five types: that layer and those behind it. What stands before it is the identity's.
+        ("bits", 31, 5 * 21 + 6),
+        # All at one type is a way of its own, on which all branch off that leave one out; the first is the identity's.
+        ("bits_left_out", 8, 6 + 21 + 6 - 1),
+    ],
+)
+def test_layer_evaluations_equal_the_bound_exactly(name: str, heads: int, evaluations: int) -> None:
+    members = families.FAMILIES[name](STACK.depth)
+    if "bits" in name:
+        pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
+    before = tensor_hash(STACK.model)
     seen: list[tuple[CostMeter, CostEstimate]] = []
     calls = 0
     apply = STACK.apply
@@ -67,10 +82,10 @@ def test_layer_evaluations_equal_the_bound_exactly() -> None:
     finally:
         del STACK.apply
     due = seen[-1][1]
-    # Six layers, each left out once, and the identity: 5 + 4 + 3 + 2 + 1 + 0 behind the gaps, 6 along the whole.
-    assert calls == due.evaluations == 15 + 6
+    assert calls == due.evaluations == evaluations
+    assert tensor_hash(STACK.model) == before
     assert seen[-1][0].layer_tokens == due.layer_tokens == calls * BATCH.size
-    assert seen[-1][0].head_tokens == due.head_tokens == 7 * BATCH.size
+    assert seen[-1][0].head_tokens == due.head_tokens == heads * BATCH.size
     assert seen[-1][0].seconds_left(due) == 0
 
 

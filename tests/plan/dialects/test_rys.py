@@ -81,3 +81,5 @@ def test_layers_of_several_models_have_no_string() -> None:
         PlanError, match=r"about one model, and the plan names a, b: leave the names out, or write merg"
     ):
         write_rys("a:0-2 b:3")
+    with pytest.raises(PlanError, match=r"cannot write an RYS string under a plan with Q4_0:3"):
+        write_rys("0-2 Q4_0:3")

@@ -13,6 +13,7 @@ from layerwise.experiments.options.common import DataOptions, LoadingOptions, Pu
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
 from layerwise.plan import Plan
+from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher
 
 CONTROLS = ("whole", "random")
@@ -85,6 +86,7 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
 
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read, `TrainError` for settings that no training can have."""
+        refuse_quantised_layers(self.parsed_plan, "heal a model")
         if self.parsed_plan.sources():
             raise PlanError(
                 f"{self.plan} takes layers of several models, and one is healed: write them as one with layerwise save"

@@ -25,7 +25,7 @@ _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 def families_option(default: tuple[str, ...] = ()) -> Any:
     """The option `--families`, whose default depends on the verb."""
-    return option(default, f"Families of plans, from: {', '.join(FAMILIES)}.", metavar="NAMES", empty=True)
+    return option(default, f"Plan families: {', '.join(FAMILIES)}.", metavar="NAMES", empty=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ SHARED: Mapping[str, str] = {
     "data": "Folder of the files of published suites.",
     "draws": "Random draws: of orders, of merged models, or of nodes that die.",
     "dtype": "Data type; stored is the checkpoint's, and auto too, but float32 where a CPU computes.",
-    "epochs": "Times that the examples are read; in fine-tuning 10 at most.",
+    "epochs": "Times that examples are read; in fine-tuning at most 10.",
     "learning_rate": "Peak learning rate; in fine-tuning 5e-5.",
     "learning_rates": "Learning rates to sweep, and beyond while the best is at an end; one alone is not swept.",
     "limit": "Examples, at most: images of a split, pairs of a paradigm, sentences of a task.",

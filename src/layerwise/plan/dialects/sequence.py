@@ -10,12 +10,14 @@ from layerwise.errors import PlanError
 from layerwise.plan.grammar import runs, write
 from layerwise.plan.lowering import Step
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
+from layerwise.plan.quantised import refuse_quantised_layers
 
 
 def sequential(plan: Plan | str, form: str = "a list of layers") -> Plan:
     """The plan with its repeats and blocks spelled out: one visit of a whole layer after another.
 
-    Raises `PlanError` that names the stage for a plan with groups, gains or halves of layers, which `form` cannot say.
+    Raises `PlanError` that names the stage for a plan with groups, gains or halves of layers, which `form` cannot say;
+    nor can it say at which type a layer runs.
 
     >>> sequential("0-2 [3 4]*2 5*2")
     Plan('0-4 3-5 5')
@@ -27,6 +29,7 @@ only which layers run one after another: write its layers in turn, as in 3-5
           ^
     """
     plan = Plan.parse(plan)
+    refuse_quantised_layers(plan, f"write {form}")
     position = 0
     for number, run in enumerate(runs(plan.stages), start=1):
         reason = next(_obstacles(run[0]), None)

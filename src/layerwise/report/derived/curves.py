@@ -62,12 +62,16 @@ def change_of(order: Sequence[int], depth: int) -> Change | None:
 def changes(data: ReportData) -> dict[Change, str]:
     """Every change of one window that a plan of the run makes, with the first such plan.
 
-    Only a plain sequence of whole layers makes one: as many stages as evaluations.
+    Only a plain sequence of whole layers of the model makes one: as many stages as evaluations.
     """
     plans: dict[Change, str] = {}
     for text, record in data.records.items():
         plan = data.schedules.get(text)
-        if plan is not None and record.stages == record.evaluations and not plan.has_sublayers():
+        if (
+            plan is not None
+            and record.stages == record.evaluations
+            and all(step.sublayer is None and step.source is None for step in plan.steps())
+        ):
             change = change_of(plan.order(), data.depth)
             if change is not None:
                 plans.setdefault(change, text)

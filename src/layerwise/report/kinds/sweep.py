@@ -32,7 +32,8 @@ CURVED: Mapping[str, tuple[str, Show]] = {
 """What curves show: its name and its quantity."""
 SIZES = {
     "kendall": "pairs of layers the other way round", "repeat_blocks": "layers repeated",
-    "damped_repeats": "layers repeated",
+    "damped_repeats": "layers repeated", "bits": "layers quantised", "bits_left_out": "layers quantised",
+    "bits_noise": "layers with noise",
 }  # fmt: skip
 """What the families count that count no affected layers."""
 MAPS = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from layerwise.plan.quantised import TYPES
+
 NAMES = {"random": "random order", "kendall": "random order at a distance"}
 
 NATS = "Losses are in nats per token: 0.69 nats more, and the right token is half as likely."
@@ -11,12 +13,12 @@ NATS = "Losses are in nats per token: 0.69 nats more, and the right token is hal
 
 
 def label(name: str) -> str:
-    """A strategy, family or metric as words.
+    """A strategy, family or metric as words; a type of GGUF is a name.
 
-    >>> label("leave_one_out")
-    'leave one out'
+    >>> label("leave_one_out"), label("Q4_0")
+    ('leave one out', 'Q4_0')
     """
-    return NAMES.get(name, name.replace("_", " "))
+    return name if name in TYPES else NAMES.get(name, name.replace("_", " "))
 
 
 def listed(words: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from layerwise.errors import ModelError, PlanError
 from layerwise.plan import Plan
 from layerwise.plan.checks import check_source
 from layerwise.plan.config_order import OF_THE_HOST
+from layerwise.plan.quantised import weight_type
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.clone import INDEX_NAMES
 
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
 def check_compatible(sources: Mapping[str, Stack]) -> None:
     """Raise `ModelError`, naming the first difference, unless the layers of all `sources` can run in the first.
 
-    Raises `PlanError` for a name that no plan could write.
+    Raises `PlanError` for a name that no plan could write, and for a type of GGUF.
     """
     if not sources:
         raise ModelError('a plan over several models needs them by name: Stack.with_sources({"a": stack, "b": stack})')
     for name in sources:
         check_source(name)
+        if weight_type(name) is not None:
+            raise PlanError(f"{name} is a type of GGUF and names no model; call it otherwise, as in run-{name}")
     (first, host), *others = sources.items()
     for name, stack in others:
         for what, own, other in _differences(host, stack):

@@ -4,7 +4,8 @@ A visit of a plan must run a block with a cache slot of its own. What the block 
 parameters, buffers, hooks, flags such as `training`, adapters that somebody adds. So a clone holds nothing but the
 dictionaries of parameters and hooks, which are the block's very own, and looks up everything else in the block whenever
 it is asked. What differs is the position under which a cache is asked (`layer_idx`), the configuration where the block
-is borrowed from another model, and what becomes of the output. What a clone sets while it runs stays with it: a
+is borrowed from another model, weights that it computes with in the place of the module's (a layer at a type of GGUF),
+and what becomes of the output. What a clone sets while it runs stays with it: a
 recurrent state that a model keeps in an attribute is that of one visit. A compiled forward is the block's alone, and a
 clone runs uncompiled: it would not know that it runs for a visit.
 """
@@ -15,9 +16,9 @@ import types
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from layerwise.errors import ModelError
 from layerwise.stack.compilation import is_compiled
@@ -42,6 +43,7 @@ _OF_CLASSES = frozenset({"_compiled_call_impl", "_abc_impl"})
 # Values of these types are a clone's as they are the module's.
 _CONSTANTS = frozenset({bool, float, str, type(None)})
 _MISSING = object()
+_Value = TypeVar("_Value")
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class _Own:
     shift: int
     host: nn.Module | None
     then: Mapping[str, Then]
+    weights: Mapping[str, Tensor]
     forward: Any
     children: dict[str, tuple[nn.Module, nn.Module]] = field(default_factory=dict)
 
@@ -59,28 +62,41 @@ class _Own:
         """The clone of the submodule `name`, or the submodule itself where no visit could differ from another."""
         known = self.children.get(name)
         if known is None or known[0] is not module:
-            inner = {path.partition(".")[2]: then for path, then in self.then.items() if path.partition(".")[0] == name}
+            inner, weights = _inside(name, self.then), _inside(name, self.weights)
             host = None if self.host is None else self.host.get_submodule(name)
-            known = module, clone(module, self.shift, host, inner) if inner or _differs(module) else module
+            differs = inner or weights or _differs(module)
+            known = module, clone(module, self.shift, host, inner, weights) if differs else module
             self.children[name] = known
         return known[1]
 
 
 def clone(
-    module: nn.Module, shift: int, host: nn.Module | None = None, then: Mapping[str, Then] | None = None
+    module: nn.Module,
+    shift: int,
+    host: nn.Module | None = None,
+    then: Mapping[str, Then] | None = None,
+    weights: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
     """A module over the state of `module` whose cache slots are `shift` further on.
 
     `host` is the block of the same layer in the model that runs it, where that is another model: its configuration is
     read instead. `then` says what becomes of the output of the submodule at each path; `""` is the module itself, after
-    its hooks.
+    its hooks. `weights` are computed with in the place of the parameters at their paths, and those of the module stay.
+    A clone of a clone with other weights has them too.
     """
+    known = getattr(module, "_own", None)
+    if isinstance(known, _Own):
+        module, shift, weights = known.module, shift + known.shift, {**known.weights, **(weights or {})}
+    weights = weights or {}
     made = object.__new__(_kind(cast(Hashable, type(module))))
     state = vars(module)
     vars(made).update({name: state[name] for name in _SHARED if name in state}, _buffers={})
+    if weights:
+        own = {name: weight for name, weight in weights.items() if "." not in name}
+        vars(made)["_parameters"] = {**state["_parameters"], **own}
     if "forward" in state and not is_compiled(state["forward"]):
         vars(made)["forward"] = rebound(state["forward"], module, made)
-    object.__setattr__(made, "_own", _Own(module, shift, host, then or {}, state.get("forward")))
+    object.__setattr__(made, "_own", _Own(module, shift, host, then or {}, weights, state.get("forward")))
     return made
 
 
@@ -88,6 +104,11 @@ def indices(module: nn.Module) -> list[int]:
     """The positions that a module and its submodules say they have."""
     values = (vars(each).get(name) for each in module.modules() for name in INDEX_NAMES)
     return [index for index in values if type(index) is int]
+
+
+def _inside(name: str, by_path: Mapping[str, _Value]) -> dict[str, _Value]:
+    """What belongs to the submodule `name`, by the paths inside it."""
+    return {path.partition(".")[2]: value for path, value in by_path.items() if path.partition(".")[0] == name}
 
 
 def _differs(module: nn.Module) -> bool:

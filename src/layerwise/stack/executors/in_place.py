@@ -22,6 +22,7 @@ from torch import nn
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
 from layerwise.plan.config_order import WIDTH_OF_A_LAYER
+from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Branches
@@ -62,6 +63,8 @@ def in_place(
     The members of the prepared `groups` run as one.
     """
     model, path = stack.model, stack.path
+    if model.training:
+        refuse_quantised_layers(plan, "train (call model.eval() if nothing is to be trained)")
     blocks = block_list(model, path)
     steps = plan.steps()
     passes = Passes(len(steps))

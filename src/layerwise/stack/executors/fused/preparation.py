@@ -12,6 +12,7 @@ from torch import nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
+from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.fused.execution import PreparedGroup
 from layerwise.stack.executors.fused.groups import (
@@ -48,6 +49,7 @@ def prepared_groups(stack: Stack, plan: Plan, stride: int) -> Iterator[list[Prep
     to do instead, for a group that cannot run as one; see `groups` and `proof`. A group that was proved once for this
     Stack is not proved again.
     """
+    refuse_quantised_layers(plan, "run groups and projections as one (fused)")
     groups = single_layer_groups(plan)
     for group in {group.members: group for group in groups}.values():
         refuse_unlike(stack, group)

@@ -1,0 +1,145 @@
+"""The weights of layers at a type of GGUF: quantised by the package gguf, and dequantised to compute with.
+
+Quantised are the matrices of linear layers, a row for each output, as GGUF stores them. Vectors (biases, gains of
+norms) stay as they are, as they do in files. A layer with any other weights of two axes or more is refused: in which
+type, and in which arrangement, a file would have them is not known. So is a matrix whose rows are no whole number of
+blocks, which llama.cpp stores in F16 and not in the type that it was asked for.
+
+The weights are in the model's own dtype; in half precision what is dequantised is rounded to it once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.gguf.types import TENSOR_TYPES
+from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.plan.quantised import TYPES, WeightType, quantised_layers
+from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.streaming.resident import refuse_on_disk
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from layerwise.plan import Plan
+    from layerwise.stack import Stack
+
+MOST_BYTES = 1 << 29
+"""The bytes of weights that are kept for their next use: 512 MiB, or those of one layer where that is larger."""
+
+_BLOCKS = {each.name: each.values for each in TENSOR_TYPES.values()}
+
+
+class QuantisedLayers:
+    """The weights of one model's layers at types of GGUF, those of late use kept up to `MOST_BYTES`."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], dict[str, Tensor]] = {}
+
+    def weights(self, block: nn.Module, layer: int, kind: WeightType) -> Mapping[str, Tensor]:
+        """The matrices of a block at a type, by their paths inside it. Nothing in the block changes.
+
+        What is kept is used while the block holds the same tensors, as often changed as when it was made.
+        """
+        matrices = dict(_matrices(block))
+        # Tensors of inference mode count no changes, and nobody trains them.
+        own = (each.weight for each in matrices.values())
+        versions = ((each.data_ptr(), each.dtype, 0 if each.is_inference() else each._version) for each in own)
+        key = (layer, kind, *versions)
+        made = self._kept.pop(key, None)
+        if made is None:
+            # Outside inference mode, so that whoever computes with them later may need gradients of other weights.
+            with torch.inference_mode(False), torch.no_grad():
+                made = _at_type(matrices, layer, kind)
+        self._kept[key] = made
+        size = sum(map(_size, self._kept.values()))
+        while size > MOST_BYTES and len(self._kept) > 1:
+            size -= _size(self._kept.pop(next(iter(self._kept))))
+        return made
+
+
+def refuse_unquantisable(stack: Stack, plan: Plan) -> None:
+    """Raise `UnsupportedModel`, with the reason, where a layer cannot run at the type that the plan gives it.
+
+    Raises `ModelError` where the package gguf is not installed, or does not have the type.
+    """
+    for layer, kind in quantised_layers(plan):
+        refuse_on_disk(stack.model, f"run layer {layer} at {kind}")
+        refuse_quantised(stack.model, f"run layer {layer} at {kind}")
+        _quantisers(kind.type)
+        _refuse_block(stack.block(layer), layer, kind)
+
+
+def _refuse_block(block: nn.Module, layer: int, kind: WeightType) -> None:
+    linear = {f"{path}.weight": module.weight for path, module in _matrices(block)}
+    size = _BLOCKS[kind.type]
+    for name, weight in block.named_parameters(remove_duplicate=False):
+        if weight.ndim >= 2 and name not in linear:
+            raise UnsupportedModel(
+                f"layer {layer} cannot run at {kind}: its {name}, of shape {tuple(weight.shape)}, is no matrix of a "
+                f"linear layer, and how a GGUF file would store it is not known; write {layer}, without {kind}"
+            )
+    for path, module in _matrices(block):
+        width = _rows(module).shape[1]
+        if width % size:
+            raise UnsupportedModel(
+                f"layer {layer} cannot run at {kind}: the rows of its {path}.weight have {width} numbers, no whole "
+                f"number of blocks of {size}, so that llama.cpp stores it in F16; write {layer}, without {kind}"
+            )
+
+
+def quantised(weight: Tensor, name: str) -> np.ndarray:
+    """The bytes of a matrix, a row for each output, in a type of GGUF, as the package gguf quantises it."""
+    gguf = _quantisers(name)
+    values = weight.detach().to("cpu", torch.float32).contiguous().numpy()
+    stored: np.ndarray = gguf.quants.quantize(values, gguf.GGMLQuantizationType[name])
+    return stored
+
+
+def _at_type(matrices: Mapping[str, nn.Linear | Conv1D], layer: int, kind: WeightType) -> dict[str, Tensor]:
+    gguf = _quantisers(kind.type)
+    draw = None
+    if kind.seed is not None:  # another draw for each seed, type and layer
+        draw = torch.Generator().manual_seed((kind.seed * len(TYPES) + TYPES.index(kind.type)) * LAYER_LIMIT + layer)
+    made = {}
+    for path, module in sorted(matrices.items()):
+        rows = _rows(module).detach()
+        numbers = gguf.quants.dequantize(quantised(rows, kind.type), gguf.GGMLQuantizationType[kind.type])
+        changed = torch.from_numpy(numbers)
+        if draw is not None:
+            exact = rows.to("cpu", torch.float64)
+            noise = torch.randn(exact.shape, generator=draw, dtype=torch.float64)
+            changed = exact + noise * ((changed - exact).norm() / noise.norm())
+        changed = changed.to(rows.device, rows.dtype)
+        made[f"{path}.weight"] = changed.T if isinstance(module, Conv1D) else changed
+    return {name: nn.Parameter(weight, requires_grad=False) for name, weight in made.items()}
+
+
+def _matrices(block: nn.Module) -> Iterator[tuple[str, nn.Linear | Conv1D]]:
+    return ((path, module) for path, module in block.named_modules() if isinstance(module, nn.Linear | Conv1D))
+
+
+def _rows(module: nn.Linear | Conv1D) -> Tensor:
+    """The matrix with a row for each output; GPT-2's are kept the other way round."""
+    return module.weight.T if isinstance(module, Conv1D) else module.weight
+
+
+def _quantisers(name: str) -> Any:
+    if find_spec("gguf") is None:
+        raise ModelError(f"weights are quantised to {name} by the package gguf: pip install 'layerwise[gguf]'")
+    import gguf
+
+    if name not in gguf.GGMLQuantizationType.__members__:
+        raise ModelError(f"the package gguf that is installed does not have {name}: pip install --upgrade gguf")
+    return gguf
+
+
+def _size(weights: Mapping[str, Tensor]) -> int:
+    return sum(each.nbytes for each in weights.values())

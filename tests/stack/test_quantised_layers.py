@@ -1,0 +1,172 @@
+"""Layers at a type of GGUF: the weights of a file of that type, in a model that stays as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from checkpoint.gguf_models import CAUSAL, write_causal
+from conftest import tiny_llama
+from layerwise.checkpoint import save
+from layerwise.errors import LayerwiseError, ModelError, PlanError, UnsupportedModel
+from layerwise.plan import Plan
+from layerwise.plan.quantised import TYPES, weight_type
+from layerwise.stack import Stack, load, quantised_layers
+from layerwise.stack.load import tensor_hash
+from layerwise.swarm.supply import Supply
+from stack.makers import IDS, stack_of
+from tier import TIER
+
+gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
+pytestmark = pytest.mark.numbers
+
+FAST = [*(("llama", kind) for kind in TYPES[:4]), ("gpt2", "Q8_0"), ("qwen2", "MXFP4")]
+EVERY = [(architecture, kind) for architecture in CAUSAL for kind in TYPES]
+
+
+def norm(weights: dict[str, torch.Tensor], others: dict[str, torch.Tensor]) -> dict[str, float]:
+    return {name: float((each.double() - others[name].double()).norm()) for name, each in weights.items()}
+
+
+def weights_of(stack: Stack, layer: int, source: str | None = None) -> dict[str, torch.Tensor]:
+    return {name: each.detach() for name, each in stack.block(layer, source).named_parameters()}
+
+
+@pytest.mark.parametrize(("architecture", "kind"), EVERY if TIER == "nightly" else FAST)
+def test_a_layer_at_a_type_has_the_weights_of_a_file_of_that_type(architecture: str, kind: str, tmp_path: Path) -> None:
+    """The file is written by the package gguf, and read by transformers."""
+    exact = load(write_causal(tmp_path / "exact.gguf", architecture, "F32"))
+    stored = load(write_causal(tmp_path / "stored.gguf", architecture, kind))
+    for layer in range(exact.depth):
+        own, other = weights_of(exact, layer, kind), weights_of(stored, layer)
+        assert own.keys() == other.keys()
+        assert all(torch.equal(own[name], other[name]) for name in own), layer
+        assert any(not torch.equal(each, weights_of(exact, layer)[name]) for name, each in own.items())
+    reader = gguf.GGUFReader(tmp_path / "stored.gguf")
+    (tensor,) = [each for each in reader.tensors if each.name == "blk.1.ffn_down.weight"]
+    module = next(m for name, m in exact.blocks[1].named_modules() if name in ("mlp.down_proj", "mlp.c_proj"))
+    rows: Any = module.weight.T if architecture == "gpt2" else module.weight
+    if kind in ("Q4_0", "Q8_0", "MXFP4"):
+        assert np.array_equal(quantised_layers.quantised(rows, kind), tensor.data)
+
+
+def test_noise_has_the_norm_of_the_error_matrix_by_matrix_and_a_seed() -> None:
+    stack = stack_of("gpt2")
+    own, error, noise = (weights_of(stack, 2, source) for source in (None, "Q4_0", "Q4_0-noise0"))
+    size, other = norm(error, own), norm(noise, own)
+    matrices = [name for name, each in own.items() if each.ndim == 2]
+    assert [name for name in size if size[name]] == matrices
+    for name in matrices:
+        assert other[name] == pytest.approx(size[name], rel=1e-5)
+        direction, along = (noise[name] - own[name]).flatten(), (error[name] - own[name]).flatten()
+        assert abs(torch.cosine_similarity(direction, along, dim=0)) < 0.1
+    again = weights_of(stack_of("gpt2"), 2, "Q4_0-noise0")
+    assert all(torch.equal(again[name], noise[name]) for name in noise)
+    for source, layer in (("Q4_0-noise1", 2), ("Q4_1-noise0", 2), ("Q4_0-noise0", 3)):
+        apart = weights_of(stack, layer, source)[matrices[0]] - weights_of(stack, layer)[matrices[0]]
+        assert abs(torch.cosine_similarity(apart.flatten(), (noise[matrices[0]] - own[matrices[0]]).flatten(), 0)) < 0.1
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_weights_that_change_are_quantised_anew_and_few_are_kept(
+    monkeypatch: pytest.MonkeyPatch, inference: bool
+) -> None:
+    model = tiny_llama()
+    stack, plan = load(model), Plan.parse("Q4_0:0-5")
+    with torch.inference_mode():
+        before = stack.logits(plan, input_ids=IDS)
+        assert torch.equal(stack.logits(plan, input_ids=IDS), before)
+    with torch.inference_mode(inference), torch.no_grad():
+        model.model.layers[3].mlp.up_proj.weight.mul_(-1)
+    with torch.inference_mode():
+        after = stack.logits(plan, input_ids=IDS)
+        assert not torch.equal(after, before)
+        assert torch.equal(load(model).logits(plan, input_ids=IDS), after)
+        assert len(stack._quantised._kept) == 7, "six layers, and one as it was"
+        monkeypatch.setattr(quantised_layers, "MOST_BYTES", 1)
+        assert torch.equal(stack.logits(plan, input_ids=IDS), after)
+    assert len(stack._quantised._kept) == 1
+
+
+def test_the_model_stays_as_it_is_and_gradients_of_other_layers_do_not() -> None:
+    model = tiny_llama()
+    stack = load(model)
+    before, own = tensor_hash(model), model(IDS).logits
+    with torch.inference_mode():
+        stack.logits("0 Q8_0:1 2-5", input_ids=IDS)  # what is kept of it serves outside as well
+    with stack.under("0 Q8_0:1 2-5"):
+        loss = model(IDS, labels=IDS).loss
+        loss.backward()
+    assert model.model.layers[1].mlp.up_proj.weight.grad is None
+    assert model.model.layers[0].mlp.up_proj.weight.grad.any()
+    assert tensor_hash(model) == before
+    assert torch.equal(model(IDS).logits, own)
+
+
+def test_a_half_at_a_type_is_that_half_of_the_layer_at_the_type() -> None:
+    stack = stack_of("llama")
+    with torch.inference_mode():
+        captured = stack.capture(input_ids=IDS)
+        state = captured.state
+        whole = stack.apply(2, state, captured, source="Q4_0")
+        in_turn = stack.apply(2, stack.apply(2, state, captured, "attn", "Q4_0"), captured, "mlp", "Q4_0")
+        mixed = stack.apply(2, stack.apply(2, state, captured, "attn", "Q4_0"), captured, "mlp")
+    torch.testing.assert_close(in_turn, whole, rtol=1e-5, atol=1e-5)
+    assert (mixed - whole).abs().max() > 1e-2
+
+
+def with_extra() -> Stack:
+    stack = load(tiny_llama())
+    stack.blocks[1].register_parameter("extra", nn.Parameter(torch.ones(2, 32)))
+    return stack
+
+
+def enter(stack: Stack, **options: bool) -> None:
+    with stack.under("0 Q4_0:1", **options):
+        pass
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] = {
+    "rows": (lambda _: stack_of("gemma").check("0 Q4_0:1"), UnsupportedModel, "rows of .* have 16 numbers.*write 1, w"),
+    "other": (lambda _: with_extra().check("Q4_0:1"), UnsupportedModel, r"its extra, of shape \(2, 32\), is no matrix"),
+    "fused": (lambda _: enter(stack_of("llama"), fused=True), PlanError, "cannot run groups .* with Q4_0:1"),
+    "training": (lambda _: enter(load(tiny_llama().train())), PlanError, "cannot train .* with Q4_0:1"),
+    "name": (lambda _: Stack.with_sources({"Q4_0": stack_of("llama")}), PlanError, "Q4_0 is a type of GGUF and names"),
+    "save": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m"), PlanError, "cannot save a model under"),
+    "compact": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m", compact=True), PlanError, "cannot save a"),
+    "swarm": (lambda _: Supply(stack_of("llama"), Plan.parse("0 Q4_0:1"), []), PlanError, "cannot serve a model under"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_is_refused_with_the_reason(name: str, tmp_path: Path) -> None:
+    carry_out, kind, words = REFUSED[name]
+    with pytest.raises(kind, match=words):
+        carry_out(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quantised_layers, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"by the package gguf: pip install 'layerwise\[gguf\]'") as caught:
+        stack_of("llama").check("0 Q4_0:1")
+    assert not isinstance(caught.value, UnsupportedModel), "which would leave plans of a sweep out"
+
+
+def test_a_layer_on_the_disk_cannot_run_at_a_type_nor_be_written_as_it_was(tmp_path: Path) -> None:
+    path = write_causal(tmp_path / "m.gguf", "llama", "F32")
+    with pytest.raises(UnsupportedModel, match=r"cannot run layer 1 at Q4_0: .* without --resident-layers"):
+        load(path, resident_layers=2).check("0 Q4_0:1")
+    with pytest.raises(PlanError, match="cannot save a model under a plan with Q4_0:1"):
+        save(path, "0 Q4_0:1", tmp_path / "n.gguf")
+
+
+@pytest.mark.parametrize("name", ["Q4_0-noise", "Q4_0-noise01", "q4_0", "Q4_0-noise-1", "Q6_K", "a", None])
+def test_names_of_types_are_spelled_in_one_way(name: str | None) -> None:
+    assert weight_type(name) is None
