@@ -136,10 +136,10 @@ def test_groups_share_no_document_and_leave_none_out() -> None:
 def test_too_little_text_is_refused_with_what_to_give() -> None:
     refuse_too_little(reading([4] * 8))
     with pytest.raises(
-        MeasureError, match=r"2 windows of 300 .* at least 8 .* 4,096 tokens or more, or .*--max-length 37"
+        MeasureError, match=r"2 windows of 300 .* at least 8 .* read 4,096 tokens or more .*, or .*--max-length 37"
     ):
         refuse_too_little(reading([200, 100]))
-    with pytest.raises(MeasureError, match=r"1 window of 1 .* tokens or more$"):
+    with pytest.raises(MeasureError, match=r"1 window of 1 .* tokens or more .*a larger --tokens\)$"):
         refuse_too_little(reading([1]))
 
 
