@@ -118,7 +118,7 @@ def chosen_limit(
     took = duration(_seconds(pace, sizes, limit, models, opening))
     return limit, (
         f"pairs: {scored:,} of {sum(sizes):,}, for about {took} (--minutes {minutes:g}); --limit {limit} scores the "
-        f"same again"
+        "same again"
     )
 
 
