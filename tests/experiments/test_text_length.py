@@ -184,8 +184,25 @@ def test_a_text_that_fits_is_read_whole(stack: Stack, clock: Callable[[float], N
 
 
 def test_minutes_in_which_nothing_can_be_concluded_are_refused(stack: Stack, clock: Callable[[float], None]) -> None:
-    with pytest.raises(OptionError, match=r"^1 minutes are too few: 8 documents .* take about \d+; give --minutes \d+"):
+    with pytest.raises(OptionError, match=r"^--minutes 1 is too little: 8 documents .* about \d+; give --minutes \d+"):
         choose(stack, timed(stack, 1.0), minutes=1.0)
+
+
+@pytest.mark.parametrize(("compared", "units"), [(1, 8), (6, 8), (7, 9), (30, 11), (262, 14)])
+def test_as_many_windows_are_read_as_can_show_one_effect_among_all(
+    stack: Stack, clock: Callable[[float], None], compared: int, units: int
+) -> None:
+    """With n windows no p of a sign flip is below 2^(1 - n), and Holm's correction multiplies the least."""
+    of = replace(timed(stack, 1e3), compared=compared)
+    assert of.least_units == units
+    least = compared * 2.0 ** (1 - units)
+    assert least <= 0.05
+    assert units == 8 or 2 * least > 0.05
+    assert choose(stack, of).data.units >= units
+
+
+def test_what_is_compared_on_a_share_of_the_text_needs_its_windows_there(stack: Stack) -> None:
+    assert replace(timed(stack, 1.0), compared=30, share=0.5).least_units == 21
 
 
 def test_without_minutes_the_least_is_read_however_long_it_takes(stack: Stack, clock: Callable[[float], None]) -> None:

@@ -93,6 +93,17 @@ def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
         runnable(stack, Sweep(model="elc", families=(), plan=("0 (1|2)",)).members(stack.depth))
 
 
+def test_families_of_which_nothing_is_left_are_refused() -> None:
+    """A sweep would report on the model as trained alone."""
+    stack = load(random_model("elc"))
+    members = Sweep(model="elc", families=("painters",)).members(stack.depth)
+    parallel = [member for member in members if "|" in str(member.plan) or member.family == "identity"]
+    with pytest.raises(UnsupportedModel, match=r"^the model can run none of these plans: \d+ plans of painters left"):
+        runnable(stack, parallel)
+    kept, left_out = runnable(stack, parallel[1:])  # nothing is compared with the model as trained
+    assert (kept, len(left_out)) == ((), 1)
+
+
 def test_without_the_import_the_error_says_what_to_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ElcForMaskedLM(ElcConfig.of_size("tiny", vocab_size=40)).save_pretrained(tmp_path)
     from transformers import CONFIG_MAPPING

@@ -53,6 +53,18 @@ def _base(make: Callable[[], PreTrainedModel] = tiny_vit) -> Base:
     return Base(lambda: load(make()), make.__name__)
 
 
+def test_a_base_that_is_one_file_has_no_preprocessing_to_copy(tmp_path: Path) -> None:
+    """A GGUF: its model is trained to the end, and written without."""
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    chosen = recipe("layershuffle", Options(replace(SETTINGS, epochs=1 / 3, evals=1)), DEPTH)
+    base = replace(_base(), location=str(file))
+    record = train(base, tiny_digits("crop"), chosen, 1, tmp_path / "run", arguments=QUIET)
+    assert record.steps == 1
+    assert (tmp_path / "run" / MODEL / "config.json").is_file()
+    assert not list((tmp_path / "run" / MODEL).glob("preprocessor*"))
+
+
 def test_a_training_that_was_killed_before_its_model_was_written_takes_no_further_step(tmp_path: Path) -> None:
     """The last step, and its checkpoint, lie within an epoch of three."""
     chosen, noted = recipe("layershuffle", Options(replace(SETTINGS, epochs=4 / 3, evals=1)), DEPTH), Noted()

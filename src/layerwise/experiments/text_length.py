@@ -57,6 +57,9 @@ USED = 0.95
 REST = 4.0
 """Seconds for what has no pace: Python starts, and the report is written."""
 
+ALPHA = 0.05
+"""The error rate of what is corrected together."""
+
 SHORTEST = 32
 """Tokens of a window at least, where windows are made shorter so that there are enough of them."""
 
@@ -161,6 +164,16 @@ class TimedText:
     share: float = 1.0
     fewest: int = FEWEST_UNITS
 
+    @property
+    def least_units(self) -> int:
+        """The documents or windows of which sign flips can show an effect among all that are corrected together.
+
+        With n of them no p is below 2^(1 - n) (`layerwise.measure.stats.statistics.sign_flips`), and Holm's correction
+        multiplies the least by how many are compared: 8 show nothing of one among 30, 11 do.
+        """
+        least = 1 + math.log2(max(1, self.compared) / ALPHA)
+        return max(self.fewest, math.ceil(least / self.share))
+
 
 @dataclass(frozen=True, slots=True)
 class ChosenText:
@@ -208,26 +221,26 @@ def _that_fits(
     config: DurationOptions, timed: TimedText, corpus: Corpus, most: int, reporter: Reporter, began: float
 ) -> ChosenText:
     """The text that the minutes allow, of which there are `most` tokens at most: no token is less than a character."""
-    minutes = config.minutes or MINUTES
+    minutes, units = config.minutes or MINUTES, timed.least_units
     length = config.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
     end = began + 60 * minutes * USED - REST - min(LIMIT, LOOK * 60 * minutes)
 
     def left() -> float:
         return (end - time.monotonic()) / (1 + 1.5 * PILOT)  # a pilot of the fewest plans takes a little more
 
-    first = timed.cut(timed.fewest * length, config.max_length)
+    first = timed.cut(units * length, config.max_length)
     spans = [each.scored_until - each.scored_from for each in first.windows]
     dense = first.tokens / sum(spans)  # a masked model is scored on few of the tokens of a window
     shortens = config.max_length is None and not any(each.answer_start is not None for each in corpus.documents)
     of_window = min(SHORTEST, mean(spans)) if shortens else mean(spans)
-    least = min(first.tokens, math.ceil(timed.fewest * of_window * dense))
+    least = min(first.tokens, math.ceil(units * of_window * dense))
 
     def shorter(tokens: int) -> int | None:
         """The length of the windows, so that there are enough of them; `None` where they stay as they are."""
-        within = int(tokens / dense / timed.fewest)
+        within = int(tokens / dense / units)
         return max(SHORTEST, within) if shortens and within < max(spans) else config.max_length
 
-    while timed.cut(least, shorter(least)).units < timed.fewest and least < first.tokens:
+    while timed.cut(least, shorter(least)).units < units and least < first.tokens:
         least = min(first.tokens, 2 * least)
 
     def measure(tokens: int) -> tuple[int, float]:
@@ -239,7 +252,7 @@ def _that_fits(
         if config.minutes is not None:
             needed = math.ceil((pace.fixed + pace.each * least + time.monotonic() - began + REST) / 60 / USED)
             raise OptionError(
-                f"{minutes:g} minutes are too few: {timed.fewest} documents or windows of {least // timed.fewest} "
+                f"--minutes {minutes:g} is too little: {units} documents or windows of {least // units} "
                 f"tokens, the least that anything is concluded from, take about {needed:,}; give --minutes {needed}, "
                 "or measure less (fewer plans or parts)"
             )

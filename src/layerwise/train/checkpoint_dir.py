@@ -76,9 +76,11 @@ def run_training(
         figures=trainer.figures(),
     )
     if trainer.is_world_process_zero():
-        settings = None if location is None else cached_file(location, PREPROCESSING, **_MAY_BE_ABSENT)
-        if settings is not None:
-            shutil.copyfile(settings, model / PREPROCESSING)
+        # Nothing lies beside the weights in a model that is one file, such as a GGUF.
+        if location is not None and not Path(location).is_file():
+            settings = cached_file(location, PREPROCESSING, **_MAY_BE_ABSENT)
+            if settings is not None:
+                shutil.copyfile(settings, model / PREPROCESSING)
         record.write(model)
         for checkpoint in folder.glob("checkpoint-*"):
             shutil.rmtree(checkpoint)

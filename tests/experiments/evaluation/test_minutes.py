@@ -86,7 +86,7 @@ def test_it_ends_before_the_minutes_do_and_uses_most_of_them(clock: Clock, minut
 def test_too_few_minutes_are_answered_with_as_many_as_do(clock: Clock) -> None:
     clock.fixed = 40.0
     arguments: dict[str, Any] = {"models": 1, "began": 0.0, "temperature": 1.0, "too_long": "refuse"}
-    with pytest.raises(OptionError, match=r"1 minutes are too few: a pair of each of 3 paradigms .* give --minutes 5"):
+    with pytest.raises(OptionError, match=r"--minutes 1 is too little: a pair of each of 3 .* give --minutes 5"):
         chosen_limit(1, clock.open, [suite([5, 5, 5])], **arguments)
     clock.now = 0.0
     limit, _ = chosen_limit(5, clock.open, [suite([5, 5, 5])], **arguments)

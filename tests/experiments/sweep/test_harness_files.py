@@ -126,6 +126,20 @@ def test_the_file_is_that_of_lm_eval(
     ]
 
 
+def test_git_says_nothing_outside_a_repository(
+    results: dict[str, Any],
+    manifest: Manifest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """lm-eval's own way to the commit lets git complain, and that under every plan."""
+    monkeypatch.chdir(tmp_path)
+    file = write_harness_results(tmp_path, PLAN, results, manifest, datetime(2026, 7, 1), 1.0)
+    assert json.loads(file.read_text())["git_hash"] is None
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_plan_has_one_file(results: dict[str, Any], manifest: Manifest, tmp_path: Path) -> None:
     for day in (1, 2):
         last = write_harness_results(tmp_path, PLAN, results, manifest, datetime(2026, 7, day), 1.0)

@@ -111,7 +111,7 @@ def chosen_limit(
     if not limit:
         needed = _seconds(pace, sizes, 1, models, opening) + REST + time.monotonic() - began
         raise OptionError(
-            f"{minutes:g} minutes are too few: a pair of each of {len(sizes):,} paradigms takes about "
+            f"--minutes {minutes:g} is too little: a pair of each of {len(sizes):,} paradigms takes about "
             f"{duration(needed)}; give --minutes {int(needed / 60 / USED) + 1}, or fewer suites"
         )
     scored = sum(min(limit, size) for size in sizes)

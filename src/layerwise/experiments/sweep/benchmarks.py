@@ -14,6 +14,7 @@ A folder is named after its plan, and by a digest of it where the name must leav
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -197,6 +198,18 @@ _LONGEST = 60
 """Characters of a plan in the name of its folder."""
 
 
+def _commit() -> str | None:
+    """What git calls the commit of the working directory; `None` outside a repository, and without git.
+
+    lm-eval's own function lets git complain on the terminal, under every plan.
+    """
+    try:
+        told = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return told.stdout.strip() or None
+
+
 def write_harness_results(
     folder: Path, plan: Plan, results: Mapping[str, Any], manifest: Manifest, began: datetime, seconds: float
 ) -> Path:
@@ -205,7 +218,6 @@ def write_harness_results(
     `seconds` are those of the judging alone: likelihoods are computed for all plans together.
     """
     from lm_eval.loggers.evaluation_tracker import GeneralConfigTracker
-    from lm_eval.loggers.utils import get_git_commit_hash
     from lm_eval.utils import handle_non_serializable
 
     tracker = GeneralConfigTracker()
@@ -216,7 +228,7 @@ def write_harness_results(
     tracker.total_evaluation_time_seconds = str(seconds)
     content = {
         **results,
-        "git_hash": get_git_commit_hash(),
+        "git_hash": _commit(),
         "date": began.timestamp(),
         "pretty_env_info": "\n".join(
             f"{name}: {value}" for name, value in {**manifest.versions, **manifest.hardware}.items()

@@ -161,7 +161,8 @@ def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[P
 def runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
     """The members whose plans the model can run, and a sentence for every family that others were left out of.
 
-    A plan that is there for itself (`GIVEN`) is not left out: what the model says against it is raised.
+    A plan that is there for itself (`GIVEN`) is not left out: what the model says against it is raised. Raises
+    `UnsupportedModel` where of several families nothing is left but the model as trained.
     """
     kept: list[Member] = []
     reasons: dict[str, list[UnsupportedModel]] = {}
@@ -178,6 +179,8 @@ def runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...
         f"{len(messages)} plan{'s' * (len(messages) != 1)} of {family} left out: {messages[0]}"
         for family, messages in reasons.items()
     )
+    if reasons and kept and all(member.plan == Plan.identity(stack.depth) for member in kept):
+        raise UnsupportedModel(f"the model can run none of these plans: {'; '.join(left_out)}")
     return tuple(kept), left_out
 
 
