@@ -42,6 +42,8 @@ SAME_NORM_RANDOM, P_OVER_N, TWIN, UNIFORM_GUESS = "same_norm_random", "p_over_n"
 
 CONTRAST = "contrast"
 RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
+BITS, STANDS_OUT = "bits", "stands_out"
+"""The contrasts of layers at a type (`layerwise.measure.contrasts.bits`)."""
 
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 

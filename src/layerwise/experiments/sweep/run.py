@@ -44,6 +44,7 @@ from layerwise.measure.activations.plan_states import (
     zone_rows,
 )
 from layerwise.measure.activations.similarity import similarity_sums
+from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
 from layerwise.measure.interventions.sweep import (
@@ -261,10 +262,10 @@ class SweepUnit(Unit[MeasureError | None]):
             losses = _of_whole_plans(list(run.store.text_losses()), self._windows())
             tasks = self.text.scored_answer_tasks
             scores = effects(losses, str(self.plans[0]), seed=self.config.seed, answer_tasks=tasks)
+            records, seed = plan_records(self.members), self.config.seed
             if CONTRASTED.intersection(self.config.families):
-                records = plan_records(self.members)
-                rows = painters_contrasts(losses, records, self.stack.depth, seed=self.config.seed)
-                _store_contrasts(run, rows)
+                _store_contrasts(run, painters_contrasts(losses, records, self.stack.depth, seed=seed))
+            _store_contrasts(run, bits_contrasts(losses, records, self.stack.depth, seed=seed))
             run.store.replace_scores(EFFECT, scores)
         return failures
 

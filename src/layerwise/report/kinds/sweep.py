@@ -9,7 +9,7 @@ from typing import Any
 
 from layerwise.report.claims.painters import PER_LAYER
 from layerwise.report.data import ReportData
-from layerwise.report.derived import swept
+from layerwise.report.derived import bits, swept
 from layerwise.report.derived.curves import SWAPPED, changed, curve_families, curves, single
 from layerwise.report.derived.swept import best, numbered, over_windows
 from layerwise.report.derived.zones import plan_zones
@@ -148,6 +148,23 @@ def _layers(data: ReportData) -> Iterator[Part]:
     )  # fmt: skip
 
 
+def _bits(data: ReportData) -> Iterator[Part]:
+    """A strip of layers for each type, what each layer costs with its interval, and the table."""
+    cost = Rows(bits.by_layer(data)).where(part=bits.QUANTITIES[vocab.DELTA])
+    yield Heat(
+        name="bits", title="Each layer alone at each type", derive=lambda data: cost, y="condition", across="layer",
+        diverging=True, root=True, show=DIFFERENCE,
+    )  # fmt: skip
+    yield Bars(
+        name="bits-layer", derive=bits.by_layer, choices={"Quantity": "part", "Type": "condition"}, height=240,
+        show=DIFFERENCE, rooted=True,
+    )  # fmt: skip
+    yield Pivot(
+        name="bits-table", derive=bits.by_layer, rows={"layer": "layer"}, across="condition", split="part", show=SIGNED,
+        folded=True, terminal=False,
+    )  # fmt: skip
+
+
 def _benchmarks(data: ReportData) -> Iterator[Part]:
     """What is taken over the benchmarks, each benchmark, and how fast each falls."""
     values = [row.value for row in swept.benchmark_curves(data)]
@@ -275,6 +292,7 @@ SWEEP = Kind(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
         Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
         Section(anchor="layers", needs=lambda data: bool(changed(data)), parts=_layers),
+        Section(anchor=vocab.BITS, needs=lambda data: any(bits.by_layer(data)), parts=_bits),
         Section(
             anchor=vocab.BENCHMARK, parts=_benchmarks,
             needs=lambda data: any(swept.benchmark_curves(data)) or any(swept.falls(data)),

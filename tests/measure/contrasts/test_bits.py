@@ -1,0 +1,143 @@
+"""What bits are worth: each contrast is the difference that it says, and a layer is named where it needs more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.measure.contrasts.bits import FAMILIES, bits_contrasts
+from layerwise.measure.interventions.sweep import plan_records
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.plan import Member, Plan, families
+from layerwise.results.rows import Loss, Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ALL, BITS, CONTRAST, DELTA, EXCESS, SAME_NORM_RANDOM, STANDS_OUT, WORTH
+from tier import by_tier
+
+TYPES = ("Q4_0", "Q8_0")
+TOKENS = 10
+
+
+def members(depth: int, seeds: int = 2) -> tuple[Member, ...]:
+    """The model as trained, and all three families."""
+    return (
+        Member(Plan.identity(depth), "identity", "identity", 0), *families.bits(depth, TYPES),
+        *families.bits_noise(depth, TYPES, range(seeds)), *families.bits_left_out(depth),
+    )  # fmt: skip
+
+
+def losses(nll: Mapping[str, np.ndarray]) -> list[Loss]:
+    """A row for each plan and document, of TOKENS tokens each."""
+    return [
+        Loss(plan, "text", f"d{number}", 0, float(TOKENS * value), TOKENS, 0)
+        for plan, values in nll.items()
+        for number, value in enumerate(values)
+    ]
+
+
+def contrasts(nll: Mapping[str, np.ndarray], depth: int, seeds: int = 2) -> Rows:
+    return Rows(bits_contrasts(losses(nll), plan_records(members(depth, seeds)), depth))
+
+
+def drawn(depth: int, units: int, seed: int) -> dict[str, np.ndarray]:
+    chance = np.random.default_rng(seed)
+    return {str(each.plan): 3 + chance.normal(0, 0.1, units) for each in members(depth)}
+
+
+@given(st.integers(2, 5), st.integers(2, 20), st.integers(0, 10**6))
+def test_each_contrast_is_the_difference_that_it_says(depth: int, units: int, seed: int) -> None:
+    nll = drawn(depth, units, seed)
+    rows = contrasts(nll, depth)
+    mean = {plan: values.mean() for plan, values in nll.items()}
+    plan = {(each.family, each.strategy, each.draw): [] for each in members(depth)}  # type: ignore[var-annotated]
+    for each in members(depth):
+        plan[each.family, each.strategy, each.draw].append(str(each.plan))
+    whole, every = mean[str(Plan.identity(depth))], mean[plan["bits_left_out", "Q4_0", None][0]]
+    for kind in TYPES:
+        cost = [mean[each] - whole for each in plan["bits", kind, None]]
+        noise = np.mean([[mean[each] for each in plan["bits_noise", kind, draw]] for draw in range(2)], axis=0)
+        excess = [mean[each] - null for each, null in zip(plan["bits", kind, None], noise, strict=True)]
+        wanted = {DELTA: (cost, None), EXCESS: (excess, SAME_NORM_RANDOM), STANDS_OUT: (_apart(cost), DELTA)}
+        for metric, (values, against) in wanted.items():
+            own = rows.where(metric=metric, condition=kind, against=against)
+            by_layer = {row.layer: row.value for row in own if row.layer is not None}
+            assert by_layer == pytest.approx(dict(enumerate(values)), abs=1e-9), metric
+            if metric != STANDS_OUT:
+                over = own.one(metric=metric, layer=None)
+                assert over is not None
+                assert over.value == pytest.approx(np.mean(values), abs=1e-9)
+    worth = [every - mean[each] for each in plan["bits_left_out", "Q4_0", None][1:]]
+    for metric, values, against in ((WORTH, worth, None), (STANDS_OUT, _apart(worth), WORTH)):
+        own = rows.where(metric=metric, condition="Q4_0", against=against)
+        assert [row.value for row in own] == pytest.approx(values, abs=1e-9)
+    together = rows.one(metric=WORTH, against=ALL)
+    assert together is not None
+    assert together.value == pytest.approx(every - whole, abs=1e-9)
+    assert {(row.measure, row.claim) for row in rows} == {(CONTRAST, BITS)}
+    assert all((row.low is None) == (units < FEWEST_UNITS) for row in rows)
+
+
+def _apart(values: list[float]) -> list[float]:
+    """Each less the mean of the others."""
+    return [one - np.mean([*values[:at], *values[at + 1 :]]) for at, one in enumerate(values)]
+
+
+def test_what_was_not_measured_has_no_row() -> None:
+    depth, nll = 3, drawn(3, 9, 0)
+    for family, left in (("bits", {WORTH}), ("bits_noise", {DELTA, WORTH}), ("bits_left_out", {DELTA, EXCESS})):
+        without = {str(each.plan) for each in members(depth) if each.family == family}
+        records = [record for record in plan_records(members(depth)) if record.plan not in without]
+        kept = losses({plan: values for plan, values in nll.items() if plan not in without})
+        rows = bits_contrasts(kept, records, depth)
+        assert {row.metric for row in rows} - {STANDS_OUT} == left
+    assert bits_contrasts(losses(nll), [], depth) == []
+    assert {each.family for each in members(depth)} == {"identity", *FAMILIES}
+
+
+def test_weights_that_are_at_the_type_already_cost_nothing_and_prove_nothing() -> None:
+    nll = {str(each.plan): np.full(12, 3.0) for each in members(4)}
+    for row in contrasts(nll, 4):
+        assert (row.value, row.low, row.high) == (0.0, 0.0, 0.0)
+        assert row.p_adjusted in (None, 1.0)
+
+
+LAYERS, UNITS, SPREAD = 30, 40, 0.02
+"""A model like SmolLM2 under 10,000 tokens: what a layer costs differs by so many nats from text to text."""
+
+
+def named(seed: int, fragile: float, layer: int) -> set[tuple[str, int]]:
+    """The layers that are shown to need more than the mean of the others, with what of theirs is: alone or together."""
+    chance = np.random.default_rng(seed)
+    base, costs = 3 + chance.normal(0, 0.5, UNITS), np.full(LAYERS, 0.004)
+    costs[layer] += fragile
+    own = members(LAYERS, seeds=0)
+    alone = chance.normal(costs[:, None], SPREAD, (LAYERS, UNITS))
+    nll = {str(own[0].plan): base}
+    for each, cost in zip(own[1 : LAYERS + 1], alone, strict=True):
+        nll[str(each.plan)] = base + cost
+    every, *left_out = own[-LAYERS - 1 :]
+    nll[str(every.plan)] = base + alone.sum(axis=0)
+    for each, cost in zip(left_out, alone, strict=True):
+        nll[str(each.plan)] = nll[str(every.plan)] - cost
+    rows = Rows(bits_contrasts(losses(nll), plan_records(own), LAYERS)).where(metric=STANDS_OUT)
+    return {(str(row.against), int(row.layer or 0)) for row in rows if _shown(row)}
+
+
+def _shown(row: Score) -> bool:
+    return row.value > 0 and row.p_adjusted is not None and row.p_adjusted <= 0.05
+
+
+@pytest.mark.simulated
+def test_a_fragile_layer_is_named_and_no_layer_where_all_are_alike() -> None:
+    """In at least 95 of 100, alone and where all others have few bits too."""
+    count = by_tier(fast=3, nightly=100)
+    found = [named(seed, 0.02, seed % LAYERS) for seed in range(count)]
+    assert sum((DELTA, seed % LAYERS) in own for seed, own in enumerate(found)) >= 0.95 * count
+    assert sum((WORTH, seed % LAYERS) in own for seed, own in enumerate(found)) >= 0.95 * count
+    alike = [{against for against, _ in named(1_000 + seed, 0.0, 0)} for seed in range(count)]
+    for against in (DELTA, WORTH):
+        assert sum(against not in own for own in alike) >= 0.95 * count
