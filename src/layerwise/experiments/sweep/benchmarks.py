@@ -204,10 +204,10 @@ def _commit() -> str | None:
     lm-eval's own function lets git complain on the terminal, under every plan.
     """
     try:
-        told = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
+        described = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    return told.stdout.strip() or None
+    return described.stdout.strip() or None
 
 
 def write_harness_results(

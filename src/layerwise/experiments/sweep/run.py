@@ -46,6 +46,7 @@ from layerwise.measure.activations.plan_states import (
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.layer_agreement import layer_agreement
 from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
 from layerwise.measure.interventions.sweep import (
     TEXT,
@@ -266,6 +267,7 @@ class SweepUnit(Unit[MeasureError | None]):
             if CONTRASTED.intersection(self.config.families):
                 _store_contrasts(run, painters_contrasts(losses, records, self.stack.depth, seed=seed))
             _store_contrasts(run, bits_contrasts(losses, records, self.stack.depth, seed=seed))
+            _store_contrasts(run, layer_agreement(losses, records, self.stack.depth, seed=seed))
             run.store.replace_scores(EFFECT, scores)
         return failures
 

@@ -35,11 +35,11 @@ def by_layer(data: ReportData) -> Iterator[Score]:
 def bits_finding(data: ReportData) -> Finding | None:
     """Do layers differ in the bits that they need?"""
     types = of_bits(data).where(metric=DELTA).axis("condition")
-    told = [sentence for kind in types if (sentence := _of_type(data, str(kind))) is not None]
-    if not told:
+    sentences = [sentence for kind in types if (sentence := _of_type(data, str(kind))) is not None]
+    if not sentences:
         return None
     apart = _named(data, of_bits(data).where(metric=STANDS_OUT))
-    answer = " ".join([*told, *_beyond_noise(data), *_together(data)])
+    answer = " ".join([*sentences, *_beyond_noise(data), *_together(data)])
     return Finding("Which layer needs its bits most?", answer, settled(bool(apart)))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from layerwise.report.claims.painters import PER_LAYER
 from layerwise.report.data import ReportData
-from layerwise.report.derived import bits, swept
+from layerwise.report.derived import bits, layer_agreement, swept
 from layerwise.report.derived.curves import SWAPPED, changed, curve_families, curves, single
 from layerwise.report.derived.swept import best, numbered, over_windows
 from layerwise.report.derived.zones import plan_zones
@@ -165,6 +165,22 @@ def _bits(data: ReportData) -> Iterator[Part]:
     )  # fmt: skip
 
 
+def _agreement(data: ReportData) -> Iterator[Part]:
+    """Each two changes, and the table with what was measured."""
+    yield Heat(
+        name="agreement", derive=layer_agreement.matrix, x="arm", y="against", across="", diverging=True, least=-1.0,
+        most=1.0, numbers=True, number=lambda row: f"{row.value:.2f}", show=Show(decimals=2),
+    )  # fmt: skip
+    yield Pivot(
+        name="agreement-table", title="Every pair", derive=layer_agreement.listed_pairs,
+        rows={"change, or two": "condition"}, folded=True, terminal=False,
+        columns=(
+            Column("as measured", vocab.SPEARMAN), Column("adjusted p", vocab.SPEARMAN, adjusted_p),
+            Column("without noise", vocab.CORRECTED, SIGNED), Column("reliability", vocab.RELIABILITY),
+        ),
+    )  # fmt: skip
+
+
 def _benchmarks(data: ReportData) -> Iterator[Part]:
     """What is taken over the benchmarks, each benchmark, and how fast each falls."""
     values = [row.value for row in swept.benchmark_curves(data)]
@@ -292,6 +308,9 @@ SWEEP = Kind(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
         Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
         Section(anchor="layers", needs=lambda data: bool(changed(data)), parts=_layers),
+        Section(
+            anchor=vocab.LAYER_AGREEMENT, needs=lambda data: any(layer_agreement.matrix(data)), parts=_agreement
+        ),
         Section(anchor=vocab.BITS, needs=lambda data: any(bits.by_layer(data)), parts=_bits),
         Section(
             anchor=vocab.BENCHMARK, parts=_benchmarks,

@@ -28,6 +28,7 @@ from layerwise.report.claims.painters import FASTER, fragility
 from layerwise.report.data import ReportData
 from layerwise.report.derived.bits import bits_finding
 from layerwise.report.derived.curves import at_half, order_strategy, single
+from layerwise.report.derived.layer_agreement import agreement_finding
 from layerwise.report.derived.power import WANTED, needed_in_words
 from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ranked
 from layerwise.report.derived.zones import Runs, matrix, trained_zones
@@ -119,7 +120,8 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
     losses, rows = by_document(data.losses), at_half(data)
     order = order_strategy(data)
     answers = (
-        _layers(data), bits_finding(data), _ranking(data, rows, losses), _order_by_task(data, rows, order),
+        _layers(data), bits_finding(data), agreement_finding(data), _ranking(data, rows, losses),
+        _order_by_task(data, rows, order),
         _order_or_absence(data, rows, order, losses), _fragile(data), _loops(data), _zones(data), _sink(data),
     )  # fmt: skip
     return tuple(finding for finding in answers if finding is not None)
