@@ -40,7 +40,7 @@ def test_pairs_are_named_and_bits_are_answered() -> None:
     assert found is not None
     state, text = found
     assert state == "resolved"
-    assert text.startswith("1 of 2 pairs of changes are shown to rank the layers alike: removed and run twice +0.80")
+    assert text.startswith("1 of 2 pairs of changes is shown to rank the layers alike: removed and run twice +0.80")
     assert "That layers which can go need few bits is not shown. Removed and at Q4_0 +0.10" in text
     assert text.endswith("p 1.00 (measured 0.0800).")
 

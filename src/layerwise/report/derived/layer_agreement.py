@@ -46,7 +46,8 @@ def agreement_finding(data: ReportData) -> Finding | None:
         return None
     alike = [row for row in pairs if _is_alike(row, data.level)]
     strongest = "; ".join(f"{row.arm} and {row.against} {SIGNED.text(row)}" for row in alike[:MOST_PAIRS])
-    begins = f"{len(alike)} of {counted(len(pairs), 'pair')} of changes are shown to rank the layers alike"
+    verb = "is" if len(alike) == 1 else "are"
+    begins = f"{len(alike)} of {counted(len(pairs), 'pair')} of changes {verb} shown to rank the layers alike"
     answer = f"{begins}{f': {strongest}' if strongest else ''}{', ...' if len(alike) > MOST_PAIRS else ''}."
     about_bits = [row for row in pairs if row.arm == REMOVED and str(row.against).startswith(("at ", "kept from "))]
     if about_bits:
