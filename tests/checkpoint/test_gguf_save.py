@@ -8,14 +8,21 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import gguf
+import numpy as np
 import pytest
+import torch
 
 import layerwise
 from checkpoint.gguf_bytes import ARRAY, STRING, U32, Entry, Header, Spec, array, text
-from layerwise.checkpoint import save
+from checkpoint.gguf_models import VOCABULARY, write_llama
+from layerwise.checkpoint import gguf_file, save
 from layerwise.checkpoint.gguf_file import save_gguf
 from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, depth_of
@@ -340,6 +347,7 @@ def test_llama_cpp_computes_by_depth_what_the_table_says(
         ("0-3 4.mlp 5-11", PlanError, ("runs 4.mlp", "leave the halves out")),
         ("a:0-3 b:4-11", PlanError, ("several models", "merge the models")),
         ("0-12", PlanError, ("visits layer 12", "has 12 layers")),
+        ("0-3 Q4_0-noise1:4 5", UnsupportedModel, ("blk.4.", "no file is of noise")),
     ],
 )  # fmt: skip
 def test_plans_that_are_no_sequence_of_its_layers_are_refused(
@@ -413,8 +421,63 @@ def test_only_a_gguf_file_becomes_one(tmp_path: Path) -> None:
         save("demo", "0-3", tmp_path / "out.gguf")
 
 
+@pytest.mark.parametrize("stored", ["F32", "F16", "Q8_0"])
+def test_the_matrices_of_a_layer_at_a_type_are_those_of_the_package_gguf(stored: str, tmp_path: Path) -> None:
+    """Byte for byte, some rows at a time; all other tensors are those of their layers, and so are norms."""
+    source = write_llama(tmp_path / "in.gguf", 3, kind=stored)
+    plan = Plan.parse("0 Q4_0:2 Q8_0:1 MXFP4:1 2")
+    with patch.object(gguf_file, "NUMBERS", 3 * 64):
+        save(source, plan, tmp_path / "out.gguf")
+    before, after = (contents(GGUFFile.open(path)) for path in (source, tmp_path / "out.gguf"))
+    types = gguf.GGMLQuantizationType
+    assert len(after) == len(before) + 2 * 9
+    for name, (number, shape, content) in after.items():
+        slot, _, rest = name.removeprefix("blk.").partition(".")
+        at = plan.steps()[int(slot)] if name.startswith("blk.") else None
+        own = before[name] if at is None else before[f"blk.{at.layer}.{rest}"]
+        if at is None or at.source is None or at.source == stored or len(shape) == 1:
+            assert (number, shape, content) == own, name
+            continue
+        rows = np.frombuffer(own[2], dtype=np.uint8).reshape(shape[1], -1)
+        numbers = gguf.quants.dequantize(rows, types(own[0])).astype(np.float32)
+        assert (types(number).name, shape) == (at.source, own[1])
+        assert content == gguf.quants.quantize(numbers, types[at.source]).tobytes(), name
+
+
+def test_a_file_at_types_is_the_plan_that_was_measured(tmp_path: Path) -> None:
+    """The model of the file has the losses of the plan, to the bit: its weights are the same numbers."""
+    source = write_llama(tmp_path / "in.gguf", 4, kind="F32")
+    plan = "0 Q4_0:1 Q5_1:3 2"
+    save(source, plan, tmp_path / "out.gguf")
+    ids = torch.arange(24)[None] % VOCABULARY
+    with torch.inference_mode():
+        stack = layerwise.load(source)
+        with stack.under(plan):
+            wanted = stack.model(ids).logits
+        assert torch.equal(layerwise.load(tmp_path / "out.gguf").model(ids).logits, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "words"),
+    [
+        ("ffn_down_exps.weight", [64, 32, 2], "is not known"),
+        ("ssm_conv1d.weight", [64, 4], "is not known"),
+        ("ffn_down.weight", [48, 4], "rows have 48 numbers, no whole number of blocks of 32"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_at_a_type_is_refused_by_its_name(
+    name: str, shape: list[int], words: str, tmp_path: Path
+) -> None:
+    made = spec(depth=2)
+    headers = [*made.headers, Header(f"blk.1.{name}".encode(), shape, 0, 4 * prod(shape))]
+    with pytest.raises(UnsupportedModel, match=words) as refused:
+        written(tmp_path, replace(made, headers=headers), "0 Q4_0:1")
+    assert f"blk.1.{name} cannot be written at Q4_0" in str(refused.value)
+
+
 COMMANDS: dict[str, tuple[tuple[str, ...], int | str]] = {
     "plan": (("in.gguf", "--plan", "0-2 5 5", "--output", "out.gguf"), 5),
+    "a type that changes nothing": (("in.gguf", "--plan", "0-2 Q4_0:5", "--output", "out.gguf"), 4),
     "RYS": (("in.gguf", "--from", "blocks:2,5", "--output", "out.gguf"), 15),
     "mergekit": (("--from", "merge.yml", "--output", "out.gguf"), 6),
     "card": (("in.gguf", "--plan", "0-2", "--card", "--output", "out.gguf"), 3),

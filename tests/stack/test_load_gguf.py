@@ -55,7 +55,7 @@ def test_a_file_is_what_transformers_reads_of_it(architecture: str, tmp_path: Pa
         assert stack.depth == 3
         assert planned.isfinite().all()
         assert not torch.equal(planned, stack.model(tokens).logits)
-        assert quantisation_of(stack.model) is None
+        assert quantisation_of(stack.model) is quantisation_of(other) is None
         assert stack.dtype == torch.float32
         tokenizer: Any = stack.tokenizer
         assert tokenizer.decode(tokenizer("the hat")["input_ids"]) == "the hat"

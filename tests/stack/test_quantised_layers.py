@@ -159,12 +159,10 @@ def test_without_the_package_it_is_said_what_to_install(monkeypatch: pytest.Monk
     assert not isinstance(caught.value, UnsupportedModel), "which would leave plans of a sweep out"
 
 
-def test_a_layer_on_the_disk_cannot_run_at_a_type_nor_be_written_as_it_was(tmp_path: Path) -> None:
+def test_a_layer_on_the_disk_cannot_run_at_a_type(tmp_path: Path) -> None:
     path = write_causal(tmp_path / "m.gguf", "llama", "F32")
     with pytest.raises(UnsupportedModel, match=r"cannot run layer 1 at Q4_0: .* without --resident-layers"):
         load(path, resident_layers=2).check("0 Q4_0:1")
-    with pytest.raises(PlanError, match="cannot save a model under a plan with Q4_0:1"):
-        save(path, "0 Q4_0:1", tmp_path / "n.gguf")
 
 
 @pytest.mark.parametrize("name", ["Q4_0-noise", "Q4_0-noise01", "q4_0", "Q4_0-noise-1", "Q6_K", "a", None])

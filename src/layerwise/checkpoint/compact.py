@@ -23,12 +23,14 @@ FORMAT = 1
 Numbers = Mapping[tuple[str | None, int], int]
 
 
-def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,") -> None:
+def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,", *, types: bool = False) -> None:
     """Raise `PlanError` for a plan with halves, groups or layers at a type, which no ordinary checkpoint holds.
 
-    `compact` says what else could be done, where there is another form that holds them.
+    `compact` says what else could be done, where there is another form that holds them; `types` lets layers at a type
+    pass, which a GGUF file holds.
     """
-    refuse_quantised_layers(plan, "save a model")
+    if not types:
+        refuse_quantised_layers(plan, "save a model")
     steps = plan.steps()
     if plan.has_sublayers():
         half = next(step.name for step in steps if step.sublayer is not None)

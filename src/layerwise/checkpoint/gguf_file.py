@@ -1,4 +1,5 @@
-"""A plan as a GGUF file, of another one: whole layers go from file to file as bytes, and nothing is quantised again.
+"""A plan as a GGUF file, of another one: whole layers go from file to file as bytes, and nothing is quantised again but
+the matrices of layers for which the plan names a type, some rows at a time, by the package gguf.
 
 The order of tensors and of metadata stays, and so does every byte that does not count or list layers. No tensor is held
 in memory, and neither torch nor transformers is imported.
@@ -6,8 +7,11 @@ in memory, and neither torch nor transformers is imported.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from itertools import groupby
 from math import prod
 from pathlib import Path
 
@@ -16,26 +20,39 @@ from layerwise.checkpoint.compact import refuse_inexpressible
 from layerwise.checkpoint.folder import Origin, draft_of_file
 from layerwise.checkpoint.tensor_files import Range, joined, write_pieces
 from layerwise.data.model_location import SUFFIX, is_gguf, location_of
-from layerwise.errors import CheckpointError, PlanError
+from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, MetadataEntry, PlannedFile, depth_of, planned_file
 from layerwise.gguf.file import MAGIC, padded
+from layerwise.gguf.types import TENSOR_TYPES, GGMLType
 from layerwise.plan import Plan
+from layerwise.plan.quantised import WeightType, weight_type
 
 TO_GGUF = "save a folder, which convert_hf_to_gguf.py of llama.cpp converts"
 """What to do where a model is no GGUF file."""
+
+NUMBERS = 1 << 20
+"""Numbers of a matrix that are quantised at once, about."""
+
+GGML_TYPES = {each.name: each for each in TENSOR_TYPES.values()}
+NUMBERS_OF = {each.name: number for number, each in TENSOR_TYPES.items()}
+_MATRIX = re.compile(r"blk\.(\d+)\..*weight")
+_LINEAR = re.compile(r"\.(attn|ffn)_\w+\.weight$")
+"""The names of matrices of linear layers."""
 
 
 def save_gguf(source: Path | str, plan: Plan | str, target: Path | str, *, overwrite: bool = False) -> Origin:
     """Write the GGUF file `source` under `plan` to the file `target`, which llama.cpp opens.
 
-    The plan is a sequence of whole layers of the one model: it skips, reorders and repeats them. The file appears whole
-    or not at all; one that is there is replaced only with `overwrite`, and if it is a GGUF file, and not `source`.
+    The plan is a sequence of whole layers of the one model: it skips, reorders and repeats them, and may name a type of
+    each (`0-13 Q4_0:14 15-29`): the matrices of such a layer are quantised to it, as they are where the plan is
+    measured (`layerwise.stack.quantised_layers`). The file appears whole or not at all; one that is there is replaced
+    only with `overwrite`, and if it is a GGUF file, and not `source`.
 
     Raises `PlanError` for a plan that is no sequence of the file's layers, `UnsupportedModel` where the metadata cannot
     say what the plan does, and `CheckpointError` for files that are malformed, or in the way.
     """
     source, target, plan = Path(location_of(str(source))), Path(target).expanduser(), Plan.parse(plan)
-    refuse_inexpressible(plan, compact="")
+    refuse_inexpressible(plan, compact="", types=True)
     _refuse_in_the_way(source, target, overwrite)
     file = GGUFFile.open(source)
     if len(plan.sources()) > 1:
@@ -45,8 +62,9 @@ def save_gguf(source: Path | str, plan: Plan | str, target: Path | str, *, overw
         )
     plan.check(depth_of(file), plan.sources())
     planned = planned_file(file, plan.order())
+    changed = _at_types(planned, [weight_type(step.source) for step in plan.steps()])
     with draft_of_file(target) as draft:
-        write_pieces(draft, _pieces(file, planned))
+        write_pieces(draft, _pieces(file, planned, changed))
     parameters = sum(prod(tensor.shape) for _, tensor in planned.tensors)
     return Origin(str(plan), {"shell": str(source)}, {}, parameters, None, "none")
 
@@ -74,9 +92,40 @@ def _begins_as_gguf(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def _pieces(file: GGUFFile, planned: PlannedFile) -> Iterator[bytes | Range]:
+_Types = Mapping[str, GGMLType]
+"""The type of each tensor that is quantised again, by its new name."""
+
+
+def _at_types(planned: PlannedFile, types: Sequence[WeightType | None]) -> _Types:
+    """Raises `UnsupportedModel` for a tensor that cannot be at the type of its layer."""
+    changed = {}
+    for name, tensor in planned.tensors:
+        match = _MATRIX.fullmatch(name)
+        wanted = None if match is None else types[int(match[1])]
+        if wanted is None or (len(tensor.shape) == 1 and wanted.seed is None):
+            continue
+        reason = _unquantisable(tensor, wanted)
+        if reason:
+            raise UnsupportedModel(f"{tensor.name} cannot be written at {wanted}: {reason}; write the layer without it")
+        if tensor.type.name != wanted.type:
+            changed[name] = GGML_TYPES[wanted.type]
+    return changed
+
+
+def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
+    """Why not, in words; empty where it can be."""
+    if wanted.seed is not None:
+        return "no file is of noise"
+    if len(tensor.shape) > 2 or not _LINEAR.search(tensor.name):
+        return "how it is stored where its layer is quantised is not known"
+    if tensor.shape[0] % GGML_TYPES[wanted.type].values:
+        return f"its rows have {tensor.shape[0]} numbers, no whole number of blocks of {GGML_TYPES[wanted.type].values}"
+    return ""
+
+
+def _pieces(file: GGUFFile, planned: PlannedFile, types: _Types) -> Iterator[bytes | Range]:
     """The bytes of the new file: those that change as they are, and all others as ranges of the old one."""
-    if not planned.changed and planned.tensors == tuple(file.tensors.items()):
+    if not types and not planned.changed and planned.tensors == tuple(file.tensors.items()):
         yield file.path, 0, file.size
         return
     head = MAGIC + struct.pack("<IQQ", file.version, len(planned.tensors), len(file.entries))
@@ -85,13 +134,57 @@ def _pieces(file: GGUFFile, planned: PlannedFile) -> Iterator[bytes | Range]:
     for piece in _metadata(file, planned):
         size += len(piece) if isinstance(piece, bytes) else piece[2] - piece[1]
         yield piece
-    table = b"".join(_headers(planned.tensors, file.alignment))
+    table = b"".join(_headers(planned.tensors, types, file.alignment))
     yield table + bytes(padded(size + len(table), file.alignment) - size - len(table))
-    # What lies between two tensors is nobody's, so it goes along, and neighbours stay one range.
-    ends = ((tensor, padded(tensor.end, file.alignment)) for _, tensor in planned.tensors)
-    for path, begin, end in joined((file.path, tensor.begin, end) for tensor, end in ends):
-        yield path, begin, min(end, file.size)
-        yield bytes(max(0, end - file.size))
+    for kind, run in groupby(planned.tensors, key=lambda each: types.get(each[0])):
+        # What lies between two tensors is nobody's, so it goes along, and neighbours stay one range.
+        ends = [(tensor, padded(tensor.end, file.alignment)) for _, tensor in run]
+        if kind is not None:
+            for tensor, _ in ends:
+                yield from _quantised(file, tensor, kind)
+                written = _size(tensor, kind)
+                yield bytes(padded(written, file.alignment) - written)
+            continue
+        for path, begin, end in joined((file.path, tensor.begin, end) for tensor, end in ends):
+            yield path, begin, min(end, file.size)
+            yield bytes(max(0, end - file.size))
+
+
+def _quantised(file: GGUFFile, tensor: GGUFTensor, kind: GGMLType) -> Iterator[bytes]:
+    """The matrix at another type, `NUMBERS` of its numbers or one row at a time.
+
+    Raises `CheckpointError` where the package gguf is not installed, or cannot read the type that the matrix has.
+    """
+    if find_spec("gguf") is None:
+        raise CheckpointError(
+            f"matrices are quantised to {kind.name} by the package gguf: pip install 'layerwise[gguf]'"
+        )
+    import gguf
+    import numpy as np
+
+    width, rows = tensor.shape
+    stored, wanted = (gguf.GGMLQuantizationType(number) for number in (tensor.number, NUMBERS_OF[kind.name]))
+    size = tensor.size // rows
+    with file.path.open("rb") as content:
+        content.seek(tensor.begin)
+        for first in range(0, rows, step := max(1, NUMBERS // width)):
+            count = min(step, rows - first)
+            data = np.frombuffer(content.read(count * size), dtype=np.uint8)
+            if data.size < count * size:
+                raise CheckpointError(f"{named(file.path)} became shorter while it was read; start again")
+            try:
+                numbers = gguf.quants.dequantize(data.reshape(count, size), stored)
+            except NotImplementedError:
+                raise CheckpointError(
+                    f"the package gguf does not dequantise {tensor.name}, which is {tensor.type.name}; begin with a "
+                    "file in F16, or in a type that it does"
+                ) from None
+            yield gguf.quants.quantize(numbers.astype(np.float32, copy=False), wanted).tobytes()
+
+
+def _size(tensor: GGUFTensor, kind: GGMLType | None) -> int:
+    """The bytes of a tensor as it is written."""
+    return tensor.size if kind is None else prod(tensor.shape) // kind.values * kind.size
 
 
 def _metadata(file: GGUFFile, planned: PlannedFile) -> Iterator[bytes | Range]:
@@ -106,12 +199,11 @@ def _metadata(file: GGUFFile, planned: PlannedFile) -> Iterator[bytes | Range]:
     yield from joined((file.path, each.begin, each.end) for each in kept)
 
 
-def _headers(tensors: Iterable[tuple[str, GGUFTensor]], alignment: int) -> Iterator[bytes]:
+def _headers(tensors: Iterable[tuple[str, GGUFTensor]], types: _Types, alignment: int) -> Iterator[bytes]:
     offset = 0
     for name, tensor in tensors:
-        text = name.encode()
+        kind, text = types.get(name), name.encode()
+        number = tensor.number if kind is None else NUMBERS_OF[kind.name]
         dimensions = len(tensor.shape)
-        yield struct.pack(
-            f"<Q{len(text)}sI{dimensions}QIQ", len(text), text, dimensions, *tensor.shape, tensor.number, offset
-        )
-        offset += padded(tensor.size, alignment)
+        yield struct.pack(f"<Q{len(text)}sI{dimensions}QIQ", len(text), text, dimensions, *tensor.shape, number, offset)
+        offset += padded(_size(tensor, kind), alignment)

@@ -17,12 +17,18 @@ LIBRARIES = ("bitsandbytes", "torchao", "optimum.quanto", "hqq", "gptqmodel", "a
 """The packages whose modules or tensors hold quantised weights."""
 
 
+DEQUANTISED = "gguf"
+"""The method that stays in the configuration of a model whose weights transformers dequantised as it read them."""
+
+
 def quantisation_of(model: nn.Module) -> str | None:
     """How the weights of a model are quantised: the method of its configuration, else the library; `None` for not."""
     config = getattr(getattr(model, "config", None), "quantization_config", None)
     if config is not None:
         method = config.get("quant_method") if isinstance(config, dict) else getattr(config, "quant_method", None)
-        return str(getattr(method, "value", method))
+        name = str(getattr(method, "value", method))
+        if name != DEQUANTISED:
+            return name
     return next((name for kind in _kinds(model) for name in LIBRARIES if _is_of(kind, name)), None)
 
 

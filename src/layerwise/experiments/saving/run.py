@@ -31,6 +31,7 @@ from layerwise.experiments.saving.config import Saving, bytes_of
 from layerwise.plan import Plan
 from layerwise.plan.dialects import dialect_of
 from layerwise.plan.dialects.mergekit import split_revision
+from layerwise.plan.quantised import quantised_layers
 from layerwise.results.training_record import TrainingRecord
 from layerwise.search.moves import AVERAGE_OF_TWO
 
@@ -98,10 +99,11 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
     if config.card or config.evidence:
         publication = Publication.of(config.evidence, plan, locations, push=None, private=False, overwrite=False)
     origin = save_gguf(locations[0], plan, config.output, overwrite=config.overwrite)
-    reporter.result(
-        f"{_counted(config.output, plan, origin)}\nits tensors are those of {locations[0]}, byte for byte: nothing was "
-        "quantised again, and nothing was compared"
-    )
+    types = len(quantised_layers(plan))
+    again = f"all but {types} of its layers were copied, whose matrices were quantised again" if types else (
+        f"its tensors are those of {locations[0]}, byte for byte: nothing was quantised again"
+    )  # fmt: skip
+    reporter.result(f"{_counted(config.output, plan, origin)}\n{again}, and nothing was compared")
     if publication is not None:
         publication.publish(config.output, reporter, origin)
 
