@@ -39,6 +39,7 @@ def test_what_has_no_effect_is_a_note(file: Path) -> None:
     ("arguments", "printed"),
     [
         (("0-5 3-7", "--depth", "8", "--to", "rys"), "blocks:3,6"),
+        (("0-1 Q4_0:2", "3", "--depth", "4", "--to", "tensor-types"), "blk\\.2\\.=q4_0"),
         (("--from", "blocks:3,6", "--depth", "8", "--to", "text"), "0-5 3-7"),
         (("--from", "layers:0,1,1", "--to", "text"), "0 1 1"),
         (("0-1", "1*2", "--to", "rys"), "layers:0,1,1,1"),
@@ -106,7 +107,7 @@ def test_odd_configurations_are_refused(change: dict[str, object] | str, reason:
         (("layers:0,1",), "is a string of RYS: write it behind --from"),
         (("0-3", "--to", "mergekit"), "mergekit's YAML names a model in every slice: name it with --model"),
         (("0 (1|2)", "--to", "rys"), "stage 2 of the plan, (1|2), runs layers side by side"),
-        (("0-3", "--to", "yaml"), "--to takes one of mergekit, rys, text, not 'yaml'"),
+        (("0-3", "--to", "yaml"), "--to takes one of mergekit, rys, tensor-types, text, not 'yaml'"),
         (("0-3", "--from", "0-2"), "a PLAN and --from each say what the plan is"),
         (("--from", "nothing.yml"), "nothing.yml is no file"),
         (("--from", "/"), "/ is no file"),

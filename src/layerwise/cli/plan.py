@@ -22,7 +22,7 @@ GAP = 3
 
 MODEL = "Model that it is meant for, whose depth is read without --depth; several are a, b, c, ..."
 FROM = "Read it from a file of mergekit's, from an RYS string such as blocks:30,34, or from a file of either."
-TO = "Print it as mergekit's YAML, as an RYS string or as a plan, and nothing else: mergekit, rys or text."
+TO = "Print it in another form, and nothing else: mergekit, rys, tensor-types (of llama-quantize) or text."
 
 
 def plan(

@@ -12,7 +12,15 @@ from layerwise.data.model_location import is_gguf, location_of
 from layerwise.errors import ModelError, OptionError, PlanError
 from layerwise.plan import Plan
 from layerwise.plan.checks import source_name
-from layerwise.plan.dialects import DIALECTS, MergeRecipe, dialect_of, read, write_mergekit, write_rys
+from layerwise.plan.dialects import (
+    DIALECTS,
+    MergeRecipe,
+    dialect_of,
+    read,
+    write_mergekit,
+    write_rys,
+    write_tensor_types,
+)
 from layerwise.plan.dialects.located import SIZE
 from layerwise.plan.dialects.rys import needs_depth
 
@@ -83,6 +91,8 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
         return str(recipe.plan)
     if dialect == "rys":
         return write_rys(recipe.plan, depth)
+    if dialect == "tensor-types":
+        return write_tensor_types(recipe.plan, depth)
     if not recipe.models:
         raise OptionError(
             "mergekit's YAML names a model in every slice: name it with --model, several in the order a, b"

@@ -99,9 +99,9 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
     if config.card or config.evidence:
         publication = Publication.of(config.evidence, plan, locations, push=None, private=False, overwrite=False)
     origin = save_gguf(locations[0], plan, config.output, overwrite=config.overwrite)
-    types = len(quantised_layers(plan))
-    again = f"all but {types} of its layers were copied, whose matrices were quantised again" if types else (
-        f"its tensors are those of {locations[0]}, byte for byte: nothing was quantised again"
+    types, copied = len(quantised_layers(plan)), f"those of {locations[0]}, byte for byte"
+    again = f"its tensors are {copied}: nothing was quantised again" if not types else (
+        f"the matrices of {types} of its layers were quantised again; all else is {copied}"
     )  # fmt: skip
     reporter.result(f"{_counted(config.output, plan, origin)}\n{again}, and nothing was compared")
     if publication is not None:

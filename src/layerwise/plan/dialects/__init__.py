@@ -5,6 +5,7 @@
     mergekit          YAML of merge method `passthrough` to a MergeRecipe: a plan, and where each of its models lies;
                       and back
     rys               `layers:0,1,2`, `blocks:30,34` and pairs `(30, 34)` to a plan, and back
+    tensor_types      layers at types of GGUF to the file that llama-quantize reads with --tensor-type-file
 
 What a form cannot say is refused with the line, or the stage of the plan, and with what to write instead. The standard
 library and yaml only: no torch, no model.
@@ -18,6 +19,7 @@ from typing import Literal, TypeAlias, get_args
 from layerwise.plan.dialects.mergekit import MergeRecipe, read_mergekit, write_mergekit
 from layerwise.plan.dialects.rys import is_rys, read_rys, write_rys
 from layerwise.plan.dialects.sequence import sequential
+from layerwise.plan.dialects.tensor_types import write_tensor_types
 from layerwise.plan.plan import Plan
 
 __all__ = [
@@ -30,12 +32,13 @@ __all__ = [
     "sequential",
     "write_mergekit",
     "write_rys",
+    "write_tensor_types",
 ]
 
-Dialect: TypeAlias = Literal["mergekit", "rys", "text"]
+Dialect: TypeAlias = Literal["mergekit", "rys", "tensor-types", "text"]
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
-"""mergekit's YAML, a string of RYS, and the plan language."""
+"""mergekit's YAML, a string of RYS, llama-quantize's file of types (written and not read), and the plan language."""
 
 _KEY = re.compile(r"^\s*(\{|---|[A-Za-z_]\w*\s*:(\s|$))", re.MULTILINE)
 
