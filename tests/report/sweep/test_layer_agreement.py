@@ -43,6 +43,9 @@ def test_pairs_are_named_and_bits_are_answered() -> None:
     assert text.startswith("1 of 2 pairs of changes is shown to rank the layers alike: removed and run twice +0.80")
     assert "That layers which can go need few bits is not shown. Removed and at Q4_0 +0.10" in text
     assert text.endswith("p 1.00 (measured 0.0800).")
+    turned = answer(run(("run twice", "removed", 0.8, 0.001), ("at Q4_0", "removed", 0.1, 1.0)))
+    assert turned is not None
+    assert turned[1].partition(". That ")[2] == text.partition(". That ")[2]
 
 
 @pytest.mark.parametrize(
