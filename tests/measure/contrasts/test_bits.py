@@ -131,6 +131,12 @@ def _shown(row: Score) -> bool:
     return row.value > 0 and row.p_adjusted is not None and row.p_adjusted <= 0.05
 
 
+def test_a_layer_is_named_among_however_many_layers_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flips grow with what is compared, so that the smallest p survives the correction."""
+    monkeypatch.setattr("layerwise.measure.contrasts.bits.FLIPS", 1)
+    assert (DELTA, 7) in named(0, 0.05, 7)
+
+
 @pytest.mark.simulated
 def test_a_fragile_layer_is_named_and_no_layer_where_all_are_alike() -> None:
     """In at least 95 of 100, alone and where all others have few bits too."""

@@ -76,6 +76,8 @@ def test_a_repeat_of_several_layers_is_of_no_layer() -> None:
     assert about["0 1 2*2 3-5"] == ("run twice", 2)
     assert about["0-4 5*2"] == ("run twice", 5)
     assert about["0 [1 2]*2 3-5"] is None
+    thrice = [module._about(plan_records([each])[0], 6) for each in families.repeat_blocks(6, times=(3,))]
+    assert set(thrice) == {None}
     removed = [module._about(plan_records([each])[0], 4) for each in families.leave_one_out(4)]
     assert removed == [("removed", layer) for layer in range(4)]
     exchanged = [module._about(plan_records([each])[0], 4) for each in families.swap_adjacent(4)]

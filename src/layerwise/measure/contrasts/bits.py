@@ -20,7 +20,8 @@ from functools import partial
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import Part, Resampled, arms
+from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
+from layerwise.measure.stats.effects import FLIPS_PER_PLAN
 from layerwise.measure.stats.statistics import Numbers, Seed, holm_by_key, sign_flips
 from layerwise.plan import Plan
 from layerwise.plan.quantised import quantised_layers
@@ -30,6 +31,9 @@ from layerwise.results.vocabulary import ALL, BITS, DELTA, EXCESS, SAME_NORM_RAN
 FAMILIES = frozenset({"bits", "bits_noise", "bits_left_out"})
 """The families whose losses are compared."""
 
+FLIPS = 10_000
+"""Sign flips at least; of many layers and types more, so that the smallest p survives Holm's correction."""
+
 
 def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:
     """The rows of `contrast` about bits, by type (`condition`) and layer; what was not measured has none.
@@ -37,14 +41,16 @@ def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth:
     A `stands_out` is `against` the metric that it is of. A row without a layer is the mean over all layers, or, of
     `worth`, what all of them at the type cost together.
     """
-    plans: dict[str, dict[str, dict[int, list[str]]]] = {family: defaultdict(dict) for family in FAMILIES}
-    for record in records:
-        if record.family in FAMILIES:
-            layer = _layer(record, depth)
-            plans[record.family][record.strategy].setdefault(layer, []).append(record.plan)
+    plans: dict[str, dict[str, dict[int | None, list[str]]]] = {family: defaultdict(dict) for family in FAMILIES}
+    measured = {row.plan for row in losses}
+    compared = [record for record in records if record.family in FAMILIES and record.plan in measured]
+    for record in compared:
+        layer = layer_of(record, depth)
+        plans[record.family][record.strategy].setdefault(layer, []).append(record.plan)
+    whole, flips = str(Plan.identity(depth)), max(FLIPS, FLIPS_PER_PLAN * len(compared))
     rows = [
-        *_alone(losses, str(Plan.identity(depth)), plans["bits"], plans["bits_noise"], seed),
-        *_together(losses, str(Plan.identity(depth)), plans["bits_left_out"], seed),
+        *_alone(losses, whole, plans["bits"], plans["bits_noise"], seed, flips),
+        *_together(losses, whole, plans["bits_left_out"], seed, flips),
     ]
     for metric in {row.metric for row in rows}:
         tested = {at: row.p for at, row in enumerate(rows) if row.metric == metric}
@@ -53,30 +59,26 @@ def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth:
     return rows
 
 
-_EVERY = -1
-"""In the place of the layer: all layers are quantised."""
-
-
-def _layer(record: PlanRecord, depth: int) -> int:
-    """The layer that a plan of a family is about."""
+def layer_of(record: PlanRecord, depth: int) -> int | None:
+    """The layer that a plan of one of `FAMILIES` is about; `None` for that of all layers."""
     layers = [layer for layer, _ in quantised_layers(Plan.parse(record.plan))]
     if record.family != "bits_left_out":
         return layers[0]
-    return next(iter({*range(depth)} - {*layers}), _EVERY)
+    return next(iter({*range(depth)} - {*layers}), None)
 
 
-_Plans = Mapping[str, Mapping[int, Sequence[str]]]
-"""By type and layer, the plans; several where there are draws."""
+_Plans = Mapping[str, Mapping[int | None, Sequence[str]]]
+"""By type and layer, the plans; several where there are draws. No layer: all of them."""
 
 
-def _alone(losses: Sequence[Loss], whole: str, bits: _Plans, noise: _Plans, seed: Seed) -> Iterator[Score]:
+def _alone(losses: Sequence[Loss], whole: str, bits: _Plans, noise: _Plans, seed: Seed, flips: int) -> Iterator[Score]:
     for kind, by_layer in bits.items():
-        layers = sorted(by_layer)
+        layers = sorted(layer for layer in by_layer if layer is not None)
         part = arms(losses, whole, [by_layer[layer][0] for layer in layers])
         if part is None:
             continue
-        yield from _of_layers(DELTA, kind, layers, part, seed, mean=True)
-        yield from _standing_out(DELTA, kind, layers, part, seed)
+        yield from _of_layers(DELTA, kind, layers, part, seed, flips, mean=True)
+        yield from _standing_out(DELTA, kind, layers, part, seed, flips)
         drawn = noise.get(kind, {})
         if not set(layers) <= set(drawn):
             continue
@@ -85,57 +87,52 @@ def _alone(losses: Sequence[Loss], whole: str, bits: _Plans, noise: _Plans, seed
             rows = np.split(both.numerators, np.cumsum([1 + len(drawn[layer]) for layer in layers])[:-1])
             beyond = np.stack([own[0] - own[1:].mean(axis=0) for own in rows])
             yield from _of_layers(
-                EXCESS, kind, layers, _with(both, beyond), seed, mean=True, against=SAME_NORM_RANDOM
+                EXCESS, kind, layers, replace(both, numerators=beyond), seed, flips, mean=True, against=SAME_NORM_RANDOM
             )  # fmt: skip
 
 
-def _together(losses: Sequence[Loss], whole: str, left_out: _Plans, seed: Seed) -> Iterator[Score]:
+def _together(losses: Sequence[Loss], whole: str, left_out: _Plans, seed: Seed, flips: int) -> Iterator[Score]:
     for kind, by_layer in left_out.items():
-        layers = sorted(layer for layer in by_layer if layer != _EVERY)
-        if _EVERY not in by_layer or not layers:
+        layers = sorted(layer for layer in by_layer if layer is not None)
+        if None not in by_layer or not layers:
             continue
-        part = arms(losses, whole, [by_layer[layer][0] for layer in (_EVERY, *layers)])
+        part = arms(losses, whole, [by_layer[layer][0] for layer in (None, *layers)])
         if part is None:
             continue
         every = Resampled.of([part.of([0])], seed=seed)
-        yield every.row(BITS, WORTH, _only, condition=kind, against=ALL)
-        worth = _with(part, part.numerators[0] - part.numerators[1:])
-        yield from _of_layers(WORTH, kind, layers, worth, seed)
-        yield from _standing_out(WORTH, kind, layers, worth, seed)
-
-
-def _with(part: Part, numerators: Numbers) -> Part:
-    """Other arms on the same units."""
-    return Part(numerators, part.denominators, part.documents, part.tokens, part.strata)
+        yield every.row(BITS, WORTH, first, condition=kind, against=ALL)
+        worth = replace(part, numerators=part.numerators[0] - part.numerators[1:])
+        yield from _of_layers(WORTH, kind, layers, worth, seed, flips)
+        yield from _standing_out(WORTH, kind, layers, worth, seed, flips)
 
 
 def _of_layers(
-    metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed, *, mean: bool = False,
+    metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed, flips: int, *, mean: bool = False,
     against: str | None = None,
 ) -> Iterator[Score]:  # fmt: skip
     """A row for each layer; with `mean` one over all of them."""
-    yield from _rows(metric, kind, layers, part, seed, against)
+    yield from _rows(metric, kind, layers, part, seed, flips, against)
     if mean:
-        over = Resampled.of([_with(part, part.numerators.mean(axis=0, keepdims=True))], seed=seed)
-        yield over.row(BITS, metric, _only, condition=kind, against=against)
+        over = Resampled.of([replace(part, numerators=part.numerators.mean(axis=0, keepdims=True))], seed=seed)
+        yield over.row(BITS, metric, first, condition=kind, against=against)
 
 
-def _standing_out(metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed) -> Iterator[Score]:
+def _standing_out(metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed, flips: int) -> Iterator[Score]:
     """Each layer less the mean over the others."""
     if len(layers) < 2:
         return
     share = len(layers) / (len(layers) - 1)
     apart = share * (part.numerators - part.numerators.mean(axis=0))
-    yield from _rows(STANDS_OUT, kind, layers, _with(part, apart), seed, metric)
+    yield from _rows(STANDS_OUT, kind, layers, replace(part, numerators=apart), seed, flips, metric)
 
 
 def _rows(
-    metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed, against: str | None
+    metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed, flips: int, against: str | None
 ) -> Iterator[Score]:
     drawn = Resampled.of([part], seed=seed)
     tested: list[float | None] = [None] * len(layers)
     if drawn.effects is not None:
-        tested = sign_flips(part.numerators, seed=seed, strata=part.strata).p.tolist()
+        tested = sign_flips(part.numerators, seed=seed, flips=flips, strata=part.strata).p.tolist()
     for number, (layer, p) in enumerate(zip(layers, tested, strict=True)):
         of = partial(_nth, number)
         yield drawn.row(BITS, metric, of, condition=kind, layer=layer, against=against, p=p)
@@ -143,6 +140,3 @@ def _rows(
 
 def _nth(number: int, effects: Numbers) -> Numbers:
     return effects[..., number]
-
-
-_only = partial(_nth, 0)

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from layerwise.measure.contrasts.bits import layer_of
 from layerwise.measure.contrasts.contrast import arms
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.ranks import FEWEST_LAYERS, centred_ranks, unit_ranks
 from layerwise.measure.stats.statistics import Numbers, Seed, holm
 from layerwise.plan import Plan
-from layerwise.plan.quantised import quantised_layers
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import CONTRAST, CORRECTED, LAYER_AGREEMENT, RELIABILITY, SPEARMAN
 
@@ -35,7 +35,10 @@ HALVINGS = 40
 ORDERS = 20_000
 
 SINGLE = {"leave_one_out": "removed", "swap_adjacent": "exchanged with the next", "repeat_blocks": "run twice"}
-"""The families that change one layer, and what is done to it; those of bits have its type besides."""
+"""The families that change one layer, and what is done to it."""
+
+BITS = {"bits": "at", "bits_noise": "noise of", "bits_left_out": "kept from"}
+"""Those of bits, with what stands before the type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +85,13 @@ def layer_agreement(
 
 def _about(record: PlanRecord, depth: int) -> tuple[str, int | None] | None:
     """What a plan does to one layer, and to which; no layer where it does it to all."""
-    if record.family in ("bits", "bits_noise", "bits_left_out"):
-        layers = {layer for layer, _ in quantised_layers(Plan.parse(record.plan))}
-        if record.family == "bits":
-            return f"at {record.strategy}", next(iter(layers))
-        if record.family == "bits_noise":  # of several draws the last
-            return f"noise of {record.strategy}", next(iter(layers))
-        return f"kept from {record.strategy}", next(iter({*range(depth)} - layers), None)
+    if record.family in BITS:  # of several draws of noise the last
+        return f"{BITS[record.family]} {record.strategy}", layer_of(record, depth)
     if record.family not in SINGLE or record.affected != (2 if record.family == "swap_adjacent" else 1):
         return None
     order = Plan.parse(record.plan).order()
+    if len(order) > depth + 1:  # three times or more
+        return None
     changed = next((at for at, layer in enumerate(order) if layer != at), depth - 1)
     # Where a layer runs twice, the first that stands elsewhere is its second run.
     return SINGLE[record.family], order[changed] if len(order) > depth else changed

@@ -45,7 +45,7 @@ from layerwise.results.vocabulary import EFFECT, NO_EFFECT
 
 POOLED = "all"
 
-_FLIPS_PER_PLAN = 40
+FLIPS_PER_PLAN = 40
 """Sign flips a plan: the smallest p is then small enough to survive Holm's correction."""
 
 
@@ -153,7 +153,7 @@ class _Study:
         others = self._others()
         if not others:
             return []
-        flips = max(self.resamples, _FLIPS_PER_PLAN * len(others))
+        flips = max(self.resamples, FLIPS_PER_PLAN * len(others))
         test = statistics.sign_flips(changes[others], seed=self.seed, flips=flips, strata=self.strata)
         adjusted = statistics.holm(test.p)
         errors, units = estimate.error[others], estimate.freedom[others] + 1

@@ -166,14 +166,16 @@ def _bits(data: ReportData) -> Iterator[Part]:
 
 
 def _agreement(data: ReportData) -> Iterator[Part]:
-    """Each two changes, and the table with what was measured."""
-    yield Heat(
-        name="agreement", derive=layer_agreement.matrix, x="arm", y="against", across="", diverging=True, least=-1.0,
-        most=1.0, numbers=True, number=lambda row: f"{row.value:.2f}", show=Show(decimals=2),
-    )  # fmt: skip
+    """Each two changes where there are more, and the table with what was measured."""
+    several = sum(1 for _ in layer_agreement.matrix(data)) > 2
+    if several:
+        yield Heat(
+            name="agreement", derive=layer_agreement.matrix, x="arm", y="against", across="", diverging=True,
+            least=-1.0, most=1.0, numbers=True, number=lambda row: f"{row.value:.2f}", show=Show(decimals=2),
+        )  # fmt: skip
     yield Pivot(
         name="agreement-table", title="Every pair", derive=layer_agreement.listed_pairs,
-        rows={"change, or two": "condition"}, folded=True, terminal=False,
+        rows={"change, or two": "condition"}, folded=several, terminal=False,
         columns=(
             Column("as measured", vocab.SPEARMAN), Column("adjusted p", vocab.SPEARMAN, adjusted_p),
             Column("without noise", vocab.CORRECTED, SIGNED), Column("reliability", vocab.RELIABILITY),
