@@ -1,7 +1,8 @@
 """A planted objective behind the interface of an evaluator: what a plan loses is known, and so is the best set.
 
 A document's loss under a plan is that of the whole model, plus what the missing layers cost it: an effect of each, an
-effect of each pair that is missing together, and what differs between documents.
+effect of each pair that is missing together, and what differs between documents. A layer at a type of GGUF is missing
+to a small part.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import numpy as np
 
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
+
+DAMAGE = {"Q8_0": 0.002, "Q5_1": 0.02, "Q5_0": 0.03, "Q4_1": 0.06, "Q4_0": 0.1}
+"""How far a layer at a type is missing."""
 
 
 class PlantedObjective:
@@ -44,13 +48,18 @@ class PlantedObjective:
 
     def losses(self, plan: Plan) -> Numbers:
         """The loss of every document under a plan, in nats."""
-        missing = np.array([layer not in plan.layers() for layer in range(self.depth)], dtype=float)
-        return np.asarray(100 * (self.hardness + self.true(plan) + self.spread @ missing))
+        return np.asarray(100 * (self.hardness + self.true(plan) + self.spread @ self.missing(plan)))
 
     def true(self, plan: Plan) -> float:
         """What the plan loses per token, without noise."""
-        missing = np.array([layer not in plan.layers() for layer in range(self.depth)], dtype=float)
+        missing = self.missing(plan)
         return float(self.single @ missing + missing @ self.pairs @ missing / 2)
+
+    def missing(self, plan: Plan) -> Numbers:
+        """How far each layer is missing."""
+        sources = {step.layer: step.source for step in plan.steps()}
+        return np.array([DAMAGE.get(sources[layer] or "", 0.0) if layer in sources else 1.0
+                         for layer in range(self.depth)])  # fmt: skip
 
     def optimum(self, dropped: int) -> float:
         """The least loss of any set of so many layers, by trying all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 
+from layerwise.checkpoint import save
 from layerwise.errors import OptionError
+from layerwise.gguf import GGUFFile
 from layerwise.measure.cost import pass_time
 from layerwise.measure.cost.pass_time import Phase, Setting
 from layerwise.measure.language.evaluation_data import EvalData
@@ -23,7 +26,7 @@ from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.greedy import Space
 from layerwise.search.one_shot import first_within, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, byte_table, measured
-from layerwise.stack import Stack
+from layerwise.stack import Stack, load
 from measure.conftest import reading, stack
 
 __all__ = ["reading", "stack"]
@@ -58,6 +61,20 @@ def test_prices_are_sums_over_steps_and_bytes_over_distinct_weights(stack: Stack
                   for module in (stack.block(0).mlp, stack.block(1)))  # fmt: skip
     assert prices.of_plan(Plan.parse("0.attn"), "bytes") == bytes_of["0-5"] - 5 * layer - mlp
     assert bytes_of["0-5"] == sum(weight.numel() * weight.element_size() for weight in stack.model.parameters())
+
+
+@pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+@pytest.mark.parametrize("plan", ["0-3", "0 2 3", "0 Q4_0:1 2 Q8_0:3", "Q5_1:0-3 Q5_1:1"])
+def test_the_bytes_of_a_gguf_file_are_those_of_the_file_that_is_written(plan: str, kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("gguf", reason="needs layerwise[gguf]")
+    from checkpoint.gguf_models import write_llama
+
+    own = load(write_llama(tmp_path / "in.gguf", 4, kind=kind))
+    save(tmp_path / "in.gguf", plan, tmp_path / "out.gguf")
+    sizes = {name: each.size for name, each in GGUFFile.open(tmp_path / "out.gguf").tensors.items()}
+    repeated = [f"blk.{slot}." for slot in range(4, len(Plan.parse(plan).steps()))]
+    once = sum(size for name, size in sizes.items() if not any(name.startswith(each) for each in repeated))
+    assert PlanPrices.of(own).of_plan(Plan.parse(plan), "bytes") == once
 
 
 def test_an_average_is_a_layer_of_a_model_of_its_own(stack: Stack, reading: EvalData) -> None:

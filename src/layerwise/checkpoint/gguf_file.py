@@ -107,8 +107,11 @@ def _at_types(planned: PlannedFile, types: Sequence[WeightType | None]) -> _Type
         reason = _unquantisable(tensor, wanted)
         if reason:
             raise UnsupportedModel(f"{tensor.name} cannot be written at {wanted}: {reason}; write the layer without it")
-        if tensor.type.name != wanted.type:
-            changed[name] = GGML_TYPES[wanted.type]
+        kind = GGML_TYPES[wanted.type]
+        if tensor.shape[0] % kind.values:  # in which llama.cpp stores rows that are no whole number of blocks
+            kind = GGML_TYPES["F16"]
+        if tensor.type != kind:
+            changed[name] = kind
     return changed
 
 
@@ -118,8 +121,6 @@ def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
         return "no file is of noise"
     if len(tensor.shape) > 2 or not _LINEAR.search(tensor.name):
         return "how it is stored where its layer is quantised is not known"
-    if tensor.shape[0] % GGML_TYPES[wanted.type].values:
-        return f"its rows have {tensor.shape[0]} numbers, no whole number of blocks of {GGML_TYPES[wanted.type].values}"
     return ""
 
 

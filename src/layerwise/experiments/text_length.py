@@ -73,7 +73,7 @@ LOOK = 0.02
 PILOT = 0.1
 """Of the seconds of a run, what its pilot takes, about."""
 
-PILOT_PLANS = 6
+PILOT_PLANS = 24
 """Plans of a pilot, at most; at least two."""
 
 SHARED = 2
@@ -137,7 +137,7 @@ def tokens_that_fit(
         pace = ReadingPace.through(points)
         fits = min(pace.tokens_within(left(), most), GROWTH * tokens)
         near = 4 * abs(fits - tokens) <= tokens or max(fits, least) == tokens
-        if near and (len(points) > 1 or tokens == most):
+        if (near or fits < least) and (len(points) > 1 or tokens == most):
             break
         # One amount alone does not tell what is fixed.
         tokens = min(2 * tokens, most) if near else max(fits, least)

@@ -6,7 +6,7 @@ layers   its layers for the visits of a plan: the names of tensors, and the meta
 """
 
 from layerwise.gguf.file import CONVERT_AGAIN, GGUFFile, GGUFTensor, MetadataEntry, short_header
-from layerwise.gguf.layers import PlannedFile, depth_of, planned_file
+from layerwise.gguf.layers import PlannedFile, depth_of, layer_bytes, planned_file
 
 __all__ = [
     "CONVERT_AGAIN",
@@ -15,6 +15,7 @@ __all__ = [
     "MetadataEntry",
     "PlannedFile",
     "depth_of",
+    "layer_bytes",
     "planned_file",
     "short_header",
 ]

@@ -135,6 +135,16 @@ def depth_of(file: GGUFFile) -> int:
     return depth
 
 
+def layer_bytes(file: GGUFFile) -> list[int]:
+    """The bytes of the tensors of each layer. Raises as `depth_of` does."""
+    sizes = [0] * depth_of(file)
+    for name, tensor in file.tensors.items():
+        match = _BLOCK.fullmatch(name)
+        if match is not None:
+            sizes[int(match[1])] += tensor.size
+    return sizes
+
+
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
     """What the file has for the visits `order` of its layers, which are all below `depth_of`.
 

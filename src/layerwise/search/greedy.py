@@ -87,7 +87,7 @@ def greedy(
             evaluator, candidates, beam[0], base=space.whole, scale=saved, settings=settings
         )  # fmt: skip
         yield SearchStep("drop", ended)
-        beam = _best(ended, width)
+        beam = best_of(ended, width)
     yield from exchanges(evaluator, space, beam, width=width, rounds=rounds, settings=settings)
 
 
@@ -99,24 +99,29 @@ def exchanges(
     width: int = WIDTH,
     rounds: int = ROUNDS,
     settings: RungSettings | None = None,
+    around: Callable[[Plan], Iterable[Plan]] = lambda plan: (),
 ) -> Iterator[SearchStep]:
-    """Exchanges from each of the best `width` plans, until every one of them has been tried and none is better."""
+    """Exchanges from each of the best `width` plans, until every one of them has been tried and none is better.
+
+    They are the moves of the space, and those that `around` makes of a plan.
+    """
     settings = replace(settings or RungSettings(), fewest=width)
     tried: set[Plan] = set()
     best = tuple(beam)
     for _ in range(rounds):
         untried = [plan for plan in best if plan not in tried]
         tried.update(untried)
-        around = [each for plan in untried for each in neighbours(plan, space.moves, space.depth, space.sources)]
-        candidates = list(dict.fromkeys([*best, *(each for each in around if space.allows(each))]))
+        near = [each for plan in untried for each in neighbours(plan, space.moves, space.depth, space.sources)]
+        near += [each for plan in untried for each in around(plan)]
+        candidates = list(dict.fromkeys([*best, *(each for each in near if space.allows(each))]))
         if len(candidates) == len(best):
             return
         ended = contest(evaluator, candidates, best[0], settings=settings)
         yield SearchStep("exchange", ended)
-        best = _best(ended, width)
+        best = best_of(ended, width)
 
 
-def _best(ended: Round, width: int) -> tuple[Plan, ...]:
+def best_of(ended: Round, width: int) -> tuple[Plan, ...]:
     """The plans that go on from a round: those that read all of the text, then the runners-up."""
     return (*ended.losses, *ended.runners_up)[:width]
 

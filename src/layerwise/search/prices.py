@@ -17,7 +17,7 @@ as if the other branch were not computed; layerwise's own runner computes it and
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,10 +31,12 @@ from torch import nn
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.cost.pass_time import PassClock, Setting, TimedPass, in_turns
 from layerwise.plan import Plan
+from layerwise.plan.quantised import TYPES, weight_type
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 from layerwise.search.budget import Unit
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
+from layerwise.stack.quantised_layers import bytes_at_type, bytes_in_file
 
 Piece = tuple[int, str | None]
 """A layer, and the half of it that runs; `None` for the whole layer."""
@@ -42,10 +44,16 @@ Piece = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """What every layer and half costs, and all that is not a layer (embedding, norm, head)."""
+    """What every layer and half costs, and all that is not a layer (embedding, norm, head); `at_types` has what layers
+    and halves cost at types of GGUF."""
 
     pieces: Mapping[Piece, float]
     rest: float
+    at_types: Mapping[tuple[str, Piece], float] = field(default_factory=dict)
+
+    def of(self, piece: Piece, kind: str | None) -> float:
+        """What a layer or half costs, with its weights as they are, or at a type of GGUF."""
+        return self.pieces[piece] if kind is None else self.at_types[kind, piece]
 
 
 @dataclass(frozen=True)
@@ -83,18 +91,37 @@ class PlanPrices:
             return self.ms.rest + sum(self.ms.pieces[step] for step in steps)
         needed = {(step.source, step.layer, step.sublayer) for step in plan.steps()}
         distinct = {each for each in needed if each[2] is None or (*each[:2], None) not in needed}
-        return self.bytes.rest + sum(self.bytes.pieces[layer, sublayer] for _, layer, sublayer in distinct)
+        pieces = (((layer, half), weight_type(source)) for source, layer, half in distinct)
+        return self.bytes.rest + sum(self.bytes.of(piece, kind and kind.type) for piece, kind in pieces)
 
 
 def byte_table(stack: Stack) -> PriceTable:
-    """The bytes of every layer, of its halves where the model can be split, and of all other weights."""
-    pieces = {piece: float(_bytes(block)) for piece, block in _blocks(stack).items()}
-    rest = float(_bytes(stack.model)) - sum(pieces.values())
-    halves = {piece: float(_bytes(branch)) for piece, branch in _branches(stack).items()}
+    """The bytes of every layer, of its halves where the model can be split, and of all other weights.
+
+    They are those in memory; of a model that was read from a GGUF file those in the file, the halves by their shares in
+    memory. Layers at a type have their matrices at it, and all else as it is in memory.
+    """
+    pieces = _with_halves(stack, _bytes)
+    rest = float(_bytes(stack.model)) - sum(pieces[layer, None] for layer in range(stack.depth))
+    at_types = {
+        (kind, piece): size
+        for kind in TYPES
+        for piece, size in _with_halves(stack, partial(bytes_at_type, name=kind)).items()
+    }
+    stored = bytes_in_file(stack)
+    if stored is not None:
+        pieces = {piece: size * stored[0][piece[0]] / pieces[piece[0], None] for piece, size in pieces.items()}
+        rest = float(stored[1])
+    return PriceTable(pieces, rest, at_types)
+
+
+def _with_halves(stack: Stack, bytes_of: Callable[[nn.Module], int]) -> dict[Piece, float]:
+    pieces = {piece: float(bytes_of(block)) for piece, block in _blocks(stack).items()}
+    halves = {piece: float(bytes_of(branch)) for piece, branch in _branches(stack).items()}
     for layer, half in product(range(stack.depth), SUBLAYERS):
         if (layer, half) in halves:  # with what is in neither half: both of them need the norms
             pieces[layer, half] = pieces[layer, None] - halves[layer, other_sublayer(half)]
-    return PriceTable(pieces, rest)
+    return pieces
 
 
 def _bytes(module: nn.Module) -> int:

@@ -1,9 +1,9 @@
 """The weights of layers at a type of GGUF: quantised by the package gguf, and dequantised to compute with.
 
 Quantised are the matrices of linear layers, a row for each output, as GGUF stores them. Vectors (biases, gains of
-norms) stay as they are, as they do in files. A layer with any other weights of two axes or more is refused: in which
-type, and in which arrangement, a file would have them is not known. So is a matrix whose rows are no whole number of
-blocks, which llama.cpp stores in F16 and not in the type that it was asked for.
+norms) stay as they are, as they do in files. A matrix whose rows are no whole number of blocks is rounded to F16, in
+which llama.cpp stores it whatever it is asked for. A layer with any other weights of two axes or more is refused: in
+which type, and in which arrangement, a file would have them is not known.
 
 The weights are in the model's own dtype; in half precision what is dequantised is rounded to it once more.
 """
@@ -12,13 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from layerwise.data.model_location import is_gguf
 from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.gguf import GGUFFile, layer_bytes
 from layerwise.gguf.types import TENSOR_TYPES
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.plan.quantised import TYPES, WeightType, quantised_layers
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 29
 """The bytes of weights that are kept for their next use: 512 MiB, or those of one layer where that is larger."""
 
-_BLOCKS = {each.name: each.values for each in TENSOR_TYPES.values()}
+_TYPES = {each.name: each for each in TENSOR_TYPES.values()}
+
+WHOLE_BLOCKS_OR = "F16"
+"""The type of a matrix whose rows are no whole number of blocks of the type that is asked for."""
 
 
 class QuantisedLayers:
@@ -78,21 +84,45 @@ def refuse_unquantisable(stack: Stack, plan: Plan) -> None:
 
 
 def _refuse_block(block: nn.Module, layer: int, kind: WeightType) -> None:
-    linear = {f"{path}.weight": module.weight for path, module in _matrices(block)}
-    size = _BLOCKS[kind.type]
+    linear = {f"{path}.weight" for path, _ in _matrices(block)}
     for name, weight in block.named_parameters(remove_duplicate=False):
         if weight.ndim >= 2 and name not in linear:
             raise UnsupportedModel(
                 f"layer {layer} cannot run at {kind}: its {name}, of shape {tuple(weight.shape)}, is no matrix of a "
                 f"linear layer, and how a GGUF file would store it is not known; write {layer}, without {kind}"
             )
-    for path, module in _matrices(block):
-        width = _rows(module).shape[1]
-        if width % size:
-            raise UnsupportedModel(
-                f"layer {layer} cannot run at {kind}: the rows of its {path}.weight have {width} numbers, no whole "
-                f"number of blocks of {size}, so that llama.cpp stores it in F16; write {layer}, without {kind}"
-            )
+
+
+def stored_type(width: int, name: str) -> str:
+    """The type in which a matrix with rows of `width` numbers is stored, where `name` is asked for.
+
+    >>> stored_type(64, "Q4_0"), stored_type(48, "Q4_0")
+    ('Q4_0', 'F16')
+    """
+    return WHOLE_BLOCKS_OR if width % _TYPES[name].values else name
+
+
+def bytes_at_type(module: nn.Module, name: str) -> int:
+    """The bytes of a module's weights with its matrices at a type of GGUF, and all else as it is in memory."""
+    matrices = {matrix.weight: _rows(matrix).shape[1] for _, matrix in _matrices(module)}
+    total = 0
+    for weight in module.parameters():
+        if weight in matrices:
+            kind = _TYPES[stored_type(matrices[weight], name)]
+            total += weight.numel() // kind.values * kind.size
+        else:
+            total += weight.numel() * weight.element_size()
+    return total
+
+
+def bytes_in_file(stack: Stack) -> tuple[list[int], int] | None:
+    """The bytes of each layer's tensors in the GGUF file of a model, and of all others; `None` for other models."""
+    path = Path(stack.source.name).expanduser()
+    if not (is_gguf(path) and path.is_file()):
+        return None
+    file = GGUFFile.open(path)
+    layers = layer_bytes(file)
+    return layers, sum(each.size for each in file.tensors.values()) - sum(layers)
 
 
 def quantised(weight: Tensor, name: str) -> np.ndarray:
@@ -111,7 +141,8 @@ def _at_type(matrices: Mapping[str, nn.Linear | Conv1D], layer: int, kind: Weigh
     made = {}
     for path, module in sorted(matrices.items()):
         rows = _rows(module).detach()
-        numbers = gguf.quants.dequantize(quantised(rows, kind.type), gguf.GGMLQuantizationType[kind.type])
+        stored = stored_type(rows.shape[1], kind.type)
+        numbers = gguf.quants.dequantize(quantised(rows, stored), gguf.GGMLQuantizationType[stored])
         changed = torch.from_numpy(numbers)
         if draw is not None:
             exact = rows.to("cpu", torch.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,11 @@ from layerwise.experiments.result import SearchResult
 from layerwise.experiments.search.config import Search
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
+from layerwise.plan.families import INTEGER_TYPES
 from layerwise.results import Run
-from layerwise.results.selection import Rows
+from layerwise.results.selection import PRESENT, Rows
 from layerwise.search.budget import Budget
-from layerwise.search.prices import PriceTable
+from layerwise.search.prices import PlanPrices, PriceTable
 from layerwise.search.rungs import SHARES
 from layerwise.stack import Stack, load
 from tier import first_fast
@@ -140,6 +142,29 @@ def test_every_method_and_move_ends_within_the_budget(
     assert result.report(tmp_path / "page.html").read_text().count("search-front")
 
 
+@pytest.mark.parametrize("moves", first_fast([("bits",), ("bits", "drop", "repeat", "reorder")]))
+def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
+    stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...]
+) -> None:
+    """Beside the rules at no more bytes; what each layer costs alone is in the rows, and the page draws the choice."""
+    pytest.importorskip("gguf", reason="needs layerwise[gguf]")
+    result = layerwise.search(stack, corpus, Budget(bytes="0.45x"), moves=moves, run=tmp_path / "run", **SMALL)
+    rows = Rows(result.rows)
+    prices = PlanPrices.of(stack)
+    limit = 0.45 * prices.of_plan(Plan.identity(DEPTH), "bytes")
+    assert any(step.source for step in result.best.steps())
+    assert {"uniform", "first_and_last", "block_influence", "random"} <= {*rows.where(metric="arm").axis("arm")}
+    assert all(prices.of_plan(Plan.parse(plan), "bytes") <= limit for plan in rows.where(metric="arm").axis("plan"))
+    assert prices.of_plan(result.best, "bytes") <= limit
+    of_chosen = rows.where(metric="bits", arm="chosen")
+    assert [(row.layer, row.condition) for row in of_chosen] == sorted(
+        {(step.layer, step.source) for step in result.best.steps()}
+    )
+    alone = rows.where(measure="contrast", claim="bits", metric="delta_nll", layer=PRESENT)
+    assert {(row.layer, row.condition) for row in alone} == {*product(range(DEPTH), INTEGER_TYPES)}
+    assert "Bits of a weight, layer by layer" in result.report(tmp_path / "page.html").read_text()
+
+
 @pytest.mark.slow
 def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
@@ -174,6 +199,10 @@ def test_layers_of_another_model_are_among_the_moves(
         ({"budget": "layers=3", "moves": ("dorp",)}, "did you mean drop"),
         ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
         ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
+        ({"budget": "layers=3", "moves": ("bits",)}, "types of layers save bytes; write bytes=0.7x"),
+        ({"budget": "bytes=0.5x", "moves": ("bits", "halves")}, "goes with drop, repeat, reorder; leave out halves"),
+        ({"budget": "bytes=0.5x", "moves": ("bits",), "method": "optuna"}, "is searched greedily in one model"),
+        ({"budget": "bytes=0.5x", "moves": ("bits",), "source": ("b",)}, "is searched greedily in one model"),
         ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
         ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "--source does nothing here"),
         ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),

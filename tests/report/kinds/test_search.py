@@ -33,6 +33,19 @@ def test_a_winners_curse_is_named_only_where_the_interval_says_so(low: float, wo
     assert f"{words}." in "\n".join(findings(replace(RUN, scores=tuple(rows))))
 
 
+@pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "not resolvable below")])
+def test_an_arm_is_equal_only_where_its_interval_lies_within_the_margin(half: float, words: str) -> None:
+    rows = (
+        replace(row, value=0.001, low=-half, high=half, p=0.6, p_adjusted=0.6, mde=0.007)
+        if row.metric == "above_chosen"
+        else row
+        for row in RUN.scores
+    )
+    arms = [each for each in findings(replace(RUN, scores=tuple(rows))) if "above the chosen plan" in each]
+    assert arms
+    assert all(words in each for each in arms)
+
+
 def test_plans_are_selected_by_a_click_and_the_chosen_one_stands_in_a_command() -> None:
     assert 'user-select: all">0-2 5</code>' in render(RUN)
     assert 'Heal it: layerwise heal tiny --plan "0-2 5"' in terminal_lines(SEARCH_KIND, RUN)
@@ -51,4 +64,5 @@ def test_a_plan_over_several_models_is_saved_with_all_of_them_and_not_healed() -
         return [str(each) for each in SEARCH_KIND.following(replace(RUN, scores=tuple(rows), manifest=manifest))]
 
     assert following("0 b:1") == ['Save it: layerwise save tiny other --plan "0 b:1" --output FOLDER']
+    assert following("Q4_0:0 1") == ['For llama-quantize: layerwise plan "Q4_0:0 1" --to tensor-types']
     assert following("0 1")[0] == 'Heal it: layerwise heal tiny --plan "0 1"'

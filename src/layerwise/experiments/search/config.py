@@ -18,7 +18,7 @@ from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.plan.checks import source_name
 from layerwise.search.budget import Budget
-from layerwise.search.moves import CHEAPER, Move, check_moves
+from layerwise.search.moves import BESIDE_BITS, BITS, CHEAPER, Move, check_moves
 from layerwise.search.routing import Objective
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Search(ModelOptions, DurationOptions, Experiment):
         "org/name --text texts/ --budget layers=0.75x",
         "./my-model --text texts/ --budget ms=0.75x --phase decode",
         "./first --source ./second --text texts/ --budget layers=1x",
+        "model.gguf --text texts/ --budget bytes=0.8x --moves bits,drop",
     )
     READS: ClassVar = (
         Reads(
@@ -74,6 +75,8 @@ class Search(ModelOptions, DurationOptions, Experiment):
             raise OptionError("--method evolve exchanges layers and halves; name --moves drop,halves, or use greedy")
         if self.method == "one-shot" and moves != ("drop",):
             raise OptionError("--method one-shot leaves out whole layers; leave --moves out, or use greedy")
+        if BITS in moves:
+            self._check_bits(moves)
         if not set(moves) & set(CHEAPER):
             raise OptionError(
                 f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join(CHEAPER)} as well"
@@ -82,6 +85,16 @@ class Search(ModelOptions, DurationOptions, Experiment):
             from layerwise.search.nsga import require_optuna
 
             require_optuna()
+
+    def _check_bits(self, moves: tuple[Move, ...]) -> None:
+        """Raise `OptionError` where types of layers cannot be searched."""
+        others = [move for move in moves if move not in (BITS, *BESIDE_BITS)]
+        if Budget.parse(self.budget).unit != "bytes":
+            raise OptionError(f"--budget {self.budget}: types of layers save bytes; write bytes=0.7x, or no move bits")
+        if others:
+            raise OptionError(f"--moves bits goes with {', '.join(BESIDE_BITS)}; leave out {', '.join(others)}")
+        if self.method != "greedy" or self.source:
+            raise OptionError("--moves bits is searched greedily in one model; leave out --method and --source")
 
     @property
     def times(self) -> bool:

@@ -8,9 +8,12 @@ Measure `search`, beside the rows of `layerwise.search.confirm`:
     delta_nll   plan, task `search`     what it loses above the model as trained where it was searched for; no interval
     price       plan, condition a unit  what it costs, in `layers`, `ms`, `bytes`
     front       plan, condition a unit  1 for a member of the front of that unit
+    bits        layer, plan, arm        the bits of a weight there, and its type (`condition`)
     arm         plan, arm               1 for the plan that the arm chose; of `random` the number of the draw, from 1,
                                         which is its seed too
     chosen      plan, condition a unit  1; it is chosen within the budget that it is `against`
+
+Of a search for types the rows of `layerwise.measure.contrasts.bits` say what each layer alone costs at each type.
 
 Measure `search_round`: of each round (`amount` is its number, `condition` its kind) the `nll` of its best plan.
 
@@ -37,22 +40,25 @@ from layerwise.experiments.reporter import Reporter, describe_data, describe_mod
 from layerwise.experiments.search.config import Search
 from layerwise.experiments.search.works import REPORTED, counted, pace, search_works, slow_search, worst_case
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
+from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
+from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.plan import Plan
+from layerwise.plan import Plan, families
 from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
 from layerwise.search.averaging import foreign, with_averages
+from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, rule_plans, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
-from layerwise.search.moves import CHEAPER, check_moves
+from layerwise.search.moves import BITS, CHEAPER, check_moves
 from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import RANDOM, RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
@@ -153,6 +159,11 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         reporter.log(f"confirming on {name}")
         rows += _confirmed(config, losses.evaluator(stack, name, [data]), name, searched, chosen, finalists, fronts)
     rows += member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
+    if BITS in moves:
+        rows += allocation_rows(stack, prices, {vocab.CHOSEN: chosen, **finalists.arms})
+        alone = [each for each in families.bits(stack.depth) if each.plan in searched.complete()]
+        losses_alone = searched.losses([space.whole, *(each.plan for each in alone)])
+        rows += bits_contrasts(losses_alone, plan_records(alone), stack.depth, seed=config.seed)
     times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
     # What a search took is known where nothing interrupted it.
     costs = yield from CallUnit(
@@ -167,7 +178,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
 def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
     """The text of a search: its resolution is that of a plan within the limit, on the part that is reported."""
     space = space_of(config, stack, PlanPrices.of(stack), counted(config))
-    plans = (space.whole, *random_sets(space, 1, config.seed))
+    plans = (space.whole, *random_plans(space, 1, config.seed))
     timed = TimedText(
         stack, cutting(config, stack, corpus, config.seed), lambda text: search_works(config, stack, text, space),
         lambda text, seconds: slow_search(config, stack, text, space) < seconds, plans, 1, SHARES["report"],
@@ -183,6 +194,8 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget |
     Raises `OptionError` for a budget that the whole model keeps already.
     """
     budget, moves = instead or Budget.parse(config.budget), check_moves(config.moves)
+    if BITS in moves:
+        stack.check(uniform(stack.depth, FEWEST_BITS))
     whole = prices.of_plan(Plan.identity(stack.depth), budget.unit)
     limit, others = budget.limit(whole), foreign(stack)
     if limit >= whole and set(moves) <= set(CHEAPER) and not others:
@@ -193,6 +206,12 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget |
     return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others)
 
 
+def random_plans(space: Space, count: int, seed: int) -> list[Plan]:
+    """Random allocations of types where the search is for types, and random sets of layers otherwise."""
+    allocations = random_allocations(space, count, seed) if BITS in space.moves else []
+    return allocations or (random_sets(space, count, seed) if space.moves != (BITS,) else [])
+
+
 def _finalists(
     config: Search, stack: Stack, searched: GraphEvaluator, rungs: Sequence[EvalData], space: Space, reporter: Reporter
 ) -> Finalists:
@@ -201,27 +220,32 @@ def _finalists(
     mean_losses(searched, [space.whole], space.whole)
     arms: dict[str, Plan] = {}
     if shrinks:
-        scores = turning(stack, rungs)
-        arms = one_shot_plans(space, scores, skip_effects(searched, space))
+        scores, bits = turning(stack, rungs), BITS in space.moves
+        sets = (
+            {} if bits and "drop" not in space.moves else one_shot_plans(space, scores, skip_effects(searched, space))
+        )
+        arms = {**sets, **(rule_plans(space, scores) if bits else {})}
         mean_losses(searched, [*arms.values(), space.whole], space.whole)
     steps = []
-    for step in _rounds(config, searched, space, tuple(arms.values())):
+    for step in _rounds(config, searched, space, arms):
         steps.append(step)
         reporter.log(round_sentence(len(steps), step, searched.complete().get(space.whole)))
     best = list(winners(steps, space))
-    drawn = random_sets(space, RANDOM_SETS, config.seed) if shrinks else []
+    drawn = random_plans(space, RANDOM_SETS, config.seed) if shrinks else []
     return Finalists(steps, best[: config.width], arms, drawn)
 
 
-def _rounds(config: Search, searched: Evaluator, space: Space, arms: Sequence[Plan]) -> Iterator[SearchStep]:
-    if config.method == "greedy":
+def _rounds(config: Search, searched: Evaluator, space: Space, arms: Mapping[str, Plan]) -> Iterator[SearchStep]:
+    if BITS in space.moves:
+        yield from allocate(searched, space, arms, width=config.width)
+    elif config.method == "greedy":
         yield from greedy(searched, space, width=config.width)
     elif config.method == "evolve":
         yield from evolve(searched, space, seed=config.seed)
     elif config.method == "optuna":
-        yield from nsga(searched, space, [space.whole, *arms], seed=config.seed)
+        yield from nsga(searched, space, [space.whole, *arms.values()], seed=config.seed)
     else:
-        losses = mean_losses(searched, arms, space.whole)
+        losses = mean_losses(searched, list(arms.values()), space.whole)
         yield SearchStep("one-shot", Round(dict(sorted(losses.items(), key=lambda each: each[1])), len(losses), 0, 0))
 
 
@@ -259,7 +283,7 @@ def _confirmed(
 def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: Plan, reporter: Reporter) -> list[Score]:
     """The milliseconds of the chosen plan, measured whole, beside what the table says."""
     if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
-        reporter.log("milliseconds of the chosen plan are predicted: halves and averages run no faster here")
+        reporter.log("milliseconds of the chosen plan are predicted: halves, averages and types run no faster here")
         return []
     _, times = measured(stack, setting, [Plan.identity(stack.depth), chosen])
     return checked_latency_rows(times, prices, str(setting))
@@ -291,6 +315,19 @@ def member_rows(
         *(Score(vocab.SEARCH, vocab.ARM, 1.0, plan=str(plan), arm=name) for name, plan in arms.items()),
         *(Score(vocab.SEARCH, vocab.ARM, float(draw), plan=str(plan), arm=RANDOM, seed=draw) for draw, plan in draws),
     ]
+
+
+def allocation_rows(stack: Stack, prices: PlanPrices, plans: Mapping[str, Plan]) -> list[Score]:
+    """The bits of a weight in each layer of each arm's plan; `condition` is its type, where it has one."""
+    weights = [sum(each.numel() for each in stack.block(layer).parameters()) for layer in range(stack.depth)]
+    return [
+        Score(
+            vocab.SEARCH, vocab.BITS, 8 * prices.bytes.of((step.layer, step.sublayer), step.source) /
+            weights[step.layer], layer=step.layer, plan=str(plan), arm=name, condition=step.source,
+        )
+        for name, plan in plans.items()
+        for step in {step.layer: step for step in plan.steps()}.values()
+    ]  # fmt: skip
 
 
 def round_rows(steps: Sequence[SearchStep]) -> list[Score]:

@@ -15,11 +15,13 @@ from layerwise.experiments.sweep.works import slow_due
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
+from layerwise.search.bits import allocate, rule_plans
 from layerwise.search.budget import UNITS, Budget
 from layerwise.search.cost import Spent, WorstCase
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import Space, greedy
+from layerwise.search.moves import BITS
 from layerwise.search.nsga import GENERATIONS, POPULATION
 from layerwise.search.one_shot import RANDOM_SETS, skip_effects
 from layerwise.search.rungs import RungSettings, divided_text, grown
@@ -39,9 +41,14 @@ def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: S
     """What the greedy search costs at most, in layer evaluations and heads times tokens."""
     evaluator = GraphEvaluator(stack, rungs)
     worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
-    for _ in greedy(worst, space, width=config.width, settings=WORST):
+    if BITS in space.moves:
+        rounds = allocate(worst, space, rule_plans(space, ()), width=config.width, settings=WORST)
+    else:
+        rounds = greedy(worst, space, width=config.width, settings=WORST)
+    for _ in rounds:
         pass
-    skip_effects(worst, space)
+    if space.moves != (BITS,):
+        skip_effects(worst, space)
     return worst.spent
 
 

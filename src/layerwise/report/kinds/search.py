@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from statistics import mean
 
 from layerwise.plan import Plan
+from layerwise.plan.quantised import quantised_layers
 from layerwise.report.data import ReportData
 from layerwise.report.derived.power import needed_in_words
 from layerwise.report.finding import Effect, judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
-from layerwise.report.marks import Scatter, Style
+from layerwise.report.kinds.sweep_layers import bits_parts
+from layerwise.report.marks import Heat, Scatter, Style
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show, adjusted_p, named
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import STOPPED
@@ -27,12 +30,18 @@ PRICES: Mapping[str, Show] = {
     "bytes": Show(scale=1e-6, decimals=2, unit=" MB"),
 }  # fmt: skip
 ARMS: Mapping[str, str] = {
+    "uniform": "uniform type", "first_and_last": "first and last layers",
     "sweep_effect": "least skip effect", "block_influence": "Block Influence", "angular_distance": "angular distance",
     "deepest_keep_last": "deepest, last kept", vocab.RANDOM: "random sets",
 }  # fmt: skip
 """The arms in reading order, as they are called."""
 
-SLOTS = {"searched": 5, vocab.FRONT: 0, **{name: at for at, name in enumerate(ARMS, start=1)}, vocab.CHOSEN: 6}
+SLOTS = {
+    "searched": 5,
+    vocab.FRONT: 0,
+    **{name: at for at, name in enumerate(ARMS, start=1)},
+    vocab.CHOSEN: 1 + len(ARMS),
+}
 STYLES = {
     "searched": Style(faint=True, symbol="circle"),
     vocab.FRONT: Style(line=True),
@@ -43,6 +52,8 @@ BESIDE: Mapping[Effect, str] = {
 }  # fmt: skip
 """What the chosen plan is, by what an arm is beside it."""
 MILLI = Show(decimals=3)
+EQUAL = 0.005
+"""Nats a token within which two plans count as equal: half a percent of perplexity."""
 
 
 def chosen(data: ReportData) -> Score | None:
@@ -109,6 +120,14 @@ def beside(data: ReportData) -> Iterator[Score]:
     )
 
 
+def allocated(data: ReportData) -> Rows:
+    """The bits of a weight in each layer (`amount`) less their mean over layers, of the chosen plan and each rule."""
+    rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.BITS)
+    arms = {name: rows.where(arm=name) for name in (vocab.CHOSEN, *ARMS)}
+    means = {name: mean(row.value for row in own) for name, own in arms.items() if own}
+    return Rows(replace(row, amount=row.value, value=row.value - means[name]) for name in means for row in arms[name])
+
+
 def findings(data: ReportData) -> Iterator[str]:
     """What was chosen and what it loses, the winner's curse, and each arm beside it."""
     best = chosen(data)
@@ -169,15 +188,21 @@ def _answer(data: ReportData) -> str:
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
+    """The units of prices, that of the budget first."""
     present = data.rows.where(measure=vocab.SEARCH, metric=vocab.PRICE).axis("condition")
-    return tuple(unit for unit in UNITS if unit in present)
+    best = chosen(data)
+    limited = None if best is None else best.condition
+    return tuple(unit for unit in sorted(UNITS, key=lambda unit: unit != limited) if unit in present)
 
 
 def _verdict(row: Score, level: float) -> str:
     """Whether an arm can be distinguished from the chosen plan, in words."""
-    limit = "" if row.mde is None else f" below {tidy(row.mde)} nats"
     effect = judged(row, level)
-    return effect if effect in ("better", "worse") else f"not resolvable{limit}"
+    if effect in ("better", "worse"):
+        return effect
+    if row.low is not None and row.high is not None and max(-row.low, row.high) <= EQUAL:
+        return f"equal within {EQUAL:g} nats"
+    return "not resolvable" + ("" if row.mde is None else f" below {tidy(row.mde)} nats")
 
 
 def _verdict_cell(rows: Rows) -> str:
@@ -220,9 +245,15 @@ def _following(data: ReportData) -> Iterator[str]:
         options = given if isinstance(given, Mapping) else {}
         others = options.get("source", ()) if Plan.parse(str(best.plan)).sources() else ()
         models = " ".join(map(str, (data.manifest.get("model", "MODEL"), *others)))
-        if not others:
+        is_file = models.endswith(".gguf")
+        if quantised_layers(Plan.parse(str(best.plan))):
+            yield f'For llama-quantize: layerwise plan "{best.plan}" --to tensor-types'
+            if not is_file:
+                return
+        elif not others:
             yield f'Heal it: layerwise heal {models} --plan "{best.plan}"'
-        yield f'Save it: layerwise save {models} --plan "{best.plan}" --output FOLDER'
+        target = "NAME.gguf" if is_file else "FOLDER"
+        yield f'Save it: layerwise save {models} --plan "{best.plan}" --output {target}'
 
 
 SEARCH_KIND = Kind(
@@ -263,6 +294,16 @@ SEARCH_KIND = Kind(
                         *(column for text, name in TEXTS.items() for column in _of_text(text, name)),
                     ),
                 ),
+            ),
+        ),
+        Section(
+            anchor=vocab.BITS, needs=lambda data: bool(allocated(data)), parts=lambda data: (
+                Heat(
+                    name="allocation", derive=allocated, y="arm", across="layer", diverging=True, numbers=True,
+                    cell_words=named({**ARMS, vocab.CHOSEN: "chosen"}), number=lambda row: f"{row.amount:.2g}",
+                    show=Show(decimals=1, signed=True), text=lambda row: row.condition or "as it is",
+                ),
+                *bits_parts(data),
             ),
         ),
         Section(

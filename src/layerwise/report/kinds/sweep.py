@@ -9,13 +9,14 @@ from typing import Any
 
 from layerwise.report.claims.painters import PER_LAYER
 from layerwise.report.data import ReportData
-from layerwise.report.derived import bits, layer_agreement, swept
+from layerwise.report.derived import swept
 from layerwise.report.derived.curves import SWAPPED, changed, curve_families, curves, single
 from layerwise.report.derived.swept import best, numbered, over_windows
 from layerwise.report.derived.zones import plan_zones
 from layerwise.report.figures.palette import series_slots
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
 from layerwise.report.kinds.sweep_findings import findings
+from layerwise.report.kinds.sweep_layers import AGREEMENT, BITS
 from layerwise.report.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
 from layerwise.report.text.number_format import probability, tidy, verdict
@@ -148,41 +149,6 @@ def _layers(data: ReportData) -> Iterator[Part]:
     )  # fmt: skip
 
 
-def _bits(data: ReportData) -> Iterator[Part]:
-    """A strip of layers for each type, what each layer costs with its interval, and the table."""
-    cost = Rows(bits.by_layer(data)).where(part=bits.QUANTITIES[vocab.DELTA])
-    yield Heat(
-        name="bits", title="Each layer alone at each type", derive=lambda data: cost, y="condition", across="layer",
-        diverging=True, root=True, show=DIFFERENCE,
-    )  # fmt: skip
-    yield Bars(
-        name="bits-layer", derive=bits.by_layer, choices={"Quantity": "part", "Type": "condition"}, height=240,
-        show=DIFFERENCE, rooted=True,
-    )  # fmt: skip
-    yield Pivot(
-        name="bits-table", derive=bits.by_layer, rows={"layer": "layer"}, across="condition", split="part", show=SIGNED,
-        folded=True, terminal=False,
-    )  # fmt: skip
-
-
-def _agreement(data: ReportData) -> Iterator[Part]:
-    """Each two changes where there are more, and the table with what was measured."""
-    several = sum(1 for _ in layer_agreement.matrix(data)) > 2
-    if several:
-        yield Heat(
-            name="agreement", derive=layer_agreement.matrix, x="arm", y="against", across="", diverging=True,
-            least=-1.0, most=1.0, numbers=True, number=lambda row: f"{row.value:.2f}", show=Show(decimals=2),
-        )  # fmt: skip
-    yield Pivot(
-        name="agreement-table", title="Every pair", derive=layer_agreement.listed_pairs,
-        rows={"change, or two": "condition"}, folded=several, terminal=False,
-        columns=(
-            Column("as measured", vocab.SPEARMAN), Column("adjusted p", vocab.SPEARMAN, adjusted_p),
-            Column("without noise", vocab.CORRECTED, SIGNED), Column("reliability", vocab.RELIABILITY),
-        ),
-    )  # fmt: skip
-
-
 def _benchmarks(data: ReportData) -> Iterator[Part]:
     """What is taken over the benchmarks, each benchmark, and how fast each falls."""
     values = [row.value for row in swept.benchmark_curves(data)]
@@ -310,10 +276,7 @@ SWEEP = Kind(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
         Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
         Section(anchor="layers", needs=lambda data: bool(changed(data)), parts=_layers),
-        Section(
-            anchor=vocab.LAYER_AGREEMENT, needs=lambda data: any(layer_agreement.matrix(data)), parts=_agreement
-        ),
-        Section(anchor=vocab.BITS, needs=lambda data: any(bits.by_layer(data)), parts=_bits),
+        AGREEMENT, BITS,
         Section(
             anchor=vocab.BENCHMARK, parts=_benchmarks,
             needs=lambda data: any(swept.benchmark_curves(data)) or any(swept.falls(data)),

@@ -1,0 +1,252 @@
+"""Bits: at which type each layer runs within a budget of bytes, and the allocations that need no search.
+
+A layer has choices: as it is, at each type of GGUF that saves bytes, and with the move `drop` left out. What each costs
+is measured with that layer alone changed, all of them as one graph,
+
+    rise[layer, choice]     nats per token above the model as trained
+
+and the choices are made as if rises added up: of all changes that save bytes the one with the least rise for a byte is
+made, until the plan is within the limit (the upper hull of the multiple-choice knapsack; Sinha and Zoltners 1979,
+Operations Research 27(3)). Rises do not quite add up, so what comes of it is measured, beside the allocations that need
+none, and improved by exchanges: one layer gets more bits and another fewer, those first that promise most.
+
+Without a search, at no more bytes:
+
+    uniform             every layer at the one type with the most bits that is within the limit
+    first_and_last      the layers from both ends inwards at the next type with more bits, and the others at the next
+                        with fewer, as many as the limit allows
+    block_influence     the same, in the order in which layers turn the state most
+    random              the same, in a random order: the null
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress, product
+from operator import not_
+from random import Random
+
+from layerwise.errors import MeasureError
+from layerwise.measure.stats.agreement import rankings
+from layerwise.plan import Plan
+from layerwise.plan.families import INTEGER_TYPES
+from layerwise.plan.plan import Stage, Visit
+from layerwise.results.rows import Score
+from layerwise.search.greedy import ROUNDS, WIDTH, SearchStep, Space, best_of, exchanges
+from layerwise.search.moves import BITS, stages
+from layerwise.search.rungs import Evaluator, RungSettings, contest, mean_losses
+
+UNIFORM = "uniform"
+FIRST_AND_LAST = "first_and_last"
+
+FEWEST_BITS = INTEGER_TYPES[0]
+"""The type with the fewest bits."""
+
+EXCHANGES = 48
+"""Exchanges of bits that are measured around a plan: those that promise most."""
+
+Choice = Visit | None
+"""How a layer runs; `None` where it is left out."""
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """The choices of every layer of a `space`, with their bytes; `rises` says what each loses by itself."""
+
+    space: Space
+    rises: Mapping[tuple[int, Choice], float]
+
+    @classmethod
+    def measured(cls, evaluator: Evaluator, space: Space) -> Allocations:
+        """With the rise of each choice on all of the text of `evaluator`, each layer alone changed."""
+        plans = {
+            (layer, choice): Plan(with_choice(stages(space.whole), layer, choice))
+            for layer in range(space.depth)
+            for choice in choices(space, layer)
+        }
+        losses = mean_losses(evaluator, list(dict.fromkeys([space.whole, *plans.values()])), space.whole)
+        return cls(space, {key: losses[plan] - losses[space.whole] for key, plan in plans.items()})
+
+    @cached_property
+    def bytes(self) -> Mapping[tuple[int, Choice], float]:
+        """The bytes of each choice of a layer."""
+        whole = self.space.price(self.space.whole)
+        return {
+            (layer, choice): self.space.price(Plan(with_choice(stages(self.space.whole), layer, choice))) - whole
+            for layer, choice in self.rises
+        }
+
+    def of(self, layer: int) -> list[Choice]:
+        """The choices of a layer."""
+        return [choice for number, choice in self.rises if number == layer]
+
+    def cheapest(self) -> Plan:
+        """The plan within the limit that loses least as far as the rises add up and single changes tell.
+
+        Raises `MeasureError` where even the fewest bits are above the limit.
+        """
+        space, now = self.space, dict[int, Choice]((layer, Visit(layer)) for layer in range(self.space.depth))
+        while not space.allows(plan := _plan(now.values())):
+            changes = [
+                ((self.rises[layer, choice] - self.rises[layer, own]) / saved, layer, number, choice)
+                for layer, own in now.items()
+                for number, choice in enumerate(self.of(layer))
+                if (saved := self.bytes[layer, own] - self.bytes[layer, choice]) > 0
+                and (choice is not None or sum(each is not None for each in now.values()) > 1)
+            ]
+            if not changes:
+                raise MeasureError(
+                    f"with every layer at its fewest bits the model costs {space.price(plan):g} bytes, above the limit "
+                    f"of {space.limit:g}: give a larger budget, or --moves bits,drop"
+                )
+            _, layer, _, choice = min(changes, key=lambda change: change[:3])
+            now[layer] = choice
+        # The last change may have saved more than was needed.
+        for layer, own in sorted(now.items(), key=lambda item: -self.rises[item]):
+            for choice in sorted(filter(None, self.of(layer)), key=lambda each: self.rises[layer, each]):
+                better = self.rises[layer, choice] < self.rises[layer, own]
+                if better and space.allows(_plan({**now, layer: choice}.values())):
+                    now[layer] = choice
+                    break
+        return _plan(now.values())
+
+    def exchanges(self, plan: Plan) -> list[Plan]:
+        """Within the limit, one layer with another choice, or two of which one saves bytes: at most `EXCHANGES`."""
+        own = {visit.layer: visit for visit in stages(plan) if isinstance(visit, Visit)}
+        changes = [
+            (rise - self.rises[layer, own.get(layer)], layer, choice)
+            for (layer, choice), rise in self.rises.items()
+            if choice != own.get(layer) and (layer, own.get(layer)) in self.rises
+        ]
+        saves = [self.bytes[layer, choice] <= self.bytes[layer, own.get(layer)] for _, layer, choice in changes]
+        cheaper, dearer = list(compress(changes, saves)), list(compress(changes, map(not_, saves)))
+        made: list[tuple[tuple[float, int, Choice], ...]] = [(change,) for change in changes]
+        made += [(up, down) for up, down in product(dearer, cheaper) if up[1] != down[1]]
+        near: dict[Plan, None] = {}
+        for each in sorted(made, key=lambda each: sum(rise for rise, _, _ in each)):
+            now = stages(plan)
+            for _, layer, choice in each:
+                now = with_choice(now, layer, choice)
+            if now and self.space.allows(changed := Plan(now)):
+                near.setdefault(changed)
+            if len(near) == EXCHANGES:
+                break
+        return list(near)
+
+
+def choices(space: Space, layer: int) -> tuple[Choice, ...]:
+    """As it is, at every type that saves bytes, and left out where that is a move."""
+    own, whole = stages(space.whole), space.price(space.whole)
+    typed = (Visit(layer, source=name) for name in INTEGER_TYPES)
+    cheaper = (each for each in typed if space.price(Plan(with_choice(own, layer, each))) < whole)
+    return (Visit(layer), *cheaper, *([None] if "drop" in space.moves and space.depth > 1 else []))
+
+
+def with_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage, ...]:
+    """The stages with every visit of a layer as `choice`; one that is not there comes back where the trained order has
+    it.
+
+    >>> plan = Plan.parse("0-2 1")
+    >>> Plan(with_choice(stages(plan), 1, Visit(1, source="Q4_0"))), Plan(with_choice(stages(plan), 1, None))
+    (Plan('0 Q4_0:1 2 Q4_0:1'), Plan('0 2'))
+    >>> Plan(with_choice(stages(Plan.parse("0 2")), 1, Visit(1)))
+    Plan('0-2')
+    """
+    visits = {index for index, stage in enumerate(now) if isinstance(stage, Visit) and stage.layer == layer}
+    if choice is None or visits:
+        changed = (choice if index in visits else stage for index, stage in enumerate(now))
+        return tuple(stage for stage in changed if stage is not None)
+    after = (index for index, stage in enumerate(now) if isinstance(stage, Visit) and stage.layer > layer)
+    at = next(after, len(now))
+    return (*now[:at], choice, *now[at:])
+
+
+def allocate(
+    evaluator: Evaluator,
+    space: Space,
+    arms: Mapping[str, Plan],
+    *,
+    width: int = WIDTH,
+    rounds: int = ROUNDS,
+    settings: RungSettings | None = None,
+) -> Iterator[SearchStep]:
+    """The allocation that rises choose, beside those of `arms`, and then the rounds of exchanges from the best.
+
+    Raises `MeasureError` where even the fewest bits are above the limit.
+    """
+    allocations = Allocations.measured(evaluator, space)
+    settings = replace(settings or RungSettings(), fewest=width)
+    candidates = list(dict.fromkeys([allocations.cheapest(), *arms.values()]))
+    ended = contest(evaluator, candidates, space.whole, settings=settings)
+    yield SearchStep(BITS, ended)
+    others = replace(space, moves=tuple(move for move in space.moves if move != BITS))
+    yield from exchanges(
+        evaluator, others, best_of(ended, width), width=width, rounds=rounds, settings=settings,
+        around=allocations.exchanges,
+    )  # fmt: skip
+
+
+def rule_plans(space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
+    """The allocation of each rule, by its name; none where every type is above the limit."""
+    influence = rankings(list(scores)).get("block_influence", {})
+    orders = {
+        UNIFORM: (),
+        FIRST_AND_LAST: sorted(range(space.depth), key=lambda layer: (min(layer, space.depth - 1 - layer), layer)),
+        "block_influence": sorted(influence, key=lambda layer: (-influence[layer], layer)),
+    }
+    return {name: plan for name, order in orders.items() if (plan := ranked(space, order)) is not None}
+
+
+def random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
+    """Distinct allocations within the limit whose layers with more bits are drawn at random, at most `count`."""
+    draw = Random(f"{seed}/{space.depth}/{BITS}")
+    drawn: dict[Plan, None] = {}
+    for _ in range(5 * count):
+        plan = ranked(space, draw.sample(range(space.depth), space.depth))
+        if plan is not None and len(drawn) < count:
+            drawn.setdefault(plan)
+    return list(drawn)
+
+
+def ranked(space: Space, order: Sequence[int]) -> Plan | None:
+    """As many of the first layers of `order` at the type above the uniform one as the limit allows, all others at the
+    type below it; every layer at the uniform one where there is no order, or no type below. `None` where no type is
+    within the limit.
+    """
+    ladder = _ladder(space)
+    level = next((number for number, source in enumerate(ladder) if space.allows(uniform(space.depth, source))), None)
+    if level is None:
+        return None
+    if not order or level == 0:
+        return uniform(space.depth, ladder[level])
+    low = ladder[min(level + 1, len(ladder) - 1)]
+    best = uniform(space.depth, low)
+    for count in range(1, len(order) + 1):
+        above = set(order[:count])
+        plan = _plan(Visit(layer, source=ladder[level - 1] if layer in above else low) for layer in range(space.depth))
+        if not space.allows(plan):
+            break
+        best = plan
+    return best
+
+
+def uniform(depth: int, source: str | None) -> Plan:
+    """Every layer at one type, or as it is.
+
+    >>> uniform(3, "Q8_0")
+    Plan('Q8_0:0-2')
+    """
+    return _plan(Visit(layer, source=source) for layer in range(depth))
+
+
+def _ladder(space: Space) -> list[str | None]:
+    """As it is, and the types that are cheaper, those with the most bits first."""
+    whole = space.price(space.whole)
+    priced = [(space.price(uniform(space.depth, name)), name) for name in INTEGER_TYPES]
+    return [None, *(name for price, name in sorted(priced, reverse=True) if price < whole)]
+
+
+def _plan(chosen: Iterable[Choice]) -> Plan:
+    return Plan(tuple(choice for choice in chosen if choice is not None))

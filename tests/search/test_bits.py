@@ -1,0 +1,211 @@
+"""Types of layers within a budget of bytes: allocations are within it, and the best where rises add up."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layerwise.errors import MeasureError
+from layerwise.plan import Plan
+from layerwise.plan.plan import Visit
+from layerwise.results.rows import Loss, Score
+from layerwise.search.bits import (
+    EXCHANGES,
+    Allocations,
+    Choice,
+    allocate,
+    choices,
+    random_allocations,
+    ranked,
+    rule_plans,
+    with_choice,
+)
+from layerwise.search.confirm import losses_above
+from layerwise.search.greedy import Space, winners
+from layerwise.search.moves import Move, stages
+from layerwise.search.rungs import RungSettings
+from search.planted_objective import PlantedObjective
+from tier import by_tier
+
+BITS = {None: 32.0, "Q4_0": 4.5, "Q4_1": 5.0, "Q5_0": 5.5, "Q5_1": 6.0, "Q8_0": 8.5}
+
+
+def price(plan: Plan) -> float:
+    """A hundred bytes for embedding and head, and one bit for a bit; a layer that runs twice is stored once."""
+    return 100 + sum(BITS[source] for _, source in {(step.layer, step.source) for step in plan.steps()})
+
+
+def space(depth: int, bits: float, moves: tuple[Move, ...] = ("bits",)) -> Space:
+    """Room for so many bits a weight, on average over the layers."""
+    return Space(depth, moves, price, 100 + depth * bits)
+
+
+def every(depth: int) -> list[Plan]:
+    return [Plan(each) for each in product(*([Visit(layer, source=name) for name in BITS] for layer in range(depth)))]
+
+
+@st.composite
+def allocations(draw: st.DrawFn) -> Allocations:
+    depth = draw(st.integers(2, 3))
+    moves: tuple[Move, ...] = draw(st.sampled_from([("bits",), ("drop", "bits")]))
+    own = space(depth, draw(st.sampled_from([4.5, 5.0, 6.5, 9.0, 17.0, 31.0])), moves)
+    rises: dict[tuple[int, Choice], float] = {}
+    for layer in range(depth):
+        for choice in choices(own, layer):
+            rises[layer, choice] = 0.0 if choice == Visit(layer) else draw(st.floats(-0.1, 1.0))
+    return Allocations(own, rises)
+
+
+def predicted(found: Allocations, plan: Plan) -> float:
+    own = {step.layer: Visit(step.layer, source=step.source) for step in plan.steps()}
+    return sum(found.rises[layer, own.get(layer)] for layer in range(found.space.depth))
+
+
+@given(allocations())
+def test_an_allocation_is_within_the_limit_and_no_single_change_within_it_promises_more(found: Allocations) -> None:
+    plan = found.cheapest()
+    assert found.space.allows(plan)
+    assert len(plan.steps()) >= 1
+    for layer, choice in found.rises:
+        now = with_choice(stages(plan), layer, choice)
+        if now and found.space.allows(changed := Plan(now)):
+            assert predicted(found, changed) >= predicted(found, plan) - 1e-9
+
+
+@given(allocations())
+@settings(max_examples=30)
+def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found: Allocations) -> None:
+    """The bound of greedy by rise for a byte (Sinha and Zoltners 1979), tried on all allocations."""
+    options = [choices(found.space, layer) for layer in range(found.space.depth)]
+    plans = (Plan(tuple(each for each in own if each is not None)) for own in product(*options) if any(own))
+    best = min(predicted(found, plan) for plan in plans if found.space.allows(plan))
+    largest = max(found.rises.values()) - min(found.rises.values())
+    assert predicted(found, found.cheapest()) <= best + largest + 1e-9
+
+
+def test_where_a_change_ends_at_the_limit_the_allocation_is_the_best() -> None:
+    """Rises in proportion to the bits that are saved, layer by layer dearer: the cheap layers give theirs first."""
+    depth, own = 4, space(4, (2 * 4.5 + 2 * 32) / 4)
+    rises: dict[tuple[int, Choice], float] = {
+        (layer, choice): (layer + 1) * (32 - BITS[choice.source if choice else None])
+        for layer in range(depth)
+        for choice in choices(own, layer)
+    }
+    assert str(Allocations(own, rises).cheapest()) == "Q4_0:0 Q4_0:1 2 3"
+
+
+@given(allocations())
+def test_exchanges_stay_within_the_limit_and_change_two_layers_at_most(found: Allocations) -> None:
+    plan = found.cheapest()
+    around = found.exchanges(plan)
+    assert len(around) == len(set(around)) <= EXCHANGES
+    own = {step.layer: step.source for step in plan.steps()}
+    for each in around:
+        other = {step.layer: step.source for step in each.steps()}
+        assert found.space.allows(each)
+        assert each != plan
+        changed = [layer for layer in range(found.space.depth)
+                   if (layer in own, own.get(layer)) != (layer in other, other.get(layer))]  # fmt: skip
+        assert 1 <= len(changed) <= 2
+
+
+def test_exchanges_begin_with_what_promises_most() -> None:
+    own = space(3, 8.5)
+    rises: dict[tuple[int, Choice], float] = {
+        (layer, choice): 0.0 if choice == Visit(layer) else (layer + 1) / BITS[choice.source]  # type: ignore[union-attr]
+        for layer in range(3)
+        for choice in choices(own, layer)
+    }
+    first = Allocations(own, rises).exchanges(Plan.parse("Q8_0:0 Q5_0:1 Q5_0:2"))[0]
+    assert str(first) == "Q8_0:0 Q5_0:1 Q8_0:2"  # the dearest layer, and no other has to give anything for it
+
+
+def test_a_fragile_layer_keeps_its_bits_and_a_layer_that_does_nothing_loses_them() -> None:
+    objective = PlantedObjective(6, coupling=0.0, seed=1)
+    objective.single[:] = [0.1, 0.1, 5.0, 0.1, 0.0, 0.1]
+    own = space(6, 6.0)
+    best = next(iter(winners(allocate(objective, own, rule_plans(own, ())), own)))
+    bits = {step.layer: BITS[step.source] for step in best.steps()}
+    assert bits[2] == max(bits.values()) > 6.0
+    assert bits[4] == 4.5
+    assert price(best) <= 136.0
+
+
+def test_what_is_reached_is_never_worse_on_the_text_of_the_search_than_any_rule() -> None:
+    """Layers that act in pairs, documents that disagree: the rules take part in the first round."""
+    for seed in range(by_tier(fast=3, nightly=30)):
+        objective = PlantedObjective(8, coupling=0.8, noise=0.3, seed=seed, documents=32)
+        own = space(8, 7.0, ("bits", "drop") if seed % 2 else ("bits",))
+        rules = rule_plans(own, ())
+        losses = winners(allocate(objective, own, rules, settings=RungSettings(last=64)), own)
+        totals = {plan: float(objective.losses(plan).sum()) for plan in [next(iter(losses)), *rules.values()]}
+        assert next(iter(totals)) == min(totals, key=lambda plan: totals[plan])
+
+
+@pytest.mark.parametrize(("bits", "expected"), [
+    (4.4, None), (4.5, "Q4_0:0-4"), (5.2, "Q4_1:0-4"), (8.5, "Q8_0:0-4"), (31.9, "Q8_0:0-4"), (32.0, "0-4"),
+])  # fmt: skip
+def test_the_uniform_type_is_the_one_with_the_most_bits_within_the_limit(bits: float, expected: str | None) -> None:
+    plan = ranked(space(5, bits), ())
+    assert (None if plan is None else str(plan)) == expected
+
+
+def test_the_first_layers_of_an_order_get_the_type_above_and_all_others_the_type_below() -> None:
+    order = [4, 0, 1, 2, 3]
+    # Room for Q5_1 everywhere: above it is Q8_0, below it Q5_0.
+    texts = {bits: str(ranked(space(5, bits), order)) for bits in (6.0, 6.1, 6.7, 7.3, 8.4)}
+    assert texts[6.0] == "Q5_0:0-4"  # one layer more takes 30.5 of 30
+    assert texts[6.1] == "Q5_0:0-3 Q8_0:4"
+    assert texts[6.7] == "Q8_0:0 Q5_0:1-3 Q8_0:4"
+    assert texts[7.3] == "Q8_0:0 Q8_0:1 Q5_0:2 Q5_0:3 Q8_0:4"
+    assert texts[8.4] == "Q8_0:0-2 Q5_0:3 Q8_0:4"
+
+
+def test_rules_and_draws_are_within_the_limit_and_differ() -> None:
+    own = space(12, 7.0)
+    influence = [Score("proxies", "block_influence", 0.1 * layer, layer=layer) for layer in range(12)]
+    rules = rule_plans(own, influence)
+    assert list(rules) == ["uniform", "first_and_last", "block_influence"]
+    ends = {step.layer for step in rules["first_and_last"].steps() if step.source == "Q8_0"}
+    assert ends == {0, 1, 2, 9, 10, 11}
+    most = {step.layer for step in rules["block_influence"].steps() if step.source == "Q8_0"}
+    assert most == {6, 7, 8, 9, 10, 11}
+    draws = random_allocations(own, 20, 0)
+    assert len(set(draws)) == 20
+    assert draws == random_allocations(own, 20, 0) != random_allocations(own, 20, 1)
+    assert all(own.allows(plan) for plan in [*rules.values(), *draws])
+
+
+def test_a_limit_below_the_fewest_bits_is_refused_and_left_out_layers_reach_it() -> None:
+    objective = PlantedObjective(4, coupling=0.0, seed=0)
+    with pytest.raises(MeasureError, match="with every layer at its fewest bits the model costs 118 bytes"):
+        list(allocate(objective, space(4, 4.0), {}))
+    own = space(4, 4.0, ("drop", "bits"))
+    best = next(iter(winners(allocate(objective, own, {}), own)))
+    assert len(best.steps()) == 3
+    assert own.allows(best)
+
+
+@pytest.mark.simulated
+@pytest.mark.nightly
+def test_the_number_of_a_search_holds_another_text_in_90_of_100() -> None:
+    """100 searches on planted objectives: the interval for another text, of the text that chose nothing."""
+    held, whole = 0, Plan.identity(8)
+    for seed in range(100):
+        searched, reported, fresh = (
+            PlantedObjective(8, coupling=0.3, noise=1.0, seed=seed, documents=48, text=text) for text in range(3)
+        )
+        own = space(8, 5.5)
+        plan = next(iter(winners(allocate(searched, own, rule_plans(own, ()), width=2), own)))
+
+        def rows(objective: PlantedObjective, plan: Plan = plan) -> list[Loss]:
+            return [Loss(str(each), "text", f"d{number}", 0, float(nll), 100, 0)
+                    for each in (whole, plan) for number, nll in enumerate(objective.losses(each))]  # fmt: skip
+
+        again = next(row for row in losses_above(rows(reported), whole, "report", seed=seed) if row.metric == "again")
+        other = next(row for row in losses_above(rows(fresh), whole, "fresh", seed=seed) if row.metric == "delta_nll")
+        held += (again.low or 0.0) <= other.value <= (again.high or 0.0)
+    assert held >= 90
