@@ -171,8 +171,8 @@ def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> It
         sets = "" if better is None else f"; {100 * better:.0f} % of the sets lose less"
         above = f"{DIFFERENCE.text(row)} above the chosen plan"
         more = needed_in_words([row]) if judged(row, level) not in ("better", "worse") else ""
-        verdict = f"{ARMS[name]}, {TEXTS[text]}: {above}, {_verdict(row, level)}"
-        yield f"{verdict} (corrected p {adjusted_p(row)}){sets}{more}."
+        said = f"{ARMS[name]}, {TEXTS[text]}: {above}, {verdict(row, level)}"
+        yield f"{said} (corrected p {adjusted_p(row)}){sets}{more}."
 
 
 def _answer(data: ReportData) -> str:
@@ -195,7 +195,7 @@ def _units(data: ReportData) -> tuple[str, ...]:
     return tuple(unit for unit in sorted(UNITS, key=lambda unit: unit != limited) if unit in present)
 
 
-def _verdict(row: Score, level: float) -> str:
+def verdict(row: Score, level: float) -> str:
     """Whether an arm can be distinguished from the chosen plan, in words."""
     effect = judged(row, level)
     if effect in ("better", "worse"):
@@ -210,7 +210,7 @@ def _verdict_cell(rows: Rows) -> str:
     if rows.where(metric="same"):
         return "the same plan"
     if row is not None:
-        return _verdict(row, 0.05)
+        return verdict(row, 0.05)
     return "" if gap is None else f"gap {DIFFERENCE.text(gap)}"
 
 
