@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import layerwise
 from cli.conftest import own_model, texts
+from layerwise.data.batches import Batch
 from layerwise.data.text.corpus import Corpus, read_corpus
+from layerwise.data.text.tokens import Window
 from layerwise.errors import OptionError
 from layerwise.experiments import text_length as module
 from layerwise.experiments.engines.steps import Work, WorkCost
@@ -37,12 +42,13 @@ from layerwise.experiments.text_length import (
     tokens_that_fit,
 )
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion
 from layerwise.measure.stats.effects import effects
-from layerwise.measure.stats.estimate import rescaled_mde, t_factor
+from layerwise.measure.stats.strata import shuffled
 from layerwise.plan import Plan
 from layerwise.plan.families import leave_one_out
 from layerwise.results import Manifest
+from layerwise.results.rows import Loss
 from layerwise.results.run import MANIFEST
 from layerwise.stack import Stack
 
@@ -107,15 +113,6 @@ def test_what_is_chosen_fits_and_leaves_little(
 def test_a_text_that_ends_is_not_read_twice() -> None:
     chosen, _ = tokens_that_fit(lambda count: (min(count, 700), 1.0 + min(count, 700) * 1e-3), lambda: 1e3, 100, 10_000)
     assert chosen >= 700
-
-
-@given(st.floats(1e-3, 10.0), st.integers(8, 60), st.integers(1, 90), st.integers(8, 4_000), st.integers(1, 90))
-def test_a_resolution_is_rescaled_by_its_closed_form(
-    error: float, units: int, plans: int, to_units: int, to_plans: int
-) -> None:
-    mde = error * float(t_factor(units - 1.0, plans))  # type: ignore[arg-type]
-    wanted = error * math.sqrt(units / to_units) * float(t_factor(to_units - 1.0, to_plans))  # type: ignore[arg-type]
-    assert rescaled_mde(mde, units, plans, to_units, to_plans) == pytest.approx(wanted)
 
 
 # ---- a text, a model and a planted clock
@@ -235,6 +232,38 @@ def test_the_printed_resolution_is_what_a_sweep_then_has(stack: Stack, clock: Ca
     seen = resolution(of, data, 1e9)
     assert seen is not None
     assert measured[0] * 0.8 <= seen <= measured[-1] * 1.2
+
+
+@pytest.mark.parametrize("share", [1.0, 0.4])
+def test_a_pilot_of_a_tenth_says_the_resolution_of_a_text_of_several_tasks(
+    share: float, clock: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses are planted: tasks differ in what a plan costs far more than their documents do, which a mean over tasks
+    does not feel. The share of the text that is measured may have too few documents of a task for that."""
+    windows = tuple(Window(f"d{number}", f"task-{number % 5}", 0, (1,) * 9, 1, 9) for number in range(160))
+    ids = torch.ones(160, 9, dtype=torch.int64)
+    data = EvalData("planted", "0", 160, "next_token", (Batch(ids, ids, ids, windows),))
+    plans = [Plan.identity(12), *(member.plan for member in leave_one_out(12))]
+
+    def losses(stack: Stack, chosen: Sequence[Plan], part: EvalData, *_: Any) -> list[Loss]:
+        clock(1e-3 * len(chosen) * len(part.windows))
+        return [
+            Loss(str(plan), each.task, each.document, 0, 8 * planted(plans.index(plan), each), 8, 0)
+            for plan in chosen
+            for each in part.windows
+        ]
+
+    def planted(plan: int, window: Window) -> float:
+        noise = random.Random(f"{plan}/{window.document}").gauss(0, 0.1) if plan else 0.0
+        return 3.0 + (plan and 0.5 * int(window.task[-1]) + noise)
+
+    monkeypatch.setattr(module, "sweep", losses)
+    measured_on = portion(data, shuffled(pieces(data, 8), 0)[: round(share * 160)])
+    rows = effects(losses(None, plans, measured_on), str(plans[0]), by_task=False)  # type: ignore[arg-type]
+    wanted = statistics.median(row.mde for row in rows if row.metric == "delta_nll" and row.mde is not None)
+    of = TimedText(None, None, None, None, plans, 12, share)  # type: ignore[arg-type]
+    seen = resolution(of, data, 0.1 * 1e-3 * 13 * 160)
+    assert seen == pytest.approx(wanted, rel=0.2)
 
 
 def test_the_same_command_reads_the_same_text_again(

@@ -18,8 +18,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any
+
+import numpy as np
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, OptionError
@@ -32,15 +34,13 @@ from layerwise.experiments.options.common import DurationOptions
 from layerwise.experiments.reporter import Reporter, duration
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import WINDOW, EvalData, pieces, portion
-from layerwise.measure.stats.effects import POOLED, effects
-from layerwise.measure.stats.estimate import rescaled_mde
-from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.strata import shuffled
+from layerwise.measure.stats.grid import FEWEST_UNITS, Piece, arrange
+from layerwise.measure.stats.statistics import Numbers, minimum_detectable_effect
+from layerwise.measure.stats.strata import Strata, shuffled, stratum_parts
 from layerwise.plan import Plan
 from layerwise.report.text.number_format import tidy
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
-from layerwise.results.vocabulary import DELTA
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.max_length import longest_input
 from layerwise.train.processes import is_alone
@@ -75,6 +75,9 @@ PILOT = 0.1
 
 PILOT_PLANS = 24
 """Plans of a pilot, at most; at least two."""
+
+FEWEST_OF_STRATUM = 4
+"""Documents or windows of each stratum of a pilot, about, at least."""
 
 SHARED = 2
 """How many times a plan by itself costs what it costs beside many others, about: those share most of their layers."""
@@ -289,33 +292,40 @@ def _sentences(
 def resolution(timed: TimedText, data: EvalData, seconds: float) -> float | None:
     """The minimum detectable effect that the plans will have on `data`, in nats a token: the median over some of them.
 
-        mde = t_factor(units, plans) * error(pilot) * sqrt(units of the pilot / units)
+        mde = (t[1 - alpha / (2 plans)] + t[power]) * error(pilot) * sqrt(units of the pilot / units)
 
-    The pilot takes the fewest units that have an interval, and as many plans on those as there is time for; then as
-    many units. `None` where no unit has a finite loss, and without another plan than the model as trained.
+    The pilot takes the fewest units that have an interval, and some of each stratum, and as many plans on those as there
+    is time for; then as many units. `None` where no unit has a finite loss, and without another plan than the model as trained.
     """
     whole, *others = timed.plans
-    order = shuffled(pieces(data, FEWEST_UNITS), 0)
+    lengths = pieces(data, FEWEST_UNITS)
+    order = shuffled(lengths, 0)
     if not others or len(order) < FEWEST_UNITS:
         return None
-    count = max(2, min(PILOT_PLANS, int(PILOT * len(others) * len(order) / (SHARED * FEWEST_UNITS))))
-    chosen = [others[(2 * number + 1) * len(others) // (2 * count)] for number in range(count)]
-    count, begun = FEWEST_UNITS, time.monotonic()
+    share = order[: max(FEWEST_UNITS, round(timed.share * len(order)))]
+    strata = Strata.of({piece: lengths[piece] for piece in share})
+    units, begun = min(len(share), max(FEWEST_UNITS, FEWEST_OF_STRATUM * len(strata.weight))), time.monotonic()
+    count = max(2, min(PILOT_PLANS, int(PILOT * len(others) * len(order) / (SHARED * units))))
+    plans = [whole, *(others[(2 * number + 1) * len(others) // (2 * count)] for number in range(count))]
     with suppress(MeasureError):
-        rows = _pilot(timed.stack, [whole, *chosen], data, order[:count])
+        errors = _pilot(timed.stack, plans, data, share[:units], strata)
         taken = time.monotonic() - begun
-        more = min(len(order), int(count * (seconds - taken) / max(taken, 1e-9)))
-        if more > count:
-            count, rows = more, _pilot(timed.stack, [whole, *chosen], data, order[:more])
-        return rescaled_mde(median(rows), count, len(set(chosen)), timed.share * len(order), timed.compared)
+        more = min(len(share), int(units * (seconds - taken) / max(taken, 1e-9)))
+        if more > units:
+            units, errors = more, _pilot(timed.stack, plans, data, share[:more], strata)
+        of_all = errors * math.sqrt(units / len(share))
+        return float(np.median(minimum_detectable_effect(of_all, len(share), comparisons=timed.compared)))
     return None
 
 
-def _pilot(stack: Stack, plans: Sequence[Plan], data: EvalData, units: Sequence[Any]) -> list[float]:
-    """The minimum detectable effect of each plan but the first, which the others are compared with."""
-    losses = sweep(stack, plans, portion(data, units))
-    rows = effects(losses, str(plans[0]), by_task=False, resamples=1_000)
-    return [row.mde for row in rows if row.metric == DELTA and row.task == POOLED and row.mde is not None]
+def _pilot(stack: Stack, plans: Sequence[Plan], data: EvalData, units: Sequence[Piece], strata: Strata) -> Numbers:
+    """The standard error of each plan's difference to the first, stratified as that of the whole text will be, as far
+    as there are units of each stratum."""
+    grid = arrange(sweep(stack, plans, portion(data, units)))
+    names = list(dict.fromkeys(str(plan) for plan in plans[1:]))
+    own = strata.at_most(max(1, len(units) // FEWEST_OF_STRATUM))
+    parts = stratum_parts(grid, str(plans[0]), names, own)
+    return np.sqrt(np.sum([part.variance for part in parts], axis=0))
 
 
 def _recorded(config: DurationOptions, timed: TimedText) -> Iterator[ChosenText]:

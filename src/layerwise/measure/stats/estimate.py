@@ -84,23 +84,6 @@ def t_factor(freedom: Numbers, comparisons: float, alpha: float = 0.05, power: f
     return student(1 - alpha / (2 * comparisons), freedom) + student(power, freedom)
 
 
-def rescaled_mde(mde: float, units: float, comparisons: float, to_units: float, to_comparisons: float) -> float:
-    """The minimum detectable effect of `to_comparisons` plans on `to_units` documents, from that of a pilot.
-
-        mde * sqrt(units / to_units) * t_factor(to_units - 1, to_comparisons) / t_factor(units - 1, comparisons)
-
-    A standard error falls with the root of the documents; the quantiles of Student's t do the rest.
-
-    >>> round(rescaled_mde(0.2, 1_000, 1, 4_000, 1), 4)
-    0.0999
-    """
-    before, after = (
-        float(t_factor(np.asarray(max(1.0, each - 1)), count))
-        for each, count in ((units, comparisons), (to_units, to_comparisons))
-    )
-    return mde * float(np.sqrt(units / to_units)) * after / before
-
-
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
     """The order statistics between which the median lies in `level` of draws, or a little more.
 
