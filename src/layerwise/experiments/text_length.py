@@ -294,8 +294,9 @@ def resolution(timed: TimedText, data: EvalData, seconds: float) -> float | None
 
         mde = (t[1 - alpha / (2 plans)] + t[power]) * error(pilot) * sqrt(units of the pilot / units)
 
-    The pilot takes the fewest units that have an interval, and some of each stratum, and as many plans on those as there
-    is time for; then as many units. `None` where no unit has a finite loss, and without another plan than the model as trained.
+    The pilot takes the fewest units that have an interval, some of each stratum among them, and as many plans on those
+    as there is time for; then as many units. `None` where no unit has a finite loss, and without another plan than the
+    model as trained.
     """
     whole, *others = timed.plans
     lengths = pieces(data, FEWEST_UNITS)
