@@ -98,8 +98,8 @@ class Allocations:
             ]
             if not changes:
                 raise MeasureError(
-                    f"with every layer at its fewest bits the model costs {space.price(plan):g} bytes, above the limit "
-                    f"of {space.limit:g}: give a larger budget, or --moves bits,drop"
+                    f"with every layer at its fewest bits the model costs {space.price(plan):,.0f} bytes, above the "
+                    f"limit of {space.limit:,.0f}: give a larger budget, or --moves bits,drop"
                 )
             _, layer, _, choice = min(changes, key=lambda change: change[:3])
             now[layer] = choice
