@@ -155,7 +155,8 @@ class TimedText:
     each kind able to measure a piece of itself. `is_short(data)` tells, without a clock, that even a slow processor
     does it in the seconds that are given. `plans` are those whose differences are measured, the model as trained first;
     `compared` says how many of them are corrected together, `share` which share of the text they are measured on.
-    `fewest` are the documents or windows that the verb needs.
+    `fewest` are the documents or windows that the verb needs. Where one plan is reported in the end, `reported` guesses
+    it from what each of `plans` costs.
     """
 
     stack: Stack
@@ -166,6 +167,7 @@ class TimedText:
     compared: int
     share: float = 1.0
     fewest: int = FEWEST_UNITS
+    reported: Callable[[Mapping[Plan, float]], Plan] | None = None
 
     @property
     def least_units(self) -> int:
@@ -305,28 +307,35 @@ def resolution(timed: TimedText, data: EvalData, seconds: float) -> float | None
         return None
     share = order[: max(FEWEST_UNITS, round(timed.share * len(order)))]
     strata = Strata.of({piece: lengths[piece] for piece in share})
-    units, begun = min(len(share), max(FEWEST_UNITS, FEWEST_OF_STRATUM * len(strata.weight))), time.monotonic()
+    units = min(len(share), max(FEWEST_UNITS, FEWEST_OF_STRATUM * len(strata.weight)))
     count = max(2, min(PILOT_PLANS, int(PILOT * len(others) * len(order) / (SHARED * units))))
-    plans = [whole, *(others[(2 * number + 1) * len(others) // (2 * count)] for number in range(count))]
+    chosen = [others[(2 * number + 1) * len(others) // (2 * count)] for number in range(count)]
     with suppress(MeasureError):
-        errors = _pilot(timed.stack, plans, data, share[:units], strata)
+        if timed.reported is not None:
+            costs, _ = _pilot(timed.stack, [whole, *others], data, share[:units], strata)
+            chosen = [timed.reported(costs)]
+        begun = time.monotonic()
+        _, errors = _pilot(timed.stack, [whole, *chosen], data, share[:units], strata)
         taken = time.monotonic() - begun
         more = min(len(share), int(units * (seconds - taken) / max(taken, 1e-9)))
         if more > units:
-            units, errors = more, _pilot(timed.stack, plans, data, share[:more], strata)
+            units, (_, errors) = more, _pilot(timed.stack, [whole, *chosen], data, share[:more], strata)
         of_all = errors * math.sqrt(units / len(share))
         return float(np.median(minimum_detectable_effect(of_all, len(share), comparisons=timed.compared)))
     return None
 
 
-def _pilot(stack: Stack, plans: Sequence[Plan], data: EvalData, units: Sequence[Piece], strata: Strata) -> Numbers:
-    """The standard error of each plan's difference to the first, stratified as that of the whole text will be, as far
-    as there are units of each stratum."""
+def _pilot(
+    stack: Stack, plans: Sequence[Plan], data: EvalData, units: Sequence[Piece], strata: Strata
+) -> tuple[dict[Plan, float], Numbers]:
+    """What each plan costs above the first, and the standard errors of that, stratified as on the whole text will be,
+    as far as there are units of each stratum."""
     grid = arrange(sweep(stack, plans, portion(data, units)))
-    names = list(dict.fromkeys(str(plan) for plan in plans[1:]))
+    others = list(dict.fromkeys(plans[1:]))
     own = strata.at_most(max(1, len(units) // FEWEST_OF_STRATUM))
-    parts = stratum_parts(grid, str(plans[0]), names, own)
-    return np.sqrt(np.sum([part.variance for part in parts], axis=0))
+    parts = stratum_parts(grid, str(plans[0]), [str(plan) for plan in others], own)
+    values, variances = sum(part.value for part in parts), sum(part.variance for part in parts)
+    return dict(zip(others, np.asarray(values).tolist(), strict=True)), np.sqrt(variances)
 
 
 def _recorded(config: DurationOptions, timed: TimedText) -> Iterator[ChosenText]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,4 +58,8 @@ def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_
     assert line == "Half of the effects would be seen from 0.0200 nats on."
     (line,) = amount_of_text(data({}, *EFFECTS, pace, Score("verdict", "margin", 1e-4)))
     assert line == "Half of the effects would be seen from 0.0200 nats on; half of that takes four times the text."
+    # Of a diagnosis it is what skipping each whole layer would show: that was said before it began.
+    skips = [Score("ablation", "skip", 0.1, mde=mde, tokens=1_000, layer=layer) for layer, mde in enumerate((3, 4, 5))]
+    (line,) = amount_of_text(data({}, *EFFECTS, *skips, replace(skips[0], part="mlp", mde=0.01), pace))
+    assert line.startswith("Half of the effects would be seen from 4 nats on;")
     assert list(amount_of_text(data({}, *EFFECTS))) == []

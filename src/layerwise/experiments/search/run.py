@@ -58,9 +58,17 @@ from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
-from layerwise.search.moves import BITS, CHEAPER, check_moves
+from layerwise.search.moves import BITS, CHEAPER, cheaper, check_moves
 from layerwise.search.nsga import nsga
-from layerwise.search.one_shot import RANDOM, RANDOM_SETS, one_shot_plans, random_sets, skip_effects, turning
+from layerwise.search.one_shot import (
+    RANDOM,
+    RANDOM_SETS,
+    one_shot_plans,
+    random_sets,
+    skip_effects,
+    turning,
+    without_cheapest,
+)
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
@@ -176,13 +184,19 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
-    """The text of a search: its resolution is that of a plan within the limit, on the part that is reported."""
+    """The text of a search: its resolution is that of a plan within the limit, on the part that is reported.
+
+    It is an allocation of types, or the whole model without the layers that cost least one by one, as many as the limit
+    asks for.
+    """
     space = space_of(config, stack, PlanPrices.of(stack), counted(config))
-    plans = (space.whole, *random_plans(space, 1, config.seed))
+    bits = BITS in space.moves
+    plans = random_plans(space, 1, config.seed) if bits else cheaper(space.whole, ("drop",))
     timed = TimedText(
         stack, cutting(config, stack, corpus, config.seed), lambda text: search_works(config, stack, text, space),
-        lambda text, seconds: slow_search(config, stack, text, space) < seconds, plans, 1, SHARES["report"],
-        round(FEWEST_UNITS / min(SHARES.values())),
+        lambda text, seconds: slow_search(config, stack, text, space) < seconds, (space.whole, *plans), 1,
+        SHARES["report"], round(FEWEST_UNITS / min(SHARES.values())),
+        None if bits else partial(without_cheapest, space),
     )  # fmt: skip
     with waiting(reporter, f"tokenizing {corpus.name}"):
         return chosen_text(config, timed, corpus, reporter, began)

@@ -70,8 +70,9 @@ def amount_of_text(data: ReportData) -> Iterator[str]:
         read = f"{data.manifest.get('tokens'):,} tokens of text were read, what {options['minutes']:g} minutes allow"
         yield f"{read}; {flags} reads the same again."
     pace = data.rows.value(measure="run", metric=PACE)
-    rows = [row for row in (*data.rows.where(measure=vocab.EFFECT), *data.rows.where(measure=vocab.VERDICT))
-            if row.mde is not None and row.tokens == data.manifest.get("tokens")]  # fmt: skip
+    skipped = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None)
+    measured = skipped or (*data.rows.where(measure=vocab.EFFECT), *data.rows.where(measure=vocab.VERDICT))
+    rows = [row for row in measured if row.mde is not None and row.tokens == data.manifest.get("tokens")]
     if pace is None or not rows:
         return
     margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or WANTED
