@@ -35,7 +35,7 @@ def measured(costs: dict[str, Numbers], noise: float, seed: int, depth: int = DE
     for member in members(depth):
         if member.family not in {"identity", *costs}:
             continue
-        about = module._about(plan_records([member])[0], depth)
+        about = module.change_of(plan_records([member])[0], depth)
         if member.family != "identity" and about is None:
             continue
         layer = None if about is None else about[1]
@@ -71,16 +71,16 @@ def test_what_is_worth_at_the_operating_point_is_the_loss_of_all_less_that_witho
 
 
 def test_a_repeat_of_several_layers_is_of_no_layer() -> None:
-    about = {str(each.plan): module._about(plan_records([each])[0], 6) for each in families.repeat_blocks(6)}
+    about = {str(each.plan): module.change_of(plan_records([each])[0], 6) for each in families.repeat_blocks(6)}
     assert sorted(found[1] for found in about.values() if found is not None) == list(range(6))  # type: ignore[type-var]
     assert about["0 1 2*2 3-5"] == ("run twice", 2)
     assert about["0-4 5*2"] == ("run twice", 5)
     assert about["0 [1 2]*2 3-5"] is None
-    thrice = [module._about(plan_records([each])[0], 6) for each in families.repeat_blocks(6, times=(3,))]
+    thrice = [module.change_of(plan_records([each])[0], 6) for each in families.repeat_blocks(6, times=(3,))]
     assert set(thrice) == {None}
-    removed = [module._about(plan_records([each])[0], 4) for each in families.leave_one_out(4)]
+    removed = [module.change_of(plan_records([each])[0], 4) for each in families.leave_one_out(4)]
     assert removed == [("removed", layer) for layer in range(4)]
-    exchanged = [module._about(plan_records([each])[0], 4) for each in families.swap_adjacent(4)]
+    exchanged = [module.change_of(plan_records([each])[0], 4) for each in families.swap_adjacent(4)]
     assert exchanged == [("exchanged with the next", layer) for layer in range(3)]
 
 

@@ -62,7 +62,7 @@ def layer_agreement(
     every: dict[str, str] = {}
     measured = {row.plan for row in losses}
     for record in records:
-        about = _about(record, depth) if record.plan in measured else None
+        about = change_of(record, depth) if record.plan in measured else None
         if about is not None and about[1] is None:
             every[about[0]] = record.plan
         elif about is not None and about[1] is not None:
@@ -83,7 +83,7 @@ def layer_agreement(
     return list(_rows(changes, part.documents, part.tokens, seed))
 
 
-def _about(record: PlanRecord, depth: int) -> tuple[str, int | None] | None:
+def change_of(record: PlanRecord, depth: int) -> tuple[str, int | None] | None:
     """What a plan does to one layer, and to which; no layer where it does it to all."""
     if record.family in BITS:  # of several draws of noise the last
         return f"{BITS[record.family]} {record.strategy}", layer_of(record, depth)
