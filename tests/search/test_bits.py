@@ -173,6 +173,8 @@ def test_rules_and_draws_are_within_the_limit_and_differ() -> None:
     assert ends == {0, 1, 2, 9, 10, 11}
     most = {step.layer for step in rules["block_influence"].steps() if step.source == "Q8_0"}
     assert most == {6, 7, 8, 9, 10, 11}
+    by_power = rule_plans(own, influence, {layer: -float(layer) for layer in range(12)})["imatrix"]
+    assert {step.layer for step in by_power.steps() if step.source == "Q8_0"} == {0, 1, 2, 3, 4, 5}
     draws = random_allocations(own, 20, 0)
     assert len(set(draws)) == 20
     assert draws == random_allocations(own, 20, 0) != random_allocations(own, 20, 1)

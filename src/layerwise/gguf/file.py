@@ -26,6 +26,7 @@ from layerwise.bounded import Unreadable, check_file, named, shown, size_in_word
 from layerwise.errors import CheckpointError
 from layerwise.gguf.types import ARRAY, SCALARS, STRING, TENSOR_TYPES, UINT32, GGMLType
 
+ARCHITECTURE, TYPE = "general.architecture", "general.type"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT = 32
@@ -110,8 +111,8 @@ class GGUFFile:
 
     @property
     def architecture(self) -> str:
-        """The kind of model, such as `llama`, which begins the keys of its settings."""
-        return str(self.entries["general.architecture"].value)
+        """The kind of model, such as `llama`, which begins the keys of its settings; an importance matrix is `imatrix`."""
+        return str((self.entries.get(ARCHITECTURE) or self.entries[TYPE]).value)
 
     def setting(self, name: str) -> Any:
         """The value of a setting of the architecture, such as `block_count`; `None` where there is none."""
@@ -183,7 +184,8 @@ def _read(path: Path, content: mmap.mmap) -> GGUFFile:
         if entry.key in entries:
             raise _Malformed(f"has the entry {shown(entry.key)} twice")
         entries[entry.key] = entry
-    architecture = entries.get("general.architecture")
+    of_matrix = TYPE in entries and entries[TYPE].value == "imatrix"
+    architecture = entries.get(ARCHITECTURE, entries[TYPE] if of_matrix else None)
     if architecture is None or architecture.type != STRING or not architecture.value:
         raise _Malformed("does not say by general.architecture what kind of model it is")
     alignment = _alignment(entries)

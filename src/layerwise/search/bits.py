@@ -16,6 +16,8 @@ Without a search, at no more bytes:
     first_and_last      the layers from both ends inwards at the next type with more bits, and the others at the next
                         with fewer, as many as the limit allows
     block_influence     the same, in the order in which layers turn the state most
+    imatrix             the same, in the order of the power of their inputs, where llama.cpp's importance matrix lies
+                        beside the model (`layerwise.stack.imatrix`)
     random              the same, in a random order: the null
 """
 
@@ -27,6 +29,7 @@ from functools import cached_property
 from itertools import compress, product
 from operator import not_
 from random import Random
+from types import MappingProxyType
 
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.agreement import rankings
@@ -40,6 +43,7 @@ from layerwise.search.rungs import Evaluator, RungSettings, contest, mean_losses
 
 UNIFORM = "uniform"
 FIRST_AND_LAST = "first_and_last"
+IMATRIX = "imatrix"
 
 FEWEST_BITS = INTEGER_TYPES[0]
 """The type with the fewest bits."""
@@ -188,13 +192,17 @@ def allocate(
     )  # fmt: skip
 
 
-def rule_plans(space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
-    """The allocation of each rule, by its name; none where every type is above the limit."""
+def rule_plans(
+    space: Space, scores: Iterable[Score], power: Mapping[int, float] = MappingProxyType({})
+) -> dict[str, Plan]:
+    """The allocation of each rule, by its name; none where every type is above the limit, and none by `power`, which
+    the inputs of each layer have, where nothing is known of it."""
     influence = rankings(list(scores)).get("block_influence", {})
     orders = {
         UNIFORM: (),
         FIRST_AND_LAST: sorted(range(space.depth), key=lambda layer: (min(layer, space.depth - 1 - layer), layer)),
         "block_influence": sorted(influence, key=lambda layer: (-influence[layer], layer)),
+        **({IMATRIX: sorted(power, key=lambda layer: (-power[layer], layer))} if power else {}),
     }
     return {name: plan for name, order in orders.items() if (plan := ranked(space, order)) is not None}
 

@@ -30,7 +30,7 @@ PRICES: Mapping[str, Show] = {
     "bytes": Show(scale=1e-6, decimals=2, unit=" MB"),
 }  # fmt: skip
 ARMS: Mapping[str, str] = {
-    "uniform": "uniform type", "first_and_last": "first and last layers",
+    "uniform": "uniform type", "first_and_last": "first and last layers", "imatrix": "importance matrix",
     "sweep_effect": "least skip effect", "block_influence": "Block Influence", "angular_distance": "angular distance",
     "deepest_keep_last": "deepest, last kept", vocab.RANDOM: "random sets",
 }  # fmt: skip

@@ -1,0 +1,67 @@
+"""The importance matrix of llama.cpp: how much the inputs of each layer's matrices vary on a calibration text.
+
+`llama-imatrix` writes a GGUF file with two tensors for each matrix: `in_sum2`, the sums of the squares of its inputs
+over tokens, and `counts`, the tokens. Here a layer has the number that llama.cpp's `--show-statistics` sorts layers by:
+the sum over its matrices and their inputs of the mean square.
+
+    power[layer] = sum over matrices of sum over inputs of in_sum2 / counts
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from layerwise.data.model_location import is_gguf
+from layerwise.errors import CheckpointError
+from layerwise.gguf import GGUFFile, GGUFTensor
+
+if TYPE_CHECKING:
+    from layerwise.stack import Stack
+
+NAME = "imatrix.gguf"
+_SUMS = re.compile(r"blk\.(\d{1,6})\.(.+)\.in_sum2", re.ASCII)
+
+
+def imatrix_beside(stack: Stack) -> Path | None:
+    """The file of the model's importance matrix: `imatrix.gguf` in its folder or beside its GGUF file, which may have
+    the name of that file before it (`model.imatrix.gguf`). `None` where there is none."""
+    path = Path(stack.source.name).expanduser()
+    own = [path.with_suffix(f".{NAME}"), path.parent / NAME] if is_gguf(path) else [path / NAME]
+    return next((each for each in own if each.is_file()), None)
+
+
+def layer_power(path: Path, depth: int) -> dict[int, float]:
+    """The power of the inputs of each layer's matrices.
+
+    Raises `CheckpointError` for a file that is no importance matrix of a model of `depth` layers.
+    """
+    file = GGUFFile.open(path)
+    powers = dict.fromkeys(range(depth), 0.0)
+    seen: set[int] = set()
+    for name, tensor in file.tensors.items():
+        match = _SUMS.fullmatch(name)
+        counts = None if match is None else file.tensors.get(name.removesuffix("in_sum2") + "counts")
+        if match is None or counts is None or int(match[1]) >= depth:
+            continue
+        sums, tokens = _numbers(file, tensor), _numbers(file, counts)
+        powers[int(match[1])] += float((sums.reshape(tokens.size, -1) / np.maximum(tokens, 1)[:, None]).sum())
+        seen.add(int(match[1]))
+    if len(seen) < depth or not all(map(math.isfinite, powers.values())):
+        raise CheckpointError(
+            f"{path} is no importance matrix of these {depth} layers: it has finite statistics of {len(seen)}; write "
+            "it again with llama-imatrix, or move it away"
+        )
+    return powers
+
+
+def _numbers(file: GGUFFile, tensor: GGUFTensor) -> np.ndarray:
+    if tensor.type.name != "F32":
+        raise CheckpointError(f"{file.path} is no importance matrix: {tensor.name} is {tensor.type.name}, and not F32")
+    with file.path.open("rb") as content:
+        content.seek(tensor.begin)
+        return np.frombuffer(content.read(tensor.size), dtype="<f4").astype(np.float64)
