@@ -111,7 +111,7 @@ class GGUFFile:
 
     @property
     def architecture(self) -> str:
-        """The kind of model, such as `llama`, which begins the keys of its settings; an importance matrix is `imatrix`."""
+        """The kind of model, such as `llama`, which begins the keys of its settings; or `imatrix`."""
         return str((self.entries.get(ARCHITECTURE) or self.entries[TYPE]).value)
 
     def setting(self, name: str) -> Any:
