@@ -155,13 +155,13 @@ def test_the_uniform_type_is_the_one_with_the_most_bits_within_the_limit(bits: f
 
 def test_the_first_layers_of_an_order_get_the_type_above_and_all_others_the_type_below() -> None:
     order = [4, 0, 1, 2, 3]
-    # Room for Q5_1 everywhere: above it is Q8_0, below it Q5_0.
-    texts = {bits: str(ranked(space(5, bits), order)) for bits in (6.0, 6.1, 6.7, 7.3, 8.4)}
-    assert texts[6.0] == "Q5_0:0-4"  # one layer more takes 30.5 of 30
+    # Room for Q5_1 everywhere: above it is Q8_0, below it Q5_0; what is left goes to the next of the order as Q5_1.
+    texts = {bits: str(ranked(space(5, bits), order)) for bits in (6.0, 6.1, 6.2, 6.7, 8.4)}
+    assert texts[6.0] == "Q5_1:0-4"  # one layer more at Q8_0 takes 30.5 of 30
     assert texts[6.1] == "Q5_0:0-3 Q8_0:4"
+    assert texts[6.2] == "Q5_1:0 Q5_0:1-3 Q8_0:4"
     assert texts[6.7] == "Q8_0:0 Q5_0:1-3 Q8_0:4"
-    assert texts[7.3] == "Q8_0:0 Q8_0:1 Q5_0:2 Q5_0:3 Q8_0:4"
-    assert texts[8.4] == "Q8_0:0-2 Q5_0:3 Q8_0:4"
+    assert texts[8.4] == "Q8_0:0-2 Q5_1:3 Q8_0:4"
 
 
 def test_rules_and_draws_are_within_the_limit_and_differ() -> None:
@@ -171,6 +171,7 @@ def test_rules_and_draws_are_within_the_limit_and_differ() -> None:
     assert list(rules) == ["uniform", "first_and_last", "block_influence"]
     ends = {step.layer for step in rules["first_and_last"].steps() if step.source == "Q8_0"}
     assert ends == {0, 1, 2, 9, 10, 11}
+    assert {step.source for step in rules["first_and_last"].steps()} == {"Q8_0", "Q5_0"}
     most = {step.layer for step in rules["block_influence"].steps() if step.source == "Q8_0"}
     assert most == {6, 7, 8, 9, 10, 11}
     by_power = rule_plans(own, influence, {layer: -float(layer) for layer in range(12)})["imatrix"]

@@ -14,7 +14,7 @@ Without a search, at no more bytes:
 
     uniform             every layer at the one type with the most bits that is within the limit
     first_and_last      the layers from both ends inwards at the next type with more bits, and the others at the next
-                        with fewer, as many as the limit allows
+                        with fewer, as many as the limit allows; what bytes are left go to the next layers
     block_influence     the same, in the order in which layers turn the state most
     imatrix             the same, in the order of the power of their inputs, where llama.cpp's importance matrix lies
                         beside the model (`layerwise.stack.imatrix`)
@@ -220,8 +220,8 @@ def random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
 
 def ranked(space: Space, order: Sequence[int]) -> Plan | None:
     """As many of the first layers of `order` at the type above the uniform one as the limit allows, all others at the
-    type below it; every layer at the uniform one where there is no order, or no type below. `None` where no type is
-    within the limit.
+    type below it, and what bytes are left to the next of the order; every layer at the uniform one where there is no
+    order. `None` where no type is within the limit.
     """
     ladder = _ladder(space)
     level = next((number for number, source in enumerate(ladder) if space.allows(uniform(space.depth, source))), None)
@@ -229,15 +229,18 @@ def ranked(space: Space, order: Sequence[int]) -> Plan | None:
         return None
     if not order or level == 0:
         return uniform(space.depth, ladder[level])
-    low = ladder[min(level + 1, len(ladder) - 1)]
-    best = uniform(space.depth, low)
-    for count in range(1, len(order) + 1):
-        above = set(order[:count])
-        plan = _plan(Visit(layer, source=ladder[level - 1] if layer in above else low) for layer in range(space.depth))
-        if not space.allows(plan):
-            break
-        best = plan
-    return best
+    *more, low = ladder[level - 1 : level + 2]
+    own: dict[int, str | None] = dict.fromkeys(range(space.depth), low)
+    for layer in order:
+        for source in more:
+            if space.allows(_at({**own, layer: source})):
+                own[layer] = source
+                break
+    return _at(own)
+
+
+def _at(types: Mapping[int, str | None]) -> Plan:
+    return _plan(Visit(layer, source=source) for layer, source in types.items())
 
 
 def uniform(depth: int, source: str | None) -> Plan:
