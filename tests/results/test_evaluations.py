@@ -267,6 +267,13 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "infinite": (
         line(json.dumps({**GOOD, "acc": float("inf")})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
     ),
+    "beyond any number": (
+        line(json.dumps({**GOOD, "acc": 10**400})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
+    ),
+    "a name that is a path": (
+        results(lambda content: content["configs"].update({"../../etc/passwd\0": {}})),
+        "A/*\0 again with --log_samples",
+    ),
     "too deep": (line("[" * 100_000), f"{LINE} is nested too deeply: write it flatter; {AGAIN}"),
     "long number": (line("1" * 5_000), f"{LINE} holds a number of more than 4,300 digits; {AGAIN}"),
     "empty line": (line(""), f"{LINE} is not JSON (Expecting value at column 1); {AGAIN}"),
@@ -296,8 +303,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "no evaluation": (
         lambda folder: (folder / f"results_{DATE}.json").unlink(),
-        "A is neither a run nor an evaluation: it has no results_DATE.json; name a run with --tasks, or what "
-        "--output_path of lm-eval was",
+        "A has no results_DATE.json; name a run, or what --output_path of lm-eval was",
     ),
 }  # fmt: skip
 

@@ -72,19 +72,12 @@ class Comparison(Action):
     """
 
     VERB: ClassVar = "compare"
-    EXAMPLES: ClassVar = (
-        "runs/small runs/large",
-        "runs/SmolLM2-135M runs/SmolLM2-360M --output sizes.html",
-        "results/base results/quantised --fail-if-worse 0.02",
-    )
+    EXAMPLES: ClassVar = ("runs/small runs/large --output sizes.html", "results/base results/new --fail-if-worse 0.02")
 
     runs: tuple[str, ...] = option(
-        help="Run folders of sweeps, or of diagnoses; or evaluations, the first of which is the baseline.",
-        metavar="RUN", positional=True, repeated=True, is_location=True,
-    )  # fmt: skip
-    fail_if_worse: float | None = option(
-        None, "End with code 1 where an evaluation is shown to be worse by more than X.", metavar="X", least=0
+        help="Run folders, or evaluations.", metavar="RUN", positional=True, repeated=True, is_location=True
     )
+    fail_if_worse: float | None = option(None, "End with code 1 where a loss above X is shown.", metavar="X", least=0)
     output: Path = option(COMPARISON_PAGE, metavar="FILE")
 
     def check(self) -> None:
@@ -97,10 +90,7 @@ class Comparison(Action):
                 )
 
     def act(self, reporter: Reporter) -> int:
-        """Compare the runs, write the page and print the tables; returns 1 for a loss that is shown and not tolerated.
-
-        Raises what `compare` raises.
-        """
+        """Write the page and print the tables; returns 1 for a loss that is not tolerated. Raises as `compare` does."""
         from layerwise import report as pages
         from layerwise.experiments.summary import summary
 

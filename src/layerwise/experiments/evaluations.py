@@ -14,8 +14,7 @@ from layerwise.results import Note
 from layerwise.results.evaluations import EvaluationLog, disagreements, match
 from layerwise.results.vocabulary import EVALUATED
 
-MARGIN = 0.01
-"""The smallest difference that counts where no loss is stated that is tolerated."""
+MARGIN = 0.01  # the smallest difference that counts where no loss is stated that is tolerated
 
 
 def compared(locations: Sequence[str], tolerated: float | None = None) -> ReportData:
@@ -29,9 +28,8 @@ def compared(locations: Sequence[str], tolerated: float | None = None) -> Report
     titles = [log.title for log in logs]
     baseline, *others = names = [log.title if titles.count(log.title) == 1 else log.location for log in logs]
     notes: list[str] = []
-    pairs = [
-        pair for arm, log in zip(others, logs[1:], strict=True) for pair in _pairs(baseline, logs[0], arm, log, notes)
-    ]
+    each = zip(others, logs[1:], strict=True)
+    pairs = [pair for arm, log in each for pair in _pairs(baseline, logs[0], arm, log, notes)]
     if not pairs:
         raise RunError(f"nothing can be compared: {'; '.join(notes)}; evaluate both on one task that lm-eval averages")
     margin = tolerated or MARGIN
@@ -39,8 +37,8 @@ def compared(locations: Sequence[str], tolerated: float | None = None) -> Report
         "model": f"{' and '.join(others)} beside {baseline}", "corpus": ", ".join({pair.task: 0 for pair in pairs}),
         "evaluations": {name: log.location for name, log in zip(names, logs, strict=True)}, "margin": margin,
     }  # fmt: skip
-    rows = tuple(paired_rows(pairs, margin, tolerated))
-    return ReportData(manifest, (), rows, notes=tuple(Note(EVALUATED, text) for text in dict.fromkeys(notes)))
+    remarks = tuple(Note(EVALUATED, text) for text in dict.fromkeys(notes))
+    return ReportData(manifest, (), tuple(paired_rows(pairs, margin, tolerated)), notes=remarks)
 
 
 def _pairs(

@@ -249,10 +249,7 @@ COMPARISON_PAGE = Path("compare.html")
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult(Reported):
-    """Several models side by side, read from `folders` each time that something is asked of it.
-
-    They are run folders, or evaluations of lm-eval, of which `fail_if_worse` is the loss that is tolerated.
-    """
+    """Several models side by side, of run folders or evaluations, read each time that something is asked of it."""
 
     folders: tuple[str, ...]
     fail_if_worse: float | None = None

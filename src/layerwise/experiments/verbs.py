@@ -127,11 +127,11 @@ def compare(*runs: Path | str, fail_if_worse: float | None = None) -> Comparison
         layerwise.compare("runs/small", "runs/large").report("sizes.html")
         layerwise.compare("results/base", "results/quantised").table("paired")
 
-    With `fail_if_worse` the rows of measure `tolerance` say whether a greater loss is shown.
+    With `fail_if_worse` rows of `tolerance` say whether a greater loss is shown.
     Raises `RunError` for fewer than two runs, for the same run twice, and for runs that cannot be compared.
     """
     kind = configuration("compare")
-    options = {"runs": [str(run) for run in runs], "fail_if_worse": fail_if_worse}
+    options = {"runs": [*map(str, runs)], "fail_if_worse": fail_if_worse}
     config = configured(kind, options, "layerwise compare")
     result = ComparisonResult(config.runs, config.fail_if_worse)
     _ = result.data  # what cannot be compared is refused now, and not when something is asked of the result

@@ -95,10 +95,8 @@ class EvaluationLog:
         """The evaluation at `location`. Raises `RunError` for what is none, and for files that are not whole."""
         folder = _folder(Path(location).expanduser())
         files = {path: _results(path) for path in sorted(folder.glob("results_*.json"), reverse=True)}
-        tasks: dict[str, list[TaskLog]] = {}
-        for path, content in files.items():
-            for task in sorted(content.configs):
-                tasks.setdefault(task, []).append(_task(path, content, task))
+        logs = [(task, _task(*file, task)) for file in files.items() for task in sorted(file[1].configs)]
+        tasks = {task: [log for name, log in logs if name == task] for task, _ in logs}
         return cls(location, folder.name, next(iter(files.values())).config.get("model_args"), tasks)
 
 
@@ -113,8 +111,7 @@ def _folder(folder: Path) -> Path:
         return folder / below[0]
     if below:
         raise RunError(f"{named(folder)} holds {len(below)} evaluations; name one of them: {', '.join(below[:5])}")
-    advice = "name a run with --tasks, or what --output_path of lm-eval was"
-    raise RunError(f"{named(folder)} is neither a run nor an evaluation: it has no results_DATE.json; {advice}")
+    raise RunError(f"{named(folder)} has no results_DATE.json; name a run, or what --output_path of lm-eval was")
 
 
 def _results(path: Path) -> _Results:
@@ -131,9 +128,9 @@ def _refusal(where: str, error: Exception) -> RunError:
 
 def _task(path: Path, content: _Results, task: str) -> TaskLog:
     config, date = content.configs[task], path.stem.removeprefix("results_")
-    samples = path.with_name(f"samples_{task}_{date}.jsonl")
-    keys = ((key.partition(","), value) for key, value in content.results.get(task, {}).items())
-    stated = {(key[0], key[2]): float(each) for key, each in keys if key[2] and isinstance(each, int | float)}
+    samples = path.parent / f"samples_{task}_{date}.jsonl"
+    keys = ((key.partition(","), _numbers(each)) for key, each in content.results.get(task, {}).items())
+    stated = {(metric, filtered): each[0] for (metric, _, filtered), each in keys if filtered and each}
     own = path.parents[1].name == PLANS and is_run(path.parents[2])
     documents, values = _kept(path, content, task, stated) if own else _logged(samples, task)
     whole = content.counts.get(task, {}).get("effective", len(documents))
@@ -176,7 +173,7 @@ def _logged(path: Path, task: str) -> Answers:
             requests = json.dumps([document.prompt_hash, document.arguments], sort_keys=True)
             document.arguments, document.doc = sha256(requests.encode()).hexdigest(), shown(document.doc)
             own[document.doc_id] = document, values
-    except (Unreadable, msgspec.ValidationError) as error:
+    except (Unreadable, msgspec.ValidationError, RecursionError) as error:
         raise _refusal(where, error) from error
     first = next(iter(filters.values()))
     if short := [name for name, own in filters.items() if own.keys() != first.keys()]:
@@ -189,13 +186,14 @@ def _logged(path: Path, task: str) -> Answers:
 def _numbers(value: object) -> tuple[float, ...] | None:
     parts = value if isinstance(value, list) else [value]
     known = [_TRUTH.get(each) if isinstance(each, str) else each for each in parts]
-    numbers = tuple(float(each) for each in known if isinstance(each, int | float))
+    numbers = tuple(float(each) if abs(each) < 2**1023 else math.inf for each in known if isinstance(each, int | float))
     return numbers if len(numbers) == len(known) else None
 
 
 def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, float]) -> Answers:
     """What a sweep keeps of a task under a plan: which documents were right, by the metric that it is judged by."""
-    plan = content.config["model_args"]["plan"]
+    arguments = content.config.get("model_args")
+    plan = arguments.get("plan") if isinstance(arguments, dict) else None
     with Run.open(path.parents[2]) as run:
         for metric, filtered in stated:
             name = f"{BENCHMARK_TASK}{task}/{metric}" + ("" if filtered == "none" else f"/{filtered}")

@@ -13,7 +13,6 @@ from scipy import stats
 from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.paired_metrics import (
     AGGREGATIONS,
-    Difference,
     PairedMetric,
     aggregation_of,
     mcnemar,
@@ -148,7 +147,7 @@ def test_intervals_cover(world: str) -> None:
     true, draw, runs = truth(world), np.random.default_rng(0), by_tier(fast=60, nightly=1_000)
     covered = 0
     for _ in range(runs):
-        own = Difference.of(pair(*drawn(draw), aggregation), 1).estimate
+        own, _ = pair(*drawn(draw), aggregation).tested(1)
         covered += own.low <= true <= own.high
     print(f"{world}: {covered / runs:.3f} of {runs}")
     assert 0.93 <= covered / runs <= 0.97 if runs == 1_000 else covered / runs >= 0.86
@@ -163,11 +162,10 @@ def test_intervals_cover(world: str) -> None:
 )  # fmt: skip
 def test_decisions_at_their_bars(value: float, p: float, decision: str) -> None:
     """Of two comparisons an interval at 97.5 % reaches 2.24 standard errors, .0021 here: .0079 is the bar."""
-    own = Difference(pair([1], [1]), 100_000, Estimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9), p)
-    assert own.row(p, 0.01, 2).condition == decision
-    less = replace(own, pair=replace(own.pair, more_is_better=False))
+    own, estimate = pair([1], [1]), Estimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
+    assert own.decision(estimate, p, 0.01, 2) == decision
     mirrored = {"worse": "better", "better": "worse"}.get(decision, decision)
-    assert less.row(p, 0.01, 2).condition == mirrored
+    assert replace(own, more_is_better=False).decision(estimate, p, 0.01, 2) == mirrored
 
 
 def tolerances(lost: int, tolerated: float, gained: int = 0, comparisons: int = 1) -> list[str | None]:

@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+import layerwise.results.vocabulary as vocab
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.effects import FLIPS_PER_PLAN
 from layerwise.measure.stats.estimate import Estimate, Numbers
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE
 from layerwise.measure.stats.statistics import StratumLabels
 from layerwise.measure.stats.strata import Strata
-from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 
 ALPHA = 0.05
@@ -103,8 +103,7 @@ class PairedMetric:
     def pooled(cls, pairs: Sequence[PairedMetric]) -> PairedMetric:
         """The metric over several tasks, which are the strata."""
         before, after = (np.concatenate([getattr(pair, side) for pair in pairs]) for side in ("baseline", "other"))
-        units = {(pair.task, str(at), WHOLE): 1 for pair in pairs for at in range(len(pair.other))}
-        labels = Strata.labels_of(units)
+        labels = Strata.labels_of({(pair.task, str(at), WHOLE): 1 for pair in pairs for at in range(len(pair.other))})
         return replace(pairs[0], task=vocab.ALL, baseline=before, other=after, strata=labels)
 
     def changes(self) -> Ratio:
@@ -114,86 +113,69 @@ class PairedMetric:
             return after - before, below
         return _linear(after, beside) - _linear(before, below), np.ones(len(before))
 
-    def row(self, measure: str, value: float, **columns: Any) -> Score:
-        """A row about this metric; what is NaN was not measured."""
-        columns = {"task": self.task, "arm": self.arm, "against": self.against, **columns}
-        known = {name: each for name, each in columns.items() if each == each}
-        return Score(measure, self.aggregation.prefix + self.metric, value, **known)
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The difference of two models with its 95 % interval and its p; both are NaN where documents are too few."""
-
-    pair: PairedMetric
-    documents: int
-    estimate: Estimate[float]
-    p: float
-
-    @classmethod
-    def of(cls, pair: PairedMetric, comparisons: int) -> Difference:
-        """One of so many `comparisons`."""
-        above, below = pair.changes()
+    def tested(self, comparisons: int) -> tuple[Estimate[float], float]:
+        """The difference with its 95 % interval, and its p as one of so many; NaN where documents are too few."""
+        above, below = self.changes()
         if below.size < FEWEST_UNITS:
-            return cls(pair, below.size, Estimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan)
-        if pair.aggregation is AGGREGATIONS[0] and np.isin([pair.baseline, pair.other], (0.0, 1.0)).all():
+            return Estimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
+        if self.aggregation is AGGREGATIONS[0] and np.isin([self.baseline, self.other], (0.0, 1.0)).all():
             gained, lost = int((above > 0).sum()), int((above < 0).sum())
-            (estimate,) = statistics.paired_proportions([gained], [lost], below.size).each()
-            return cls(pair, below.size, estimate, mcnemar(gained, lost))
-        seed = (0, zlib.crc32(f"{pair.task} {pair.metric}".encode()))
-        own: dict[str, Any] = {"seed": seed, "strata": pair.strata}
-        (estimate,) = statistics.paired_bootstrap(above, below, resamples=RESAMPLES, **own).each()
-        flips = max(RESAMPLES, FLIPS_PER_PLAN * comparisons)
-        return cls(pair, below.size, estimate, float(statistics.sign_flips(above, flips=flips, **own).p[0]))
+            return statistics.paired_proportions([gained], [lost], below.size).each()[0], mcnemar(gained, lost)
+        seed, flips = (
+            (0, zlib.crc32(f"{self.task} {self.metric}".encode())),
+            max(RESAMPLES, FLIPS_PER_PLAN * comparisons),
+        )
+        drawn = statistics.paired_bootstrap(above, below, seed=seed, resamples=RESAMPLES, strata=self.strata)
+        return drawn.each()[0], float(statistics.sign_flips(above, seed=seed, flips=flips, strata=self.strata).p[0])
 
-    def loss(self, level: float) -> Estimate[float]:
+    def loss(self, difference: Estimate[float], level: float) -> Estimate[float]:
         """By how much the other model is worse, with Student's interval at `level`."""
-        better = self.pair.more_is_better and not self.pair.aggregation.prefix
-        value = -self.estimate.value if better else self.estimate.value
-        return Estimate.student(value, self.estimate.error, self.estimate.freedom, level)
+        sign = -1.0 if self.more_is_better and not self.aggregation.prefix else 1.0
+        return Estimate.student(sign * difference.value, difference.error, difference.freedom, level)
 
-    def row(self, p: float, margin: float, comparisons: int) -> Score:
-        """The row of the difference, with its p after correction."""
-        together, own = self.loss(1 - ALPHA / comparisons), self.estimate
-        alike = -margin < together.low and together.high < margin
+    def decision(self, difference: Estimate[float], p_adjusted: float, margin: float, comparisons: int) -> str:
+        """What the difference is shown to be, see `paired_rows`."""
+        together = self.loss(difference, 1 - ALPHA / comparisons)
+        if -margin < together.low and together.high < margin:
+            return vocab.ALIKE
         shown = vocab.WORSE if together.value > 0 else vocab.BETTER
-        decision = vocab.ALIKE if alike else shown if p < ALPHA else vocab.UNRESOLVED
-        mde = float(own.detectable(comparisons))
-        columns = {"low": own.low, "high": own.high, "p": self.p, "p_adjusted": p, "mde": mde, "condition": decision}
-        return self.pair.row(vocab.PAIRED, own.value, documents=self.documents, **columns)
+        return shown if p_adjusted < ALPHA else vocab.UNRESOLVED
+
+    def row(self, measure: str, value: float, low: float | None, high: float | None, **columns: Any) -> Score:
+        """A row about this metric; what is NaN was not measured."""
+        columns = {"task": self.task, "arm": self.arm, "against": self.against, "low": low, "high": high, **columns}
+        known = {name: each for name, each in columns.items() if each == each}
+        return Score(measure, self.aggregation.prefix + self.metric, value, documents=len(self.other), **known)
 
 
 def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float | None = None) -> Iterator[Score]:
-    """Rows of every pair, and of the task `all` where several tasks have one metric; all of them corrected together.
+    """Rows of every pair, and of the task `all` where several tasks have one metric, all corrected together (Holm).
 
-    `evaluated` is a score; `paired` a difference, its `mde` found with 80 % power, its `condition` what it decides:
-
-        alike            the interval that holds for all differences together lies inside the margin on both sides
-        better, worse    p, corrected (Holm), is below 0.05
-        not_resolvable   anything else
-
-    `tolerance`, where a loss is `tolerated`, is the loss; its `high` is the most that all bounds together leave open.
-    It is `exceeded` where it is worse, and shown to be above what is tolerated, one-sided and corrected; `kept` where
-    `high` is below; else `not_resolvable`.
+    `evaluated` is a score, `paired` a difference: its `mde` is found with 80 % power, and its `condition` is `alike`
+    where the interval that holds for all together lies inside the margin, `better` or `worse` where the corrected p is
+    below 0.05, else `not_resolvable`. `tolerance` is the loss where one is `tolerated`, with bounds from one side each
+    that hold for all together: `exceeded` where it is worse and shown, one-sided and corrected, to be above what is
+    tolerated, `kept` where `high` is below, else `not_resolvable`.
     """
     groups: dict[tuple[object, ...], list[PairedMetric]] = {}
     for pair in pairs:
         groups.setdefault((pair.arm, pair.metric, pair.aggregation, pair.more_is_better), []).append(pair)
-    compared = [*pairs, *(PairedMetric.pooled(own) for own in groups.values() if len(own) > 1)]
-    every = [Difference.of(pair, len(compared)) for pair in compared]
-    count = max(1, sum(not math.isnan(each.p) for each in every))
-    adjusted = statistics.holm([each.p for each in every]).tolist()
-    yield from (each.row(p, margin, count) for each, p in zip(every, adjusted, strict=True))
-    if tolerated is not None:
-        losses = [each.loss(1 - 2 * ALPHA / count) for each in every]
-        above = statistics.holm([replace(loss, value=tolerated - loss.value).p_below() for loss in losses])
-        for each, p, loss, p_above in zip(every, adjusted, losses, above, strict=True):
-            exceeded = p < ALPHA and p_above < ALPHA and loss.value > 0
-            decision = vocab.EXCEEDED if exceeded else vocab.KEPT if loss.high < tolerated else vocab.UNRESOLVED
-            bounds = {"low": loss.low, "high": loss.high, "documents": each.documents}
-            yield each.pair.row(vocab.TOLERANCE, loss.value, amount=tolerated, condition=decision, **bounds)
-    scores = {(pair.against, pair.task, pair.metric): (pair, pair.baseline) for pair in pairs}
-    scores |= {(pair.arm, pair.task, pair.metric): (pair, pair.other) for pair in pairs}
-    for (arm, _, _), (pair, values) in scores.items():
-        value, low, high = statistics.mean_of(_linear(*pair.aggregation.ratio(values)), fewest=FEWEST_UNITS)
-        yield pair.row(vocab.EVALUATED, value, low=low, high=high, documents=len(values), arm=arm, against=None)
+    every = [*pairs, *(PairedMetric.pooled(own) for own in groups.values() if len(own) > 1)]
+    tests = [pair.tested(len(every)) for pair in every]
+    differences, p = [each for each, _ in tests], np.array([each for _, each in tests])
+    count, adjusted = max(1, int((p == p).sum())), statistics.holm(p)
+    losses = [pair.loss(each, 1 - 2 * ALPHA / count) for pair, each in zip(every, differences, strict=True)]
+    limit = tolerated or 0.0
+    above = statistics.holm([replace(loss, value=limit - loss.value).p_below() for loss in losses])
+    for at, (pair, own, loss) in enumerate(zip(every, differences, losses, strict=True)):
+        columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": float(own.detectable(count))}
+        decision = pair.decision(own, adjusted[at], margin, count)
+        yield pair.row(vocab.PAIRED, *own.row(), condition=decision, **columns)
+        if tolerated is not None:
+            exceeded = loss.value > 0 and adjusted[at] < ALPHA and above[at] < ALPHA
+            decision = vocab.EXCEEDED if exceeded else vocab.KEPT if loss.high < limit else vocab.UNRESOLVED
+            yield pair.row(vocab.TOLERANCE, *loss.row(), amount=limit, condition=decision)
+    sides = ((pair, arm, own) for pair in pairs for arm, own in ((pair.against, pair.baseline), (pair.arm, pair.other)))
+    for pair, arm, values in {(arm, pair.task, pair.metric): (pair, arm, own) for pair, arm, own in sides}.values():
+        score = statistics.mean_of(_linear(*pair.aggregation.ratio(values)), fewest=FEWEST_UNITS)
+        yield pair.row(vocab.EVALUATED, *score, arm=arm, against=None)

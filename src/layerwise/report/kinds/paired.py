@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from layerwise.report import show
 from layerwise.report.data import ReportData
-from layerwise.report.kind import Column, Kind, Pivot, Says, Section, noted, opening
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Dots
 from layerwise.report.show import ABSENT, Show, adjusted_p, detectable, p_value
 from layerwise.report.text.wording import label, listed
@@ -17,23 +18,18 @@ from layerwise.results.selection import Rows
 CHANGE = Show(axis="difference", signed=True, reference=0.0)
 BADGES = {"worse": "contradicted", "better": "resolved", "alike": "resolved", "not resolvable": "unresolved"}
 OWN = {"measure": vocab.PAIRED}
-MOST = 5
-"""Differences that a sentence names."""
-
-
-def task_name(task: str) -> str:
-    """A task, or all of them."""
-    return "all tasks" if task == vocab.ALL else task
+TASK = show.named({vocab.ALL: "all tasks"})
+MOST = 5  # differences that a sentence names
 
 
 def named(rows: Rows) -> str:
     """The first few rows by metric, task and number, and how many there are beside them."""
-    words = [f"{row.metric} of {task_name(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MOST]]
+    words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MOST]]
     return listed([*words, *([f"{len(rows) - MOST} more"] if len(rows) > MOST else [])])
 
 
 def findings(data: ReportData) -> Iterator[str]:
-    """Whether a loss above the tolerated one is shown, what the differences are shown to be, and what is left open."""
+    """Whether a loss above the tolerated one is shown, what else is, what is left open, and what was left out."""
     rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
     exceeded, unsettled = (losses.where(condition=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
     if exceeded:
@@ -47,6 +43,7 @@ def findings(data: ReportData) -> Iterator[str]:
             yield f"Shown to be {decision}: {named(own)}."
     if unsettled and not exceeded:
         yield f"That nothing is shown does not mean that nothing is worse. More is left open: {named(unsettled)}."
+    yield from (note.text for note in data.notes)
 
 
 def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
@@ -60,12 +57,12 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
 
     several = len(data.rows.where(**OWN).axis("arm")) > 1
     yield Dots(
-        name="differences", where=OWN, series="arm", each="metric", show=CHANGE, words=str, row_words=task_name,
+        name="differences", where=OWN, series="arm", each="metric", show=CHANGE, words=str, row_words=TASK,
         legend="Models" if several else "",
     )  # fmt: skip
     yield Pivot(
         name="table", where=OWN, rows={"task": "task", "metric": "metric", **({"model": "arm"} if several else {})},
-        words=task_name, badges=BADGES, columns=(
+        words=TASK, badges=BADGES, columns=(
             Column("decision", show=lambda row: label(str(row.condition))),
             Column("difference", show=CHANGE), Column("p", show=p_value), Column("p, corrected", show=adjusted_p),
             Column("detectable", show=detectable), Column("documents", show=lambda row: f"{row.documents:,}"),
@@ -73,7 +70,6 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
         ),
     )  # fmt: skip
     yield Says(findings)
-    yield Says(noted(vocab.EVALUATED), small=True)
     yield Pivot(
         name="scores", where={"measure": vocab.EVALUATED}, rows={"task": "task", "metric": "metric"}, across="arm",
         terminal=False,
