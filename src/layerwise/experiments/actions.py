@@ -1,6 +1,6 @@
 """`layerwise verify`: does a model under a plan compute what it says? And `layerwise compare`: models side by side.
 
-A comparison reads the rows of runs and measures nothing: no model is opened, and this module needs no torch.
+A comparison reads rows of runs, or files of evaluations: no model is opened, and this module needs no torch.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.experiments.result import COMPARISON_PAGE, ComparisonResult
 from layerwise.plan import Plan
+from layerwise.results.vocabulary import EXCEEDED, TOLERANCE
 
 WORDS = {True: "holds", False: "FAILS", None: "n/a"}
 
@@ -60,19 +61,23 @@ class Verification(ModelOptions, Action):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Action):
-    """Compare models side by side, from the rows of their runs.
+    """Compare models side by side: from the rows of their runs, or from what lm-eval logged of them.
 
     The runs are sweeps, or diagnoses. The page has every strategy over percent of the depth, single layers, similarity
     of hidden states, and every published claim: in which models it holds, and whether it does in all of them or in any.
-    No model is opened.
+
+    Or they are evaluations, of lm-eval (--log_samples) or a sweep (RUN/lm_eval/PLAN), compared with the first document
+    by document. With --fail-if-worse X the exit code is 1 where a loss above X, in the unit of its metric, is shown, at
+    5 % over all tasks and metrics. A pass does not say that there is none. No model is opened.
     """
 
     VERB: ClassVar = "compare"
-    EXAMPLES: ClassVar = ("runs/small runs/large", "runs/SmolLM2-135M runs/SmolLM2-360M --output sizes.html")
+    EXAMPLES: ClassVar = ("runs/small runs/large --output sizes.html", "results/base results/new --fail-if-worse 0.02")
 
     runs: tuple[str, ...] = option(
-        help="Run folders of sweeps, or of diagnoses.", metavar="RUN", positional=True, repeated=True, is_location=True
+        help="Run folders, or evaluations.", metavar="RUN", positional=True, repeated=True, is_location=True
     )
+    fail_if_worse: float | None = option(None, "End with code 1 where a loss above X is shown.", metavar="X", least=0)
     output: Path = option(COMPARISON_PAGE, metavar="FILE")
 
     def check(self) -> None:
@@ -85,12 +90,12 @@ class Comparison(Action):
                 )
 
     def act(self, reporter: Reporter) -> int:
-        """Compare the runs, write the page and print the tables. Raises what `compare` raises."""
+        """Write the page and print the tables; returns 1 for a loss that is not tolerated. Raises as `compare` does."""
         from layerwise import report as pages
         from layerwise.experiments.summary import summary
 
-        data = ComparisonResult(self.runs).data
+        data = ComparisonResult(self.runs, self.fail_if_worse).data
         pages.write(self.output, pages.render(data))
         reporter.result(summary(data))
         reporter.result(f"report: {self.output}")
-        return 0
+        return int(bool(data.rows.where(measure=TOLERANCE, condition=EXCEEDED)))

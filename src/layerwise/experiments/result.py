@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from layerwise.errors import MeasureError, near_matches
+from layerwise.errors import MeasureError, RunError, near_matches
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.plan import Plan
 from layerwise.results import Loss, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
+from layerwise.results.run import is_run
 from layerwise.search.budget import FrontPoint
 
 if TYPE_CHECKING:
@@ -248,16 +249,23 @@ COMPARISON_PAGE = Path("compare.html")
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResult(Reported):
-    """Several models side by side, read from the run folders `folders` each time that something is asked of it."""
+    """Several models side by side, of run folders or evaluations, read each time that something is asked of it."""
 
     folders: tuple[str, ...]
+    fail_if_worse: float | None = None
 
     @property
     def data(self) -> ReportData:
-        """The runs with their rows. Raises `RunError` where they cannot stand side by side."""
+        """The runs or evaluations with their rows. Raises `RunError` where they cannot stand side by side."""
+        if not all(map(is_run, self.folders)):
+            from layerwise.experiments.evaluations import compared
+
+            return compared(self.folders, self.fail_if_worse)
         from layerwise.experiments.summary import report_data
         from layerwise.report import side_by_side
 
+        if self.fail_if_worse is not None:
+            raise RunError("--fail-if-worse is about evaluations, and runs were given; name RUN/lm_eval/PLAN of each")
         read = []
         for folder in self.folders:
             with Run.open(folder) as run:

@@ -121,16 +121,19 @@ for _verb, _members in _KINDS.items():
         setattr(_verb, _member.__name__.removeprefix(f"{_verb.__name__}_"), _member)
 
 
-def compare(*runs: Path | str) -> ComparisonResult:
-    """Put the models of several runs side by side: all of them sweeps, or all of them diagnoses.
+def compare(*runs: Path | str, fail_if_worse: float | None = None) -> ComparisonResult:
+    """Put models side by side: runs, all of them sweeps or all of them diagnoses, or evaluations of lm-eval.
 
         layerwise.compare("runs/small", "runs/large").report("sizes.html")
+        layerwise.compare("results/base", "results/quantised").table("paired")
 
+    With `fail_if_worse` rows of `tolerance` say whether a greater loss is shown.
     Raises `RunError` for fewer than two runs, for the same run twice, and for runs that cannot be compared.
     """
     kind = configuration("compare")
-    config = configured(kind, {"runs": [str(run) for run in runs]}, "layerwise compare")
-    result = ComparisonResult(config.runs)
+    options = {"runs": [*map(str, runs)], "fail_if_worse": fail_if_worse}
+    config = configured(kind, options, "layerwise compare")
+    result = ComparisonResult(config.runs, config.fail_if_worse)
     _ = result.data  # what cannot be compared is refused now, and not when something is asked of the result
     return result
 

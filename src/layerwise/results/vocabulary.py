@@ -255,3 +255,9 @@ CLAIM, EVERY, ANY = "claim", "every model", "any model"
 """A claim (`condition`) of a paper (`part`): its verdict in a model is the metric, and the value says what is left of
 it after correction over models, 1 that it holds and -1 that it does not. Rows `against` every or any model say what
 holds over them, of `value` models that were measured among `amount`."""
+# Evaluations of lm-eval, document by document: scores of `arm`, differences to the baseline (`against`), and losses of
+# which `amount` is tolerated; what they decide is the `condition`
+
+EVALUATED, PAIRED, TOLERANCE, EXCEEDED, KEPT = "evaluated", "paired", "tolerance", "exceeded", "kept"
+WORSE, ALIKE = "worse", "alike"
+PAIRED_DECISIONS = (WORSE, BETTER, ALIKE, UNRESOLVED)

@@ -77,6 +77,10 @@ def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path,
         layerwise.compare()
     with pytest.raises(OptionError, match="empty text"):
         layerwise.compare(runs[0], "")
+    with pytest.raises(
+        RunError, match=r"^--fail-if-worse is about evaluations, and runs were given; name RUN/lm_eval/PLAN"
+    ):
+        layerwise.compare(*runs, fail_if_worse=0.02)
 
 
 def test_a_run_without_rows_is_refused(runs: tuple[Path, Path], tmp_path: Path) -> None:

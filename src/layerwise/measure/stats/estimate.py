@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 Numbers = NDArray[np.float64]
 Value = TypeVar("Value", float, Numbers)
@@ -92,6 +92,8 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float
     >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
     (1.0, 6.0)
     """
+    from scipy import stats  # a second, for a few readers
+
     ordered = sorted(values)
     outside = int(stats.binom.ppf((1 - level) / 2, len(ordered), 0.5))
     # `outside` is the least count whose probability reaches the tail; one fewer stays below it.

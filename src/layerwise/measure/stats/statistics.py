@@ -38,7 +38,7 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.estimate import POWER, Estimate, student, t_factor
@@ -274,7 +274,7 @@ def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate[N
 
     The interval's centre is (share + z^2 / 2n) / (1 + z^2 / n); `error` is its half-width over z.
     """
-    z = stats.norm.ppf(0.5 + level / 2)
+    z = float(special.ndtri(0.5 + level / 2))
     share = np.asarray(successes, dtype=np.float64) / trials
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     error = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
@@ -293,7 +293,7 @@ def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int, level: f
     more, less = np.asarray(gained, dtype=np.float64), np.asarray(lost, dtype=np.float64)
     up, down = (more + 1) / (trials + 2), (less + 1) / (trials + 2)
     error = np.sqrt((up + down - (up - down) ** 2) / (trials + 2))
-    reach = stats.norm.ppf(0.5 + level / 2) * error
+    reach = float(special.ndtri(0.5 + level / 2)) * error
     low, high = np.maximum(-1.0, up - down - reach), np.minimum(1.0, up - down + reach)
     return Estimate((more - less) / trials, low, high, error, np.full(error.shape, trials - 1.0))
 

@@ -14,6 +14,7 @@ from layerwise.report.kinds.frontier import FRONTIER_KIND
 from layerwise.report.kinds.growth import GROWTH_KIND
 from layerwise.report.kinds.healing import HEALING_KIND
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
+from layerwise.report.kinds.paired import PAIRED_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.probing import PROBING_KIND
 from layerwise.report.kinds.rehearsal import REHEARSAL_KIND
@@ -28,7 +29,7 @@ from layerwise.report.kinds.wiring import WIRING
 KINDS: tuple[Kind, ...] = (
     SWEEP, DIAGNOSIS, GROWTH_KIND, ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING,
     REHEARSAL_KIND, SEARCH_KIND, ROUTING_KIND, HEALING_KIND, FRONTIER_KIND, TIMING, PROBING_KIND,
-    COMPARISON,
+    COMPARISON, PAIRED_KIND,
 )  # fmt: skip
 """In the order of the page."""
 

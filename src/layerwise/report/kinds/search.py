@@ -171,8 +171,8 @@ def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> It
         sets = "" if better is None else f"; {100 * better:.0f} % of the sets lose less"
         above = f"{DIFFERENCE.text(row)} above the chosen plan"
         more = needed_in_words([row]) if judged(row, level) not in ("better", "worse") else ""
-        said = f"{ARMS[name]}, {TEXTS[text]}: {above}, {verdict(row, level)}"
-        yield f"{said} (corrected p {adjusted_p(row)}){sets}{more}."
+        line = f"{ARMS[name]}, {TEXTS[text]}: {above}, {verdict(row, level)}"
+        yield f"{line} (corrected p {adjusted_p(row)}){sets}{more}."
 
 
 def _answer(data: ReportData) -> str:

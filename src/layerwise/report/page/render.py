@@ -25,6 +25,7 @@ from layerwise.report.derived.power import amount_of_text
 from layerwise.report.figures.palette import ROLES, SERIES, swaps
 from layerwise.report.kind import Kind
 from layerwise.report.kinds import present_kinds
+from layerwise.report.kinds.paired import PAIRED_KIND
 from layerwise.report.kinds.training import seeds_of
 from layerwise.report.text.markup import Safe, element, embedded_json
 from layerwise.report.text.number_format import percent, tidy
@@ -242,6 +243,8 @@ def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
     named: Iterable[str] = ()
     if growth.is_growth(data):
         about, named = "growth", growth.arms(data)
+    elif PAIRED_KIND.is_of(data):
+        about = PAIRED_KIND.name
     elif PRETRAINED & {kind.name for kind in present_kinds(data)}:
         about, named = "pretraining", arms(data)
     elif trained := seeds_of(data):

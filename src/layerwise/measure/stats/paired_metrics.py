@@ -1,0 +1,181 @@
+"""Two models on the same documents, metric by metric: the difference, its interval, its p and what it decides.
+
+A score is a ratio of sums over documents, as lm-eval aggregates them: a mean (accuracy, F1 of each answer), of a
+perplexity the logarithm (nats a document, a word or a byte), bits per byte, or the F1 of all answers. It is not read
+from a name: it is the ratio that gives the score that was stated. The difference is a ratio of sums too; where the
+models have denominators of their own (F1), each score is linearised document by document.
+
+    values of 0 and 1    McNemar's exact test, and Bonett and Price's interval
+    anything else        sign flips and an expanded percentile bootstrap, over documents
+
+Over several tasks of one metric it is the same, with the tasks as strata; an exact test needs none.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+import layerwise.results.vocabulary as vocab
+from layerwise.measure.stats import statistics
+from layerwise.measure.stats.effects import FLIPS_PER_PLAN
+from layerwise.measure.stats.estimate import Estimate, Numbers
+from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE
+from layerwise.measure.stats.statistics import StratumLabels
+from layerwise.measure.stats.strata import Strata
+from layerwise.results.rows import Score
+
+ALPHA = 0.05
+RESAMPLES = 10_000
+
+Ratio = tuple[Numbers, Numbers]
+"""Numerators and denominators of a score, a document each."""
+
+
+def mcnemar(gained: int, lost: int) -> float:
+    """The exact two-sided p of McNemar's test on the documents that one model alone has right.
+
+    It is min(1, 2 P(X <= min(gained, lost))), X binomial of gained + lost and 1/2 (Fagerland and others 2013).
+
+    >>> mcnemar(8, 0), mcnemar(3, 3), mcnemar(0, 0)
+    (0.0078125, 1.0, 1.0)
+    """
+    return min(1.0, 2.0 * float(special.bdtr(min(gained, lost), gained + lost, 0.5)))
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """The ratio of sums that a score is made of; `prefix` goes before the metric whose logarithm is compared."""
+
+    numbers: int
+    ratio: Callable[[Numbers], Ratio]
+    prefix: str = ""
+
+
+AGGREGATIONS = (
+    Aggregation(1, lambda values: (values[:, 0], np.ones(len(values)))),
+    Aggregation(1, lambda values: (-values[:, 0], np.ones(len(values))), "log "),
+    Aggregation(2, lambda values: (-values[:, 0], values[:, 1]), "log "),
+    Aggregation(2, lambda values: (-values[:, 0] / math.log(2), values[:, 1])),
+    Aggregation(2, lambda values: (2 * values[:, 0] * values[:, 1], values.sum(axis=1))),
+)
+
+
+def aggregation_of(values: Sequence[Sequence[float] | None], score: float) -> Aggregation | None:
+    """The aggregation that gives the stated score of values (documents, numbers); none where no one does."""
+    widths = {0 if value is None else len(value) for value in values}
+    for each in AGGREGATIONS:
+        if widths == {each.numbers}:
+            above, below = (part.sum() for part in each.ratio(np.array(values, dtype=np.float64)))
+            own = above / below if below > 0 else math.nan
+            if math.isclose(math.exp(min(own, 700.0)) if each.prefix else own, score, rel_tol=1e-6, abs_tol=1e-12):
+                return each
+    return None
+
+
+def _linear(above: Numbers, below: Numbers) -> Numbers:
+    """A number a document whose mean is the ratio, and whose standard error is that of the ratio, linearised."""
+    score = above.sum() / below.sum()
+    return np.asarray(score + (above - score * below) / below.mean())
+
+
+@dataclass(frozen=True, slots=True)
+class PairedMetric:
+    """A metric of one task in two evaluations: values of shape (documents, numbers), documents in one order."""
+
+    task: str
+    metric: str
+    arm: str
+    against: str
+    aggregation: Aggregation
+    more_is_better: bool
+    baseline: Numbers = field(repr=False)
+    other: Numbers = field(repr=False)
+    strata: StratumLabels | None = field(default=None, repr=False)
+
+    @classmethod
+    def pooled(cls, pairs: Sequence[PairedMetric]) -> PairedMetric:
+        """The metric over several tasks, which are the strata."""
+        before, after = (np.concatenate([getattr(pair, side) for pair in pairs]) for side in ("baseline", "other"))
+        labels = Strata.labels_of({(pair.task, str(at), WHOLE): 1 for pair in pairs for at in range(len(pair.other))})
+        return replace(pairs[0], task=vocab.ALL, baseline=before, other=after, strata=labels)
+
+    def changes(self) -> Ratio:
+        """The difference, other minus baseline, as a ratio of sums."""
+        (before, below), (after, beside) = map(self.aggregation.ratio, (self.baseline, self.other))
+        if np.array_equal(below, beside):
+            return after - before, below
+        return _linear(after, beside) - _linear(before, below), np.ones(len(before))
+
+    def tested(self, comparisons: int) -> tuple[Estimate[float], float]:
+        """The difference with its 95 % interval, and its p as one of so many; NaN where documents are too few."""
+        above, below = self.changes()
+        if below.size < FEWEST_UNITS:
+            return Estimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
+        if self.aggregation is AGGREGATIONS[0] and np.isin([self.baseline, self.other], (0.0, 1.0)).all():
+            gained, lost = int((above > 0).sum()), int((above < 0).sum())
+            return statistics.paired_proportions([gained], [lost], below.size).each()[0], mcnemar(gained, lost)
+        seed, flips = (
+            (0, zlib.crc32(f"{self.task} {self.metric}".encode())),
+            max(RESAMPLES, FLIPS_PER_PLAN * comparisons),
+        )
+        drawn = statistics.paired_bootstrap(above, below, seed=seed, resamples=RESAMPLES, strata=self.strata)
+        return drawn.each()[0], float(statistics.sign_flips(above, seed=seed, flips=flips, strata=self.strata).p[0])
+
+    def loss(self, difference: Estimate[float], level: float) -> Estimate[float]:
+        """By how much the other model is worse, with Student's interval at `level`."""
+        sign = -1.0 if self.more_is_better and not self.aggregation.prefix else 1.0
+        return Estimate.student(sign * difference.value, difference.error, difference.freedom, level)
+
+    def decision(self, difference: Estimate[float], p_adjusted: float, margin: float, comparisons: int) -> str:
+        """What the difference is shown to be, see `paired_rows`."""
+        together = self.loss(difference, 1 - ALPHA / comparisons)
+        if -margin < together.low and together.high < margin:
+            return vocab.ALIKE
+        shown = vocab.WORSE if together.value > 0 else vocab.BETTER
+        return shown if p_adjusted < ALPHA else vocab.UNRESOLVED
+
+    def row(self, measure: str, value: float, low: float | None, high: float | None, **columns: Any) -> Score:
+        """A row about this metric; what is NaN was not measured."""
+        columns = {"task": self.task, "arm": self.arm, "against": self.against, "low": low, "high": high, **columns}
+        known = {name: each for name, each in columns.items() if each == each}
+        return Score(measure, self.aggregation.prefix + self.metric, value, documents=len(self.other), **known)
+
+
+def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float | None = None) -> Iterator[Score]:
+    """Rows of every pair, and of the task `all` where several tasks have one metric, all corrected together (Holm).
+
+    `evaluated` is a score, `paired` a difference: its `mde` is found with 80 % power, and its `condition` is `alike`
+    where the interval that holds for all together lies inside the margin, `better` or `worse` where the corrected p is
+    below 0.05, else `not_resolvable`. `tolerance` is the loss where one is `tolerated`, with bounds from one side each
+    that hold for all together: `exceeded` where it is worse and shown, one-sided and corrected, to be above what is
+    tolerated, `kept` where `high` is below, else `not_resolvable`.
+    """
+    groups: dict[tuple[object, ...], list[PairedMetric]] = {}
+    for pair in pairs:
+        groups.setdefault((pair.arm, pair.metric, pair.aggregation, pair.more_is_better), []).append(pair)
+    every = [*pairs, *(PairedMetric.pooled(own) for own in groups.values() if len(own) > 1)]
+    tests = [pair.tested(len(every)) for pair in every]
+    differences, p = [each for each, _ in tests], np.array([each for _, each in tests])
+    count, adjusted = max(1, int((p == p).sum())), statistics.holm(p)
+    losses = [pair.loss(each, 1 - 2 * ALPHA / count) for pair, each in zip(every, differences, strict=True)]
+    limit = tolerated or 0.0
+    above = statistics.holm([replace(loss, value=limit - loss.value).p_below() for loss in losses])
+    for at, (pair, own, loss) in enumerate(zip(every, differences, losses, strict=True)):
+        columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": float(own.detectable(count))}
+        decision = pair.decision(own, adjusted[at], margin, count)
+        yield pair.row(vocab.PAIRED, *own.row(), condition=decision, **columns)
+        if tolerated is not None:
+            exceeded = loss.value > 0 and adjusted[at] < ALPHA and above[at] < ALPHA
+            decision = vocab.EXCEEDED if exceeded else vocab.KEPT if loss.high < limit else vocab.UNRESOLVED
+            yield pair.row(vocab.TOLERANCE, *loss.row(), amount=limit, condition=decision)
+    sides = ((pair, arm, own) for pair in pairs for arm, own in ((pair.against, pair.baseline), (pair.arm, pair.other)))
+    for pair, arm, values in {(arm, pair.task, pair.metric): (pair, arm, own) for pair, arm, own in sides}.values():
+        score = statistics.mean_of(_linear(*pair.aggregation.ratio(values)), fewest=FEWEST_UNITS)
+        yield pair.row(vocab.EVALUATED, *score, arm=arm, against=None)

@@ -1,0 +1,244 @@
+"""Evaluations as lm-eval's `--log_samples` left them, read and matched without lm-eval, torch or a model.
+
+    FOLDER/results_DATE.json            the settings, and the score of every task
+    FOLDER/samples_TASK_DATE.jsonl      a line for each document and filter: its hashes, and its value of each metric
+
+A sweep of ours with `--tasks` has a folder for each plan, `RUN/lm_eval/PLAN`: its answers are in the store of the run,
+with one hash of all documents of a task. A paired comparison is of models and of nothing else: documents are matched by
+their hashes, and where task, prompt, documents or scoring differ, the first difference is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from layerwise.bounded import TEXT_SIZE, Unreadable, decoded, kind_of, named, parse_json, read_bytes, read_json, shown
+from layerwise.errors import RunError
+from layerwise.results.rows import BENCHMARK_TASK
+from layerwise.results.run import Run, is_run
+
+Metric = tuple[str, str]
+"""A metric, and the filter of the answers that it judges."""
+Values = tuple[tuple[float, ...] | None, ...]
+"""What a metric says of each document: one number, or two, such as a log-likelihood and its bytes; else `None`."""
+Answers = tuple[tuple["LoggedDocument", ...], dict[Metric, Values]]
+
+PLANS = "lm_eval"
+_TRUTH = {"True": 1.0, "False": 0.0}  # numpy's truth values, as lm-eval writes them
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that has no source
+_SCORING = ("output_type", "filter_list", "metric_list", "process_results", "repeats")
+_OF_FILES = ("filters", "metrics")  # of which a sweep keeps one alone
+_AGAIN = "copy it again, or evaluate again"
+
+
+class _Results(msgspec.Struct, rename={"shots": "n-shot", "counts": "n-samples"}):
+    results: dict[str, dict[str, Any]]
+    configs: dict[str, dict[str, Any]]
+    config: dict[str, Any]
+    versions: dict[str, Any] = {}
+    shots: dict[str, Any] = {}
+    counts: dict[str, dict[str, Any]] = {}
+    task_hashes: dict[str, str] = {}
+    higher_is_better: dict[str, dict[str, bool | None]] = {}
+    system_instruction: str | None = None
+    chat_template_sha: str | None = None
+    fewshot_as_multiturn: bool | None = None
+
+
+class LoggedDocument(msgspec.Struct):
+    """A document by its hashes; `arguments` is that of all requests about it, and `doc` its beginning."""
+
+    doc_id: int
+    doc_hash: str
+    prompt_hash: str
+    target_hash: str
+    metrics: tuple[str, ...]
+    filter: str = "none"
+    doc: Any = None
+    arguments: Any = None
+
+
+@dataclass(frozen=True)
+class TaskLog:
+    """One task of an evaluation: values by metric, and the `stated` scores; `all_hash` is of all documents together."""
+
+    settings: Mapping[str, object]
+    documents: tuple[LoggedDocument, ...] = field(repr=False)
+    values: Mapping[Metric, Values] = field(repr=False)
+    stated: Mapping[Metric, float]
+    more_is_better: Mapping[str, bool | None]
+    all_hash: str
+
+
+@dataclass(frozen=True)
+class EvaluationLog:
+    """The evaluation in a folder: of each task the newest log and those of older files, and lm-eval's `model_args`."""
+
+    location: str
+    title: str
+    model: object
+    tasks: Mapping[str, list[TaskLog]] = field(repr=False)
+
+    @classmethod
+    def read(cls, location: str) -> EvaluationLog:
+        """The evaluation at `location`. Raises `RunError` for what is none, and for files that are not whole."""
+        folder = _folder(Path(location).expanduser())
+        files = {path: _results(path) for path in sorted(folder.glob("results_*.json"), reverse=True)}
+        logs = [(task, _task(*file, task)) for file in files.items() for task in sorted(file[1].configs)]
+        tasks = {task: [log for name, log in logs if name == task] for task, _ in logs}
+        return cls(location, folder.name, next(iter(files.values())).config.get("model_args"), tasks)
+
+
+def _folder(folder: Path) -> Path:
+    if kind_of(folder) != "folder":
+        raise RunError(f"{named(folder)} is no folder; name a run, or what --output_path of lm-eval was")
+    if any(folder.glob("results_*.json")):
+        return folder
+    inside = folder / PLANS if is_run(folder) else folder
+    below = sorted({path.parent.relative_to(folder).as_posix() for path in inside.glob("*/results_*.json")})
+    if len(below) == 1:
+        return folder / below[0]
+    if below:
+        raise RunError(f"{named(folder)} holds {len(below)} evaluations; name one of them: {', '.join(below[:5])}")
+    raise RunError(f"{named(folder)} has no results_DATE.json; name a run, or what --output_path of lm-eval was")
+
+
+def _results(path: Path) -> _Results:
+    try:
+        return msgspec.convert(read_json(path), _Results)
+    except (Unreadable, msgspec.ValidationError) as error:
+        raise _refusal(named(path), error) from error
+
+
+def _refusal(where: str, error: Exception) -> RunError:
+    why = error if isinstance(error, Unreadable) else f"is not what lm-eval writes ({error})"
+    return RunError(f"{where} {why}; {_AGAIN}")
+
+
+def _task(path: Path, content: _Results, task: str) -> TaskLog:
+    config, date = content.configs[task], path.stem.removeprefix("results_")
+    samples = path.parent / f"samples_{task}_{date}.jsonl"
+    keys = ((key.partition(","), _numbers(each)) for key, each in content.results.get(task, {}).items())
+    stated = {(metric, filtered): each[0] for (metric, _, filtered), each in keys if filtered and each}
+    own = path.parents[1].name == PLANS and is_run(path.parents[2])
+    documents, values = _kept(path, content, task, stated) if own else _logged(samples, task)
+    whole = content.counts.get(task, {}).get("effective", len(documents))
+    if whole != len(documents):
+        raise RunError(f"{named(samples)} has {len(documents)} of {shown(whole)} documents; {_AGAIN}")
+    template = content.chat_template_sha
+    settings = {
+        "version": content.versions.get(task),
+        "--num_fewshot": content.shots.get(task),
+        "--limit": content.config.get("limit"),
+        "--apply_chat_template": template,
+        "--system_instruction": content.system_instruction or None,
+        "--fewshot_as_multiturn": template and bool(content.fewshot_as_multiturn),
+        "--gen_kwargs": config.get("generation_kwargs"),
+        **{name: _ADDRESS.sub("", json.dumps(config.get(name))) for name in _SCORING},
+        "filters": sorted({filtered for _, filtered in values}),
+        "metrics": sorted({metric for metric, _ in values}),
+    }
+    higher, hashed = content.higher_is_better.get(task, {}), content.task_hashes.get(task, "")
+    return TaskLog(settings, documents, values, stated, higher, hashed)
+
+
+def _logged(path: Path, task: str) -> Answers:
+    if kind_of(path) == "nothing":
+        raise RunError(f"{named(path.parent)} has no {path.name}: evaluate {task} again with --log_samples")
+    filters: dict[str, dict[int, tuple[LoggedDocument, dict[str, tuple[float, ...] | None]]]] = {}
+    where = named(path)
+    try:
+        # Not `splitlines`: the texts of documents hold other ends of lines.
+        for number, line in enumerate(decoded(read_bytes(path, TEXT_SIZE)).removesuffix("\n").split("\n"), start=1):
+            where = f"line {number} of {named(path)}"
+            content = parse_json(line)
+            document = msgspec.convert(content, LoggedDocument)
+            own = filters.setdefault(document.filter, {})
+            if document.doc_id in own:
+                raise Unreadable(f"is document {document.doc_id} again")
+            values = {name: _numbers(content.get(name)) for name in document.metrics}
+            if wrong := [name for name, value in values.items() if not all(map(math.isfinite, value or ()))]:
+                raise Unreadable(f"has a value of {wrong[0]} that is not finite")
+            requests = json.dumps([document.prompt_hash, document.arguments], sort_keys=True)
+            document.arguments, document.doc = sha256(requests.encode()).hexdigest(), shown(document.doc)
+            own[document.doc_id] = document, values
+    except (Unreadable, msgspec.ValidationError, RecursionError) as error:
+        raise _refusal(where, error) from error
+    first = next(iter(filters.values()))
+    if short := [name for name, own in filters.items() if own.keys() != first.keys()]:
+        raise RunError(f"{named(path)} has other documents for the filter {short[0]}; {_AGAIN}")
+    metrics = {(name, each): own for each, own in filters.items() for _, values in own.values() for name in values}
+    by_metric = {key: tuple(own[at][1].get(key[0]) for at in first) for key, own in metrics.items()}
+    return tuple(document for document, _ in first.values()), by_metric
+
+
+def _numbers(value: object) -> tuple[float, ...] | None:
+    parts = value if isinstance(value, list) else [value]
+    known = [_TRUTH.get(each) if isinstance(each, str) else each for each in parts]
+    numbers = tuple(float(each) if abs(each) < 2**1023 else math.inf for each in known if isinstance(each, int | float))
+    return numbers if len(numbers) == len(known) else None
+
+
+def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, float]) -> Answers:
+    """What a sweep keeps of a task under a plan: which documents were right, by the metric that it is judged by."""
+    arguments = content.config.get("model_args")
+    plan = arguments.get("plan") if isinstance(arguments, dict) else None
+    with Run.open(path.parents[2]) as run:
+        for metric, filtered in stated:
+            name = f"{BENCHMARK_TASK}{task}/{metric}" + ("" if filtered == "none" else f"/{filtered}")
+            rows = {int(row.document): (float(row.hits),) for row in run.store.losses(name) if row.plan == plan}
+            if rows:
+                documents = tuple(LoggedDocument(at, "", "", "", ()) for at in sorted(rows))
+                return documents, {(metric, filtered): tuple(rows[at] for at in sorted(rows))}
+    raise RunError(f"{named(path.parents[2])} keeps no right and wrong answers to {task} under {plan}; sweep it again")
+
+
+def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Values, Values]]:
+    """The values of each metric in both, documents in one order; `RunError`, which names `what`, for what differs."""
+    hashed = all(document.doc_hash for log in (first, second) for document in log.documents)
+    for name, left in first.settings.items():
+        right = second.settings[name]
+        if left != right and (hashed or name not in _OF_FILES):
+            raise RunError(f"{name} of {what} differs: {shown(left)} and {shown(right)}; evaluate both with one")
+    if not hashed and first.all_hash != second.all_hash:
+        raise RunError(f"documents or prompts of {what} differ, of which a run keeps one hash; evaluate both with one")
+    left_at, right_at = (_order(log, hashed) for log in (first, second))
+    for log, own, others, absent in ((first, left_at, right_at, "second"), (second, right_at, left_at, "first")):
+        for document in (log.documents[at] for key, at in own.items() if key not in others):
+            text = f"the {absent} has no document {document.doc_id}, {document.doc}"
+            raise RunError(f"documents of {what} differ: {text}; evaluate both with one version of the data")
+    order = [right_at[key] for key in left_at]
+    for document, at in zip(first.documents, order, strict=True):
+        for name, of in (("right answer", "target_hash"), ("prompt", "arguments")):
+            if hashed and getattr(document, of) != getattr(second.documents[at], of):
+                text = f"on document {document.doc_id}, {document.doc}"
+                raise RunError(f"{name} of {what} differs {text}; evaluate both with one version, prompt and --seed")
+    shared = [metric for metric in first.values if metric in second.values]
+    return {metric: (first.values[metric], tuple(second.values[metric][at] for at in order)) for metric in shared}
+
+
+def _order(log: TaskLog, hashed: bool) -> dict[tuple[str | int, int], int]:
+    """Where each document stands, by its hash, or its number; those that occur several times are counted."""
+    keys = [document.doc_hash if hashed else document.doc_id for document in log.documents]
+    seen: defaultdict[str | int, Iterator[int]] = defaultdict(count)
+    return {(key, next(seen[key])): at for at, key in enumerate(keys)}
+
+
+def disagreements(first: TaskLog, second: TaskLog) -> int:
+    """On how many documents two evaluations of one model differ; 0 where they were not asked the same."""
+    try:
+        pairs = [zip(*values, strict=True) for values in match("the task", first, second).values()]
+    except RunError:
+        return 0
+    return sum(any(left != right for left, right in each) for each in zip(*pairs, strict=True))

@@ -1,0 +1,143 @@
+"""`layerwise compare` on evaluations of lm-eval: the tables, the page, the exit code, and what is left out or said."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import layerwise
+from cli.command import layerwise as command
+from cli.command import refused
+from experiments.comparison.evaluation_folders import Evaluation, accuracies
+from layerwise.errors import RunError
+from layerwise.report import markdown
+
+BYTES = np.arange(100, 140)
+BASE = {
+    "arc": {"acc": accuracies(400, 30, 70, 1_000)[0]},
+    "gsm8k": {"exact_match": accuracies(300, 20, 21, 800)[0]},
+    "wikitext": {"bits_per_byte": [[-0.6 * int(each), int(each)] for each in BYTES]},
+}
+OTHER = {
+    "arc": {"acc": accuracies(400, 30, 70, 1_000)[1]},
+    "gsm8k": {"exact_match": accuracies(300, 20, 21, 800)[1]},
+    "wikitext": {"bits_per_byte": [[-0.6 * int(each) - 0.1 * (at % 3), int(each)] for at, each in enumerate(BYTES)]},
+}
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("evaluations")
+    return Evaluation(BASE).write(folder / "base"), Evaluation(OTHER, "quantised").write(folder / "quantised")
+
+
+def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    ended = command("compare", *sides, "--output", tmp_path / "page.html")
+    assert (ended.code, ended.err) == (0, "")
+    head, arc, gsm8k, wikitext, *rest = ended.out.splitlines()
+    assert head.split() == [
+        "task", "metric", "decision", "difference", "p", "p,", "corrected", "detectable", "documents", "needed", "for",
+        "0.01",
+    ]  # fmt: skip
+    assert arc.split() == [
+        "arc", "acc", "worse", "−0.0400", "[−0.0595,", "−0.0203]", "<0.001", "<0.001", "0.0324", "1,000", "–",
+    ]  # fmt: skip
+    assert gsm8k.split()[:4] == ["gsm8k", "exact_match", "not", "resolvable"]
+    assert wikitext.split()[:3] == ["wikitext", "bits_per_byte", "alike"]
+    assert rest[0] == "- Of 3 differences from base: 1 worse, 0 better, 1 alike and 1 not resolvable (±0.01)."
+    assert rest[-1] == f"report: {tmp_path / 'page.html'}"
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h1>quantised beside base</h1>" in page
+    assert "1 worse, 0 better, 1 alike and 1 not resolvable" in page
+
+
+def test_the_exit_code_is_that_of_a_loss_that_is_shown(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    page = ("--output", tmp_path / "page.html")
+    failed = command("compare", *sides, "--fail-if-worse", "0.01", *page)
+    assert failed.code == 1
+    assert "- FAILS: shown to be worse by more than 0.01: acc of arc (quantised, +0.0400 [" in failed.out
+    passed = command("compare", *sides, "--fail-if-worse", "0.03", *page)
+    assert passed.code == 0
+    assert "- Passes: nothing is shown to be worse by more than 0.03.\n" in passed.out
+    assert "does not mean that nothing is worse. More is left open: acc of arc (quantised, +0.0400 [" in passed.out
+    assert "exact_match" not in passed.out.partition("left open")[2], "a loss of .03 of gsm8k is excluded"
+    assert "--fail-if-worse takes a number" in refused("compare", *sides, "--fail-if-worse", "-0.1")
+
+
+def test_python_has_the_rows_and_the_markdown(sides: tuple[Path, Path]) -> None:
+    result = layerwise.compare(*sides, fail_if_worse=0.01)
+    assert list(result.table("paired")["condition"]) == ["worse", "not_resolvable", "alike"]
+    assert list(result.table("tolerance")["condition"]) == ["exceeded", "not_resolvable", "kept"]
+    scores = {(row.arm, row.task): row.value for row in result.rows if row.measure == "evaluated"}
+    assert scores["base", "arc"] == 0.47
+    assert scores["quantised", "wikitext"] > scores["base", "wikitext"] == pytest.approx(0.6 / math.log(2))
+    text = markdown(result.data)
+    assert "| arc | acc | worse |" in text
+    assert "FAILS: shown to be worse by more than 0.01" in text
+    assert result.plot("differences-0").figure["data"]
+
+
+def test_several_are_compared_with_the_first(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    third = Evaluation({"arc": OTHER["arc"]}, "third").write(tmp_path / "third")
+    result = layerwise.compare(*sides, third)
+    assert [(row.arm, row.task) for row in result.rows if row.measure == "paired"] == [
+        ("quantised", "arc"), ("quantised", "gsm8k"), ("quantised", "wikitext"), ("third", "arc"),
+    ]  # fmt: skip
+    assert "third was not evaluated on gsm8k, wikitext" in result.summary
+
+
+def test_a_baseline_that_disagrees_with_itself_is_said(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    again = Evaluation(BASE)
+    again.samples["arc"][3]["acc"] = 0
+    again.results["results"]["arc"]["acc,none"] -= 1 / 1_000
+    warning = (
+        "warning: base disagrees with another run of itself on 1 of 1,000 documents of arc; two runs differ as much"
+    )
+    beside = layerwise.compare(sides[0], sides[1], again.write(tmp_path / "again"))
+    assert warning in beside.summary
+    both = tmp_path / "base"
+    again.write(both, date="2026-01-01T00-00-00.000000")
+    Evaluation(BASE).write(both)
+    assert warning in layerwise.compare(both, sides[1]).summary
+    assert "warning" not in layerwise.compare(*sides).summary
+
+
+def test_scores_that_are_no_ratio_of_sums_are_left_out_by_name(tmp_path: Path) -> None:
+    tasks = {"wmt": {"bleu": [["a", "b"]] * 20}, "arc": {"acc": [1] * 10 + [0] * 10, "mcc": [1] * 20}}
+    first, second = (Evaluation(tasks, name).write(tmp_path / name) for name in ("a", "b"))
+    summary = layerwise.compare(first, second).summary
+    for name in ("bleu of wmt", "mcc of arc"):
+        assert f"{name} is not compared: its score is no known ratio of sums over documents" in summary
+    alone = [Evaluation({"wmt": tasks["wmt"]}, name).write(tmp_path / f"{name}-wmt") for name in ("a", "b")]
+    with pytest.raises(
+        RunError, match=r"^nothing can be compared: bleu of wmt is not compared: .*; evaluate both on one task"
+    ):
+        layerwise.compare(*alone)
+    nothing = Evaluation({"gsm8k": BASE["gsm8k"]}).write(tmp_path / "gsm8k")
+    with pytest.raises(RunError, match=r"^nothing can be compared: gsm8k was not evaluated on arc, wmt; "):
+        layerwise.compare(first, nothing)
+
+
+def test_one_evaluation_is_no_comparison(sides: tuple[Path, Path]) -> None:
+    assert refused("compare", sides[0]).startswith(f"{sides[0]} is one evaluation, and a comparison takes two;")
+
+
+@pytest.mark.slow
+def test_neither_torch_nor_a_second_is_spent_on_imports(sides: tuple[Path, Path], tmp_path: Path) -> None:
+    """Seconds of the processor, since those of the clock are the machine's; most are numpy's and scipy's."""
+    code = (
+        "import sys, time\nfrom layerwise.cli.app import main\n"
+        "import layerwise.experiments.evaluations, layerwise.experiments.summary\n"
+        "spent = time.process_time()\n"
+        "try: main()\nexcept SystemExit as end: code = end.code\n"
+        "heavy = {'torch', 'transformers', 'lm_eval', 'pandas', 'scipy.stats'} & set(sys.modules)\n"
+        "sys.exit(f'{code} {heavy} {spent}' if code or heavy or spent > 1.0 else 0)"
+    )
+    words = [sys.executable, "-c", code, "compare", *map(str, sides), "--output", str(tmp_path / "page.html")]
+    ended = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

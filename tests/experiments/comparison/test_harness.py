@@ -1,0 +1,150 @@
+"""Evaluations as lm-eval itself writes them, and as a sweep keeps them, of one model under the same plans."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import layerwise
+from conftest import tiny_llama
+from experiments.comparison.evaluation_folders import Evaluation
+from layerwise.errors import RunError
+from layerwise.experiments.opening import described
+from layerwise.experiments.sweep.benchmarks import write_harness_results
+from layerwise.measure.interventions.sweep import sweep_into
+from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
+from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.harness import quietly
+from layerwise.plan import Plan
+from layerwise.results import Run
+from layerwise.results.evaluations import EvaluationLog, match
+from layerwise.results.rows import Loss
+from layerwise.stack import Stack, load
+from measure.language.local_tasks import write_tasks
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
+pytestmark = pytest.mark.slow
+
+NAMES = ["arc_tiny", "lambada_tiny", "gsm8k_tiny"]
+TRAINED, SHORTER = Plan.parse("0-3"), Plan.parse("0 3")
+PLANS = {"trained": TRAINED, "shorter": SHORTER}
+LIMIT = 9
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of lm-eval by the name of the plan, and the run of ours."""
+    import lm_eval
+    import torch.utils.collect_env
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    torch.manual_seed(0)
+    root = tmp_path_factory.mktemp("evaluations")
+    stack = load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    (root / "tasks").mkdir()
+    write_tasks(root / "tasks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.utils.collect_env, "get_pretty_env_info", lambda: "it takes seconds")
+        patch.setattr(HFLM, "get_model_info", lambda _: {})  # it asks the network
+        for name, plan in PLANS.items():
+            tracker = EvaluationTracker(output_path=str(root / name))
+            with stack.under(plan), quietly():
+                model = HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4)
+                results = lm_eval.simple_evaluate(
+                    model, tasks=NAMES, limit=LIMIT, log_samples=True, evaluation_tracker=tracker, random_seed=0,
+                    task_manager=TaskManager(include_path=str(root / "tasks"), include_defaults=False),
+                    numpy_random_seed=0, torch_random_seed=0, fewshot_random_seed=0, bootstrap_iters=0,
+                )  # fmt: skip
+                samples = results.pop("samples")
+                tracker.save_results_aggregated(results, samples)
+                for task, own in samples.items():
+                    tracker.save_results_samples(task, own)
+    swept(stack, root)
+    return {name: root / name for name in (*PLANS, "run")}
+
+
+def swept(stack: Stack, root: Path) -> None:
+    requests = build_requests(stack, find_benchmarks(NAMES, root / "tasks"), batch_tokens=512, limit=LIMIT)
+    rows: list[Loss] = []
+    assert requests.likelihoods is not None
+    sweep_into(rows.extend, stack, list(PLANS.values()), requests.likelihoods)
+    answers = RequestLikelihoods.of(rows, list(PLANS.values()), requests.likelihoods)
+    counts = {"documents": 1, "tokens": 1, "window": 1, "seed": 0}
+    manifest = described(stack, "w", corpus="c", corpus_hash="h", families=(), tasks=(), **counts)
+    with Run.create(root / "run", manifest) as run:
+        for plan in PLANS.values():
+            each = judged(stack, plan, requests, answers)
+            run.store.add_losses(each.rows)
+            write_harness_results(root / "run", plan, each.results, manifest, datetime(2026, 7, 1, 12), 1.0)
+
+
+def plan_folder(run: Path, plan: Plan) -> Path:
+    return next(path for path in (run / "lm_eval").iterdir() if path.name.startswith(str(plan)))
+
+
+def rows(*sides: Path) -> dict[tuple[str, str], Any]:
+    found = layerwise.compare(*sides).rows
+    return {(row.task, row.metric): row for row in found if row.measure == "paired"}
+
+
+def test_our_folders_have_the_fields_of_lm_eval(folders: dict[str, Path], tmp_path: Path) -> None:
+    (path,) = folders["trained"].rglob("samples_arc_tiny_*.jsonl")
+    theirs = json.loads(path.read_text().splitlines()[0])
+    ours = Evaluation({"arc_tiny": {"acc": [1], "acc_norm": [1]}})
+    assert ours.samples["arc_tiny"][0].keys() == theirs.keys()
+    assert type(theirs["arguments"]["gen_args_0"]["arg_0"]) is str
+    (results,) = folders["trained"].rglob("results_*.json")
+    assert ours.results.keys() <= json.loads(results.read_text()).keys()
+
+
+def test_metrics_of_lm_eval_are_known_by_the_scores_that_they_give(folders: dict[str, Path]) -> None:
+    both = rows(folders["trained"], folders["shorter"])
+    assert {(task, metric) for task, metric in both if task != "all"} == {
+        ("arc_tiny", "acc"), ("arc_tiny", "acc_norm"), ("lambada_tiny", "acc"), ("lambada_tiny", "log perplexity"),
+        *((task, metric) for task, metric in both if task == "gsm8k_tiny"),
+    }  # fmt: skip
+    stated = [EvaluationLog.read(str(folders[name])).tasks["arc_tiny"][0].stated["acc", "none"] for name in PLANS]
+    assert both["arc_tiny", "acc"].value == pytest.approx(stated[1] - stated[0])
+    assert both["arc_tiny", "acc"].documents == LIMIT
+
+
+def test_a_sweep_says_what_lm_eval_says_of_the_same_plans(folders: dict[str, Path]) -> None:
+    own = [plan_folder(folders["run"], plan) for plan in PLANS.values()]
+    theirs, ours = rows(folders["trained"], folders["shorter"]), rows(*own)
+    assert ours.keys() <= theirs.keys()
+    assert ("arc_tiny", "acc_norm") in ours
+    for key, row in ours.items():
+        if key[0] != "all":
+            assert (row.value, row.low, row.high, row.p) == (
+                theirs[key].value, theirs[key].low, theirs[key].high, theirs[key].p,
+            )  # fmt: skip
+
+
+def test_a_sweep_stands_beside_an_evaluation_of_lm_eval(folders: dict[str, Path]) -> None:
+    own = plan_folder(folders["run"], TRAINED)
+    both = rows(folders["trained"], own)
+    assert {row.value for row in both.values()} == {0.0}
+    with pytest.raises(RunError) as error:
+        layerwise.compare(folders["run"], folders["trained"])
+    assert str(error.value).startswith(f"{folders['run']} holds 2 evaluations; name one of them: lm_eval/0 3-")
+
+
+def test_another_hash_of_all_documents_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    other = Evaluation({"arc_tiny": {"acc_norm": [1] * LIMIT}}).write(tmp_path / "other")
+    own = plan_folder(folders["run"], TRAINED)
+    log = EvaluationLog.read(str(own)).tasks["arc_tiny"][0]
+    against = EvaluationLog.read(str(other)).tasks["arc_tiny"][0]
+    with pytest.raises(RunError) as error:
+        match("arc_tiny in A and B", log, replace(against, settings=log.settings))
+    assert str(error.value) == (
+        "documents or prompts of arc_tiny in A and B differ, of which a run keeps one hash; evaluate both with one"
+    )

@@ -1,0 +1,230 @@
+"""Differences of two models on the same documents: exact tests, coverage, and each decision at its bar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.paired_metrics import (
+    AGGREGATIONS,
+    PairedMetric,
+    aggregation_of,
+    mcnemar,
+    paired_rows,
+)
+from layerwise.measure.stats.statistics import Numbers
+from tier import by_tier
+
+MEAN, LOG, WEIGHTED, BITS, F1 = AGGREGATIONS
+
+
+def pair(baseline: object, other: object, aggregation: object = MEAN, **more: object) -> PairedMetric:
+    before, after = (np.atleast_2d(np.array(values, dtype=float).T).T for values in (baseline, other))
+    return PairedMetric("task", "metric", "B", "A", aggregation, True, before, after, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost"), [(0, 0), (1, 0), (8, 0), (3, 3), (10, 27), (40, 41), (500, 610), (0, 2_000)]
+)
+def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
+    exact = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert mcnemar(gained, lost) == mcnemar(lost, gained) == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize(("both", "gained", "lost"), [(133, 27, 10), (110, 30, 12), (205, 8, 0)])
+def test_the_example_of_lm_eval_is_significant_when_it_is_paired(both: int, gained: int, lost: int) -> None:
+    """lm-eval's issue 3831 and its pull request 3868 state n = 220, p .080 unpaired and .008 paired, and no counts.
+
+    The counts are derived: of all tables of 220 documents these have both numbers with the exact test and with the
+    z-test of lm-eval's `model_comparator.py` (each has a mirror image, in which other documents are wrong in both).
+    """
+    documents = 220
+    right = [1] * both + [0] * gained + [1] * lost, [1] * both + [1] * gained + [0] * lost
+    first, second = ([*each, *[0] * (documents - len(each))] for each in right)
+    shares = np.mean([first, second], axis=1)
+    error = math.hypot(*np.sqrt(shares * (1 - shares) / (documents - 1)))
+    assert round(2 * stats.norm.sf(abs(shares[1] - shares[0]) / error), 3) == 0.080
+    (row,) = (row for row in paired_rows([pair(first, second)], 0.01) if row.measure == "paired")
+    assert row.p is not None
+    assert (round(row.p, 3), row.condition) == (0.008, "better")
+
+
+def test_the_aggregation_is_the_one_that_gives_the_stated_score() -> None:
+    ones, pairs = [[1.0], [0.0], [0.5]], [[-10.0, 4.0], [-20.0, 6.0]]
+    answers = [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
+    assert aggregation_of(ones, 0.5) is MEAN
+    assert aggregation_of([[-1.0], [-2.0]], math.exp(1.5)) is LOG
+    assert aggregation_of(pairs, math.exp(3.0)) is WEIGHTED
+    assert aggregation_of(pairs, 3.0 / math.log(2)) is BITS
+    assert aggregation_of(answers, 2 * 2 / (3 + 3)) is F1
+    for values, score in (
+        (ones, 0.51),
+        (ones, math.nan),
+        (pairs, 3.0),
+        ([[1.0], None], 1.0),
+        ([[1.0], [1.0, 2.0]], 1.0),
+    ):
+        assert aggregation_of(values, score) is None  # type: ignore[arg-type]
+
+
+def test_differences_are_those_of_the_scores() -> None:
+    answers = [[1, 1], [1, 0], [0, 1], [1, 1]], [[1, 1], [1, 1], [0, 0], [1, 0]]
+    first, second = (2 * hits / below for hits, below in ((2, 6), (2, 5)))
+    above, below = pair(*answers, F1).changes()
+    assert above.sum() / below.sum() == pytest.approx(second - first)
+    bytes_ = [[-3, 2], [-9, 8]], [[-4, 2], [-8, 8]]
+    assert pair(*bytes_, BITS).changes()[0].sum() == pytest.approx(0.0)
+    assert list(pair(*bytes_, WEIGHTED).changes()[1]) == [2, 8]
+
+
+Drawn = Callable[[np.random.Generator], tuple[object, object]]
+
+
+def accuracy(draw: np.random.Generator) -> tuple[object, object]:
+    """Half of the documents hard and half easy, as in lm-eval's issue 3831; the second model is .05 better."""
+    chance = np.repeat([0.45, 0.85], 100)
+    ease = draw.random((2, 200))
+    return ease[0] < chance, np.where(draw.random(200) < 0.6, ease[0], ease[1]) < chance + 0.05
+
+
+def normalised(draw: np.random.Generator) -> tuple[object, object]:
+    """Two models of one accuracy that answer alike: one document in 15 is right in one of them alone.
+
+    Of 120 such documents the interval covers .973, since Bonett and Price add a document to each count.
+    """
+    chance = np.clip(draw.normal(0.7, 0.2, 400), 0.02, 0.98)
+    ease = draw.random((2, 400))
+    return ease[0] < chance, np.where(draw.random(400) < 0.8, ease[0], ease[1]) < chance
+
+
+def answer_f1(draw: np.random.Generator) -> tuple[object, object]:
+    """F1 of each answer: often 0, often 1, and something between."""
+    share = draw.beta(0.4, 0.3, (3, 100))
+    return np.where(share[0] > 0.9, 1, share[0]), np.clip(0.7 * share[0] + 0.3 * share[1] + 0.02, 0, 1)
+
+
+def corpus_f1(draw: np.random.Generator) -> tuple[object, object]:
+    label = draw.random(300) < 0.4
+    wrong = draw.random((2, 300)) < [[0.25], [0.2]]
+    return np.stack([label, label ^ wrong[0]], axis=1), np.stack([label, label ^ wrong[1]], axis=1)
+
+
+def bits_per_byte(draw: np.random.Generator) -> tuple[object, object]:
+    """Documents of log-normal length, as those of wikitext are; what the second loses differs by document."""
+    size = np.ceil(draw.lognormal(9, 0.6, 62))
+    rate = draw.normal(0.6, 0.1, 62)
+    changed = rate + draw.normal(0.01, 0.02, 62)
+    return np.stack([-size * rate, size], axis=1), np.stack([-size * changed, size], axis=1)
+
+
+WORLDS: dict[str, tuple[Drawn, object, float]] = {
+    "accuracy": (accuracy, MEAN, 0.05), "normalised accuracy": (normalised, MEAN, 0.0),
+    "F1 of answers": (answer_f1, MEAN, math.nan), "F1": (corpus_f1, F1, math.nan),
+    "bits per byte": (bits_per_byte, BITS, 0.01 / math.log(2)),
+}  # fmt: skip
+
+
+def truth(world: str) -> float:
+    """The true difference: known, or that of many documents drawn at once."""
+    drawn, aggregation, known = WORLDS[world]
+    if not math.isnan(known):
+        return known
+    draw = np.random.default_rng(1)
+    sides = zip(*(drawn(draw) for _ in range(2_000)), strict=True)
+    return float(np.divide(*(part.sum() for part in pair(*map(np.concatenate, sides), aggregation).changes())))
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("world", WORLDS)
+def test_intervals_cover(world: str) -> None:
+    drawn, aggregation, _ = WORLDS[world]
+    true, draw, runs = truth(world), np.random.default_rng(0), by_tier(fast=60, nightly=1_000)
+    covered = 0
+    for _ in range(runs):
+        own, _ = pair(*drawn(draw), aggregation).tested(1)
+        covered += own.low <= true <= own.high
+    print(f"{world}: {covered / runs:.3f} of {runs}")
+    assert 0.93 <= covered / runs <= 0.97 if runs == 1_000 else covered / runs >= 0.86
+
+
+@pytest.mark.parametrize(
+    ("value", "p", "decision"),
+    [
+        (-0.03, 0.049, "worse"), (-0.03, 0.051, "not_resolvable"), (0.03, 0.049, "better"),
+        (-0.0078, 0.001, "alike"), (-0.0080, 0.3, "not_resolvable"), (0.0078, 0.9, "alike"),
+    ],
+)  # fmt: skip
+def test_decisions_at_their_bars(value: float, p: float, decision: str) -> None:
+    """Of two comparisons an interval at 97.5 % reaches 2.24 standard errors, .0021 here: .0079 is the bar."""
+    own, estimate = pair([1], [1]), Estimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
+    assert own.decision(estimate, p, 0.01, 2) == decision
+    mirrored = {"worse": "better", "better": "worse"}.get(decision, decision)
+    assert replace(own, more_is_better=False).decision(estimate, p, 0.01, 2) == mirrored
+
+
+def tolerances(lost: int, tolerated: float, gained: int = 0, comparisons: int = 1) -> list[str | None]:
+    documents = 1_000
+    first, second = [1] * lost + [0] * (documents - lost), [0] * lost + [1] * gained + [0] * (documents - lost - gained)
+    pairs = [replace(pair(first, second), metric=f"m{number}") for number in range(comparisons)]
+    return [row.condition for row in paired_rows(pairs, 0.01, tolerated) if row.measure == "tolerance"]
+
+
+def test_a_loss_is_exceeded_where_it_is_shown_to_be_above_what_is_tolerated() -> None:
+    """A loss of 40 of 1,000 has a standard error of .0063, of which 1.645 and, of 20 together, 2.81 are a bound."""
+    assert tolerances(40, 0.0293) == ["exceeded"]
+    assert tolerances(40, 0.0299) == ["not_resolvable"]
+    assert tolerances(40, 0.0293, comparisons=20) == ["not_resolvable"] * 20
+    assert tolerances(40, 0.0) == ["exceeded"]
+    assert tolerances(40, 0.052) == ["kept"]
+    assert tolerances(40, 0.050) == ["not_resolvable"]
+    assert tolerances(5, 0.0, gained=40) == ["kept"], "better"
+    assert tolerances(5, 0.0) == ["not_resolvable"], "McNemar's exact p is .0625, whatever the normal bound says"
+
+
+def test_tasks_of_one_metric_are_strata_of_one_estimate() -> None:
+    easy = replace(pair(np.full(40, 0.9), np.linspace(0.90, 0.92, 40)), task="easy")
+    hard = replace(pair(np.full(60, 0.1), np.linspace(0.10, 0.12, 60)), task="hard")
+    rows = [row for row in paired_rows([easy, hard], 0.001) if row.measure == "paired"]
+    assert [row.task for row in rows] == ["easy", "hard", "all"]
+    whole = rows[2]
+    assert (whole.documents, whole.value, whole.condition) == (100, pytest.approx(0.01), "better")
+    unlike = replace(hard, more_is_better=False)
+    assert [row.task for row in paired_rows([easy, unlike], 0.001) if row.measure == "paired"] == ["easy", "hard"]
+
+
+def test_all_differences_are_corrected_together() -> None:
+    first, second = [0] * 100, [1] * 8 + [0] * 92
+    pairs = [replace(pair(first, second), metric=name) for name in "abc"]
+    rows = [row for row in paired_rows(pairs, 0.01) if row.measure == "paired"]
+    assert [row.p for row in rows] == [0.0078125] * 3
+    assert [row.p_adjusted for row in rows] == [3 * 0.0078125] * 3
+
+
+def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
+    (row, loss, *scores) = paired_rows([pair([1, 0, 1], [1, 1, 1])], 0.01, 0.02)
+    assert (row.value, row.low, row.p, row.p_adjusted, row.mde, row.condition) == (
+        pytest.approx(1 / 3), None, None, None, None, "not_resolvable",
+    )  # fmt: skip
+    assert (loss.condition, loss.high) == ("not_resolvable", None)
+    assert [(score.arm, score.low) for score in scores] == [("A", None), ("B", None)]
+
+
+def test_a_loss_is_worse_where_it_is_greater() -> None:
+    """A perplexity is compared as its logarithm, of which less is better whatever is said of the metric."""
+    draw = np.random.default_rng(0)
+    first = draw.normal(-3, 1, 200)
+    own = replace(pair(first, first - 0.2 + draw.normal(0, 0.01, 200), LOG), metric="perplexity")
+    (row,) = (row for row in paired_rows([own], 0.01) if row.measure == "paired")
+    assert (row.metric, row.condition) == ("log perplexity", "worse")
+    assert row.value == pytest.approx(0.2, abs=0.01)
+
+
+def test_rows_are_the_same_every_time() -> None:
+    values: Numbers = np.random.default_rng(0).random((2, 40))
+    assert list(paired_rows([pair(*values)], 0.01)) == list(paired_rows([pair(*values)], 0.01))

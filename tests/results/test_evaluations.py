@@ -1,0 +1,337 @@
+"""Evaluations of lm-eval: what is read of them, and everything by which two cannot be compared, in a sentence each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.comparison.evaluation_folders import DATE, Evaluation, hashed, samples_of
+from layerwise.errors import RunError
+from layerwise.results.evaluations import EvaluationLog, disagreements, match
+
+RIGHT = {"task": {"acc": [1, 0, 1], "acc_norm": [1.0, 1.0, 0.0]}}
+AGAIN = "copy it again, or evaluate again"
+SAMPLES = f"samples_task_{DATE}.jsonl"
+
+
+@pytest.fixture
+def evaluation() -> Evaluation:
+    return Evaluation(RIGHT)
+
+
+def text_of(error: pytest.ExceptionInfo[RunError], *folders: Path) -> str:
+    text = str(error.value)
+    for name, folder in zip("AB", folders, strict=False):
+        text = text.replace(str(folder), name)
+    return text
+
+
+def test_documents_metrics_and_settings_are_read(evaluation: Evaluation, tmp_path: Path) -> None:
+    evaluation.samples["task"][2]["doc"] = {"question": "the end of a line \u2028 within"}
+    log = EvaluationLog.read(str(evaluation.write(tmp_path / "base")))
+    (task,) = log.tasks["task"]
+    assert (log.title, log.model, list(log.tasks)) == ("base", {"pretrained": "base"}, ["task"])
+    assert task.values == {("acc", "none"): ((1,), (0,), (1,)), ("acc_norm", "none"): ((1.0,), (1.0,), (0.0,))}
+    assert task.stated == {("acc", "none"): 2 / 3, ("acc_norm", "none"): 2 / 3}
+    assert [document.doc_id for document in task.documents] == [0, 1, 2]
+
+
+def test_the_folder_above_is_the_same_evaluation(evaluation: Evaluation, tmp_path: Path) -> None:
+    evaluation.write(tmp_path / "output" / "org__base")
+    assert EvaluationLog.read(str(tmp_path / "output")).title == "org__base"
+    evaluation.write(tmp_path / "output" / "org__other")
+    with pytest.raises(RunError) as error:
+        EvaluationLog.read(str(tmp_path / "output"))
+    assert text_of(error, tmp_path) == "A/output holds 2 evaluations; name one of them: org__base, org__other"
+
+
+def test_older_files_of_a_task_are_other_runs_of_it(evaluation: Evaluation, tmp_path: Path) -> None:
+    earlier = evaluation.copy()
+    earlier.samples["task"][1]["acc"] = 1
+    earlier.write(tmp_path, date="2026-01-30T12-00-00.000000")
+    newest, before = EvaluationLog.read(str(evaluation.write(tmp_path))).tasks["task"]
+    assert newest.values["acc", "none"][1] == (0,)
+    assert (disagreements(newest, before), disagreements(newest, newest)) == (1, 0)
+    earlier.results["versions"]["task"] = 2.0
+    earlier.write(tmp_path, date="2026-01-30T12-00-00.000000")
+    newest, before = EvaluationLog.read(str(tmp_path)).tasks["task"]
+    assert disagreements(newest, before) == 0, "another version of the task is no run of the same"
+
+
+def test_documents_are_matched_by_their_hash_whatever_their_order(evaluation: Evaluation, tmp_path: Path) -> None:
+    other = evaluation.copy()
+    for number, sample in enumerate(reversed(other.samples["task"])):
+        sample["doc_id"] = number
+    other.samples["task"].reverse()
+    twin = {**evaluation.samples["task"][0], "doc_hash": "twin"}  # a document that the data has twice
+    for each in (evaluation, other):
+        each.samples["task"] += [{**twin, "doc_id": 3}, {**twin, "doc_id": 4, "acc": 0}]
+        each.results["n-samples"]["task"]["effective"] = 5
+    first, second = (EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0] for name, each in (
+        ("a", evaluation), ("b", other)))  # fmt: skip
+    both = match("task", first, second)
+    assert both["acc", "none"] == (((1,), (0,), (1,), (1,), (0,)),) * 2
+
+
+Change = Callable[[Evaluation], object]
+
+
+def setting(name: str, value: object) -> Change:
+    return lambda other: other.results.__setitem__(name, value)
+
+
+def of_task(name: str, value: object) -> Change:
+    return lambda other: other.results[name].__setitem__("task", value)
+
+
+def configured(name: str, value: object) -> Change:
+    return lambda other: other.results["configs"]["task"].__setitem__(name, value)
+
+
+def sample(name: str, value: object, at: int = 1) -> Change:
+    return lambda other: other.samples["task"][at].__setitem__(name, value)
+
+
+def all_samples(name: str, value: object) -> Change:
+    return lambda other: [each.__setitem__(name, value) for each in other.samples["task"]]
+
+
+def short(other: Evaluation) -> None:
+    other.samples["task"].pop()
+    other.results["n-samples"]["task"]["effective"] = 2
+
+
+def templated(**settings: object) -> Change:
+    return lambda other: other.results.update({"chat_template_sha": "5d41402a", "chat_template": "{{x}}", **settings})
+
+
+BOTH = "of task in A and B differs"
+DATA = "evaluate both with one version of the data"
+SAME = "evaluate both with one version, prompt and --seed"
+MISMATCHES: dict[str, tuple[Change, str]] = {
+    "version": (of_task("versions", 2.0), f"version {BOTH}: 1.0 and 2.0; evaluate both with one"),
+    "shots": (of_task("n-shot", 5), f"--num_fewshot {BOTH}: 0 and 5; evaluate both with one"),
+    "limit": (
+        lambda other: other.results["config"].update(limit=3.0),
+        f"--limit {BOTH}: None and 3.0; evaluate both with one",
+    ),
+    "template": (templated(), f"--apply_chat_template {BOTH}: None and '5d41402a'; evaluate both with one"),
+    "system": (
+        setting("system_instruction", "Be brief."),
+        f"--system_instruction {BOTH}: None and 'Be brief.'; evaluate both with one",
+    ),
+    "generation": (
+        configured("generation_kwargs", {"temperature": 1.0}),
+        f"--gen_kwargs {BOTH}: None and {{'temperature': 1.0}}; evaluate both with one",
+    ),
+    "type of task": (
+        configured("output_type", "generate_until"),
+        f"output_type {BOTH}: '\"multiple_choice\"' and '\"generate_until\"'; evaluate both with one",
+    ),
+    "filter of answers": (
+        configured("filter_list", [{"name": "strict"}]),
+        f"filter_list {BOTH}: 'null' and '[{{\"name\": \"strict\"}}]'; evaluate both with one",
+    ),
+    "scoring": (
+        configured("process_results", "def f(): return 1"),
+        f"process_results {BOTH}: 'null' and '\"def f(): return 1\"'; evaluate both with one",
+    ),
+    "repeats": (configured("repeats", 4), f"repeats {BOTH}: '1' and '4'; evaluate both with one"),
+    "filters": (all_samples("filter", "strict"), f"filters {BOTH}: ['none'] and ['strict']; evaluate both with one"),
+    "metrics": (
+        all_samples("metrics", ["acc"]),
+        f"metrics {BOTH}: ['acc', 'acc_norm'] and ['acc']; evaluate both with one",
+    ),
+    "missing document": (
+        short,
+        f"documents of task in A and B differ: the second has no document 2, {{'question': 'task 2?'}}; {DATA}",
+    ),
+    "other document": (
+        sample("doc_hash", hashed("edited")),
+        f"documents of task in A and B differ: the second has no document 1, {{'question': 'task 1?'}}; {DATA}",
+    ),
+    "right answer": (
+        sample("target_hash", hashed("1")),
+        f"right answer {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
+    ),
+    "prompt": (
+        sample("prompt_hash", hashed("Q:")), f"prompt {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
+    ),
+    "requests": (
+        sample("arguments", {"gen_args_0": {"arg_0": "Q", "arg_1": " maybe"}}),
+        f"prompt {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MISMATCHES)
+def test_evaluations_that_were_not_asked_the_same_are_refused(
+    kind: str, evaluation: Evaluation, tmp_path: Path
+) -> None:
+    change, message = MISMATCHES[kind]
+    other = evaluation.copy()
+    change(other)
+    first, second = (EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0] for name, each in (
+        ("a", evaluation), ("b", other)))  # fmt: skip
+    with pytest.raises(RunError) as error:
+        match("task in A and B", first, second)
+    assert str(error.value) == message
+
+
+def test_the_form_of_the_examples_counts_with_a_template_alone(evaluation: Evaluation, tmp_path: Path) -> None:
+    def task(**settings: object) -> Any:
+        other = evaluation.copy()
+        other.results.update(settings)
+        return EvaluationLog.read(str(other.write(tmp_path))).tasks["task"][0]
+
+    assert match("task", task(fewshot_as_multiturn=True), task(fewshot_as_multiturn=None))
+    sha = "5d41402a"
+    with pytest.raises(
+        RunError, match="--fewshot_as_multiturn of task differs: True and False; evaluate both with one"
+    ):
+        match("task", task(chat_template_sha=sha, fewshot_as_multiturn=True), task(chat_template_sha=sha))
+
+
+def test_functions_without_a_source_are_the_same_at_any_address(evaluation: Evaluation, tmp_path: Path) -> None:
+    logs = []
+    for address in ("0x7f01", "0x7f02"):
+        evaluation.results["configs"]["task"]["process_results"] = f"<function f at {address}>"
+        logs.append(EvaluationLog.read(str(evaluation.write(tmp_path / address))).tasks["task"][0])
+    assert match("task", *logs)
+
+
+Damage = Callable[[Path], object]
+
+
+def results(change: Callable[[Any], object]) -> Damage:
+    def damage(folder: Path) -> None:
+        path = folder / f"results_{DATE}.json"
+        content = json.loads(path.read_text())
+        change(content)
+        path.write_text(json.dumps(content))
+
+    return damage
+
+
+def line(text: str) -> Damage:
+    """The second line of the samples is replaced."""
+
+    def damage(folder: Path) -> None:
+        lines = (folder / SAMPLES).read_text().splitlines()
+        (folder / SAMPLES).write_text("\n".join([lines[0], text, *lines[2:]]) + "\n")
+
+    return damage
+
+
+def cut(folder: Path) -> None:
+    content = (folder / SAMPLES).read_text()
+    (folder / SAMPLES).write_text(content[:-40])
+
+
+def whole_lines(folder: Path) -> None:
+    (folder / SAMPLES).write_text("".join((folder / SAMPLES).read_text().splitlines(keepends=True)[:2]))
+
+
+def twice(folder: Path) -> None:
+    (folder / SAMPLES).write_text((folder / SAMPLES).read_text() * 2)
+
+
+def second_filter(folder: Path) -> None:
+    more = samples_of({"acc": [1, 0]}, filtered="strict")
+    (folder / SAMPLES).write_text((folder / SAMPLES).read_text() + "".join(json.dumps(each) + "\n" for each in more))
+
+
+def huge(folder: Path) -> None:
+    with (folder / SAMPLES).open("rb+") as file:
+        file.truncate(2**30 + 1)
+
+
+GOOD = samples_of(RIGHT["task"])[1]
+RESULTS = f"A/results_{DATE}.json"
+LINE = f"line 2 of A/{SAMPLES}"
+DAMAGES: dict[str, tuple[Damage, str]] = {
+    "without samples": (
+        lambda folder: (folder / SAMPLES).unlink(), f"A has no {SAMPLES}: evaluate task again with --log_samples",
+    ),
+    "cut line": (cut, f"line 3 of A/{SAMPLES} is not JSON (*); {AGAIN}"),
+    "cut file": (whole_lines, f"A/{SAMPLES} has 2 of 3 documents; {AGAIN}"),
+    "appended": (twice, f"line 4 of A/{SAMPLES} is document 0 again; {AGAIN}"),
+    "filters of other documents": (second_filter, f"A/{SAMPLES} has other documents for the filter strict; {AGAIN}"),
+    "not a number": (
+        line(json.dumps({**GOOD, "acc": float("nan")})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
+    ),
+    "infinite": (
+        line(json.dumps({**GOOD, "acc": float("inf")})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
+    ),
+    "beyond any number": (
+        line(json.dumps({**GOOD, "acc": 10**400})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
+    ),
+    "a name that is a path": (
+        results(lambda content: content["configs"].update({"../../etc/passwd\0": {}})),
+        "A/*\0 again with --log_samples",
+    ),
+    "too deep": (line("[" * 100_000), f"{LINE} is nested too deeply: write it flatter; {AGAIN}"),
+    "long number": (line("1" * 5_000), f"{LINE} holds a number of more than 4,300 digits; {AGAIN}"),
+    "empty line": (line(""), f"{LINE} is not JSON (Expecting value at column 1); {AGAIN}"),
+    "a list": (line("[1]"), f"{LINE} is not what lm-eval writes (Expected `object`, got `array`); {AGAIN}"),
+    "without a hash": (
+        line(json.dumps({key: each for key, each in GOOD.items() if key != "doc_hash"})),
+        f"{LINE} is not what lm-eval writes (Object missing required field `doc_hash`); {AGAIN}",
+    ),
+    "not text": (
+        lambda folder: (folder / SAMPLES).write_bytes(b"\xff\n"),
+        f"A/{SAMPLES} is not UTF-8 text: byte 0 is 0xff; {AGAIN}",
+    ),
+    "huge": (huge, f"A/{SAMPLES} has 1.1 GB, and at most 1.1 GB are read; {AGAIN}"),
+    "empty samples": (
+        lambda folder: (folder / SAMPLES).write_text(""), f"line 1 of A/{SAMPLES} is not JSON (*); {AGAIN}",
+    ),
+    "results cut": (
+        lambda folder: (folder / f"results_{DATE}.json").write_text("{"), f"{RESULTS} is not JSON (*); {AGAIN}",
+    ),
+    "results of another shape": (
+        results(lambda content: content.update(configs=[])),
+        f"{RESULTS} is not what lm-eval writes (Expected `object`, got `array` - at `$.configs`); {AGAIN}",
+    ),
+    "results of nothing": (
+        results(lambda content: content.clear()),
+        f"{RESULTS} is not what lm-eval writes (Object missing required field `results`); {AGAIN}",
+    ),
+    "no evaluation": (
+        lambda folder: (folder / f"results_{DATE}.json").unlink(),
+        "A has no results_DATE.json; name a run, or what --output_path of lm-eval was",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_files_that_are_not_whole_are_refused(kind: str, evaluation: Evaluation, tmp_path: Path) -> None:
+    damage, message = DAMAGES[kind]
+    folder = evaluation.write(tmp_path / "a")
+    damage(folder)
+    with pytest.raises(RunError) as error:
+        EvaluationLog.read(str(folder))
+    before, _, after = message.partition("*")
+    text = text_of(error, folder)
+    assert text == message if not after else text.startswith(before) and text.endswith(after)
+
+
+@pytest.mark.parametrize("place", ["nothing", "file"])
+def test_what_is_no_folder_is_refused(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError) as error:
+        EvaluationLog.read(str(tmp_path / place))
+    assert text_of(error, tmp_path) == f"A/{place} is no folder; name a run, or what --output_path of lm-eval was"
+
+
+def test_values_that_are_texts_have_no_number(evaluation: Evaluation, tmp_path: Path) -> None:
+    for each, value in zip(
+        evaluation.samples["task"], ("True", ["a reference", "an answer"], [1, "False"]), strict=True
+    ):
+        each["acc"] = value
+    (task,) = EvaluationLog.read(str(evaluation.write(tmp_path))).tasks["task"]
+    assert task.values["acc", "none"] == ((1.0,), None, (1.0, 0.0))
