@@ -44,7 +44,7 @@ def losses(effects: Effects, run: int, documents: int, noise: float) -> list[Los
 def scanned(
     effects: Effects | Drawn, *, documents: int = 48, noise: float = 0.05, records: Sequence[PlanRecord] = ()
 ) -> Truth:
-    """The contrasts of a sweep whose plans have these effects in nats per token, or that are drawn anew in every run."""
+    """The contrasts of a sweep whose plans have these effects in nats per token; some are drawn anew in every run."""
 
     def truth(run: int) -> list[Score]:
         own = effects(np.random.default_rng([run, 5])) if callable(effects) else effects

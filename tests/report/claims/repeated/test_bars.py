@@ -134,7 +134,9 @@ def of_bits() -> Iterator[Case]:
     at = bars.beside(BAND)
     yield from bars.each("few_bits", "one type", at, ALSO, agreeing)
     yield from bars.each("few_bits", "a second", at, {**ALSO, "below": OPEN}, lambda ends: agreeing(strong, ends))
-    yield from bars.each("few_bits", "a weak second", at, {"below": NULL, "open": OPEN}, lambda ends: agreeing(weak, ends))
+    yield from bars.each(
+        "few_bits", "a weak second", at, {"below": NULL, "open": OPEN}, lambda ends: agreeing(weak, ends)
+    )
     low = -BAND - NEAR
     together = (low - 0.2, low)
     widened = (low - 0.1 - 0.1 / bars.wider(2), low - 0.1 + 0.1 / bars.wider(2))
