@@ -21,7 +21,7 @@ with a gain at one-sided 5 % there, and on the other half all that were chosen a
                    the confirmed ones if there are any; the mde is a gain that 80 of 100 runs choose and confirm
     least          the effect on all of the text of the plan whose interval reaches lowest. That all of them exclude a
                    gain needs no correction: where one has it, its own interval has to be wrong
-    alone          how many repeats have a 95 % interval below zero on all of the text, without any correction
+    plans          how many repeats there are
 """
 
 from __future__ import annotations
@@ -128,7 +128,6 @@ def gains(grid: Grid, whole: str, claim: str, plans: Sequence[str], seed: int) -
     yield row("best", best, test.second[best], test.detectable(best, CRITERION.alpha))
     yield row("least", least, effects[least])
     yield Score(CONTRAST, "confirmed", float(len(test.harmful)), **size)
-    yield Score(CONTRAST, "alone", float(sum(effect.high < 0 for effect in effects.values())), **size)
     yield Score(CONTRAST, "plans", float(len(plans)), **size)
 
 

@@ -17,7 +17,7 @@ from layerwise.report.claims.painters import MILD_PAIRS
 from layerwise.report.data import ReportData
 from layerwise.report.derived.layer_agreement import REMOVED
 from layerwise.report.text.number_format import tidy
-from layerwise.report.text.wording import counted, label, listed
+from layerwise.report.text.wording import label, listed
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
@@ -74,9 +74,7 @@ def superfluous(data: ReportData) -> Facts | None:
 def second_half(data: ReportData) -> Facts | None:
     """The median costs of leaving out a layer of each half."""
     rows = contrast_rows(data, "second_half")
-    facts: dict[str, object] = {
-        name: Fact(rows[name], 0.0, LITTLE) for name in ("first", "second") if name in rows
-    }
+    facts: dict[str, object] = {name: Fact(rows[name], 0.0, LITTLE) for name in ("first", "second") if name in rows}
     return {**facts, "tokens": on_tokens(rows.values())} if len(facts) > 1 else None
 
 
@@ -84,19 +82,18 @@ def repeats(data: ReportData, claim: str) -> dict[str, object] | None:
     """Of a scan of repeats what was chosen on one half and judged on the other, and whether all exclude a gain."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim=claim, task=vocab.ALL)
     by_metric = {row.metric: row for row in rows}
-    if not {"best", "least", "confirmed", "alone", "plans"} <= set(by_metric):
+    if not {"best", "least", "confirmed", "plans"} <= set(by_metric):
         return None
     best, least = by_metric["best"], by_metric["least"]
-    confirmed, alone, plans = (int(by_metric[name].value) for name in ("confirmed", "alone", "plans"))
+    confirmed, plans = (int(by_metric[name].value) for name in ("confirmed", "plans"))
     return {
         "best": Fact(best, GAINS),
         "plan": best.plan,
         "least": Fact(least, 0.0, -GAINS),
+        "costs": Fact(least, 0.0, 0.0),
         "reaching": least.plan,
         "confirmed": confirmed,
-        "alone": alone,
         "plans": f"{plans:,}",
-        "looking": counted(alone, "repeat"),
         "seen": "an unknown number of" if best.mde is None else tidy(best.mde),
     }
 

@@ -48,8 +48,8 @@ def superfluous_rows(one: Ends, other: Ends = LOW, typical: Ends = HIGH) -> tupl
     )
 
 
-def repeats_rows(claim: str, least: Ends, confirmed: int, alone: int, *less: Ends) -> tuple[Score, ...]:
-    about = {"best": (-0.05, -0.01), "least": least, "confirmed": float(confirmed), "alone": float(alone)}
+def repeats_rows(claim: str, least: Ends, confirmed: int, *less: Ends) -> tuple[Score, ...]:
+    about = {"best": (-0.05, -0.01), "least": least, "confirmed": float(confirmed)}
     spared = {"less": less[0]} if less else {}
     plans = bars.planted(claim, {**about, "plans": 78.0, **spared})
     return tuple(replace(row, plan="0-10 11*2") if row.metric in ("best", "least") else row for row in plans)
@@ -57,20 +57,20 @@ def repeats_rows(claim: str, least: Ends, confirmed: int, alone: int, *less: End
 
 def repeats() -> Iterator[Case]:
     """A gain of 0.01 nats is excluded or not; a gain is confirmed or not."""
-    excluded, possible = (-0.01 + NEAR, 0.1), (-0.01 - NEAR, 0.1)
-    for name, least, confirmed, alone, verdict in (
-        ("excluded", excluded, 0, 0, CONTRADICTED),
-        ("excluded, though one looks like it", excluded, 0, 1, NULL),
-        ("excluded, though less is confirmed", excluded, 1, 1, NULL),
-        ("confirmed", possible, 1, 1, SUPPORTED),
-        ("possible", possible, 0, 1, OPEN),
+    costly, excluded, possible = (NEAR, 0.1), (-0.01 + NEAR, 0.1), (-0.01 - NEAR, 0.1)
+    for name, least, confirmed, verdict, damped in (
+        ("all cost something", costly, 0, CONTRADICTED, NULL),
+        ("one may cost nothing", (-NEAR, 0.1), 0, NULL, NULL),
+        ("excluded", excluded, 0, NULL, NULL),
+        ("excluded, though less is confirmed", excluded, 1, NULL, NULL),
+        ("confirmed", possible, 1, SUPPORTED, SUPPORTED),
+        ("possible", possible, 0, OPEN, OPEN),
     ):
-        yield Case("some_repeat", name, repeats_rows("some_repeat", least, confirmed, alone), verdict)
-        damped = NULL if least == excluded else verdict
-        yield Case("damping", name, repeats_rows("damping", least, confirmed, alone, CLEAR), damped)
+        yield Case("some_repeat", name, repeats_rows("some_repeat", least, confirmed), verdict)
+        yield Case("damping", name, repeats_rows("damping", least, confirmed, CLEAR), damped)
     spared = {"above": SUPPORTED, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
     yield from bars.each(
-        "damping", "less", bars.around(0.05), spared, lambda ends: repeats_rows("damping", possible, 1, 1, ends)
+        "damping", "less", bars.around(0.05), spared, lambda ends: repeats_rows("damping", possible, 1, ends)
     )  # fmt: skip
 
 
