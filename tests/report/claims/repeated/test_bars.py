@@ -33,6 +33,8 @@ def vital() -> Iterator[Case]:
     """The very range decides, and the published change is damage where random weights do as much."""
     zero, below = bars.beside(0.0), (-0.5, -0.3)
     yield from bars.each("vital", "skip", zero, ONE, vital_rows)
+    yield Case("vital", "a little more", vital_rows((NEAR, 0.1)), SUPPORTED)
+    yield Case("vital", "a little less", vital_rows((-0.1, -NEAR)), CONTRADICTED)
     damaged = {"above": NULL, "below": CONTRADICTED, "open": CONTRADICTED}
     yield from bars.each("vital", "average", zero, damaged, lambda ends: vital_rows(below, ends))
     nearly = {"above": CONTRADICTED, "below": NULL, "open": CONTRADICTED}

@@ -78,6 +78,11 @@ test_the_middle_is_judged_right = truths.simulated(MIDDLE, together=True)
 test_one_run_of_the_middle = truths.found(MIDDLE)
 
 
+def test_the_middle_is_the_greatest_window_of_half_the_depth_at_most() -> None:
+    """Of the windows of 3, 5, 7, 9 and 11 layers of 12."""
+    assert [row.value for row in reordered(0.1, 1.0)(0) if row.metric == "layers"] == [5.0]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", [-1, 1])
 @pytest.mark.parametrize("rule", ["superfluous", "second_half", "permuted"])
