@@ -65,6 +65,8 @@ def repeated_contrasts(
     `losses` are of a model of `depth` layers, with those of the model as trained; raises `MeasureError` as
     `layerwise.measure.stats.grid.arrange` does.
     """
+    if depth < FEWEST_LAYERS:
+        return []
     measured, whole, swept = list(losses), str(Plan.identity(depth)), list(records)
     plans = {row.plan for row in measured}
     removed, plain, damped = (
@@ -73,7 +75,7 @@ def repeated_contrasts(
     )
     has = [plans.issuperset(family) for family in (removed, plain, damped)]
     reordered = any(record.family == "painters" for record in swept)
-    if whole not in plans or depth < FEWEST_LAYERS or not (any(has) or reordered):
+    if whole not in plans or not (any(has) or reordered):
         return []
     grid = arrange(measured)
     if grid.by_unit(grid.tokens).size < FEWEST_UNITS:
