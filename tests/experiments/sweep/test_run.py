@@ -25,12 +25,13 @@ from layerwise.experiments.sweep import benchmarks as asking
 from layerwise.experiments.sweep import run as module
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.experiments.sweep.run import SweepUnit
+from layerwise.measure.contrasts.repeated import CLAIMS
 from layerwise.measure.interventions import sweep_pieces
 from layerwise.measure.language.evaluation_data import pieces, portion, tokenize
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
-from layerwise.results.vocabulary import NORMALISED
+from layerwise.results.vocabulary import CONTRAST, NORMALISED
 from layerwise.stack import Stack, load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -346,7 +347,17 @@ def test_contrasts_of_claims_are_stored(corpus: Corpus, tmp_path: Path) -> None:
     measure(deep, corpus, tmp_path / "run", replace(SWEEP, families=("painters",), plan=()))
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores("contrast")
-    claims = {"same_space", "all_needed", "same_function", "any_order", "parallel", "looping", "ranking", "shallowest"}
+    claims = {
+        "same_space",
+        "all_needed",
+        "same_function",
+        "any_order",
+        "parallel",
+        "looping",
+        "ranking",
+        "shallowest",
+        "permuted",
+    }
     assert {score.claim for score in rows} == claims
 
 
@@ -372,6 +383,19 @@ def test_a_share_of_the_head_is_a_run_of_its_own(
 def test_all_of_the_head_is_the_run_that_it_was(whole: Path, stack: Stack, corpus: Corpus) -> None:
     with Run.resume_or_create(whole, prepared(stack, corpus, replace(SWEEP, head_share=1.0)).manifest) as run:
         assert run.store.losses()
+
+
+def test_a_run_that_has_no_contrasts_of_a_claim_is_judged_from_its_losses(corpus: Corpus, tmp_path: Path) -> None:
+    stack = load(tiny_llama(8, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    config = replace(SWEEP, families=("leave_one_out", "painters"), plan=(), similarity=False)
+    unit = prepared(stack, corpus, config)
+    carry_out(unit, tmp_path / "run")
+    with Run.resume_or_create(tmp_path / "run", unit.manifest) as run:
+        stored = report_data(run).rows.where(measure=CONTRAST)
+        assert {"core", "superfluous", "second_half", "permuted", "any_order"} <= {row.claim for row in stored}
+        run.store.replace_scores(CONTRAST, [row for row in stored if row.claim not in (*CLAIMS, "core")])
+        again = report_data(run).rows.where(measure=CONTRAST)
+    assert sorted(map(repr, again)) == sorted(map(repr, stored))
 
 
 def test_texts_are_written_under_the_plans_and_not_again(

@@ -63,13 +63,22 @@ Keys = Mapping[int, str]
 """From a layer to the key of its losses under one intervention."""
 
 
+def published_layers(layers: Sequence[int], depth: int) -> tuple[int, ...]:
+    """The layers of a model of 30 that were published, scaled to the depth.
+
+    >>> published_layers((8, 11), 12)
+    (3, 4)
+    """
+    return tuple(round(layer * (depth - 1) / (PUBLISHED_DEPTH - 1)) for layer in layers)
+
+
 def core_ranges(depth: int) -> list[range]:
     """Where a core is looked for: the published range, scaled, and those near it.
 
     >>> core_ranges(30)
     [range(6, 10), range(7, 11), range(8, 12), range(9, 13), range(10, 14)]
     """
-    first, last = (round(layer * (depth - 1) / (PUBLISHED_DEPTH - 1)) for layer in PUBLISHED_RANGE)
+    first, last = published_layers(PUBLISHED_RANGE, depth)
     width, slack = last - first + 1, round(depth / SLACK)
     starts = range(max(0, first - slack), min(depth - width, first + slack) + 1)
     return [range(start, start + width) for start in starts]

@@ -105,10 +105,8 @@ def verdicts(
     wanted = {baseline, *keys.values()}
     grid = arrange(row for row in losses if row.plan in wanted)
     refuse_too_little(grid)
-    strata = Strata.of(_lengths(grid))
-    level = 1 - rule.alpha / len(keys)
-    layer_effects = dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
-    harm = HarmTest.of(*_halves(grid, seed), baseline, keys, strata, rule)
+    layer_effects = whole_effects(grid, baseline, keys, 1 - rule.alpha / len(keys))
+    harm = HarmTest.on(grid, baseline, keys, rule, seed)
     scores = []
     for layer, effect in layer_effects.items():
         decision: Decision = "harmful" if layer in harm.harmful else rule.concludes(effect)
@@ -120,6 +118,12 @@ def verdicts(
             )
         )  # fmt: skip
     return scores
+
+
+def whole_effects(grid: Grid, baseline: str, keys: Mapping[int, str], level: float) -> dict[int, Estimate[float]]:
+    """What every change of `keys` costs on all of the text, nats per token, each with its interval at `level`."""
+    strata = Strata.of(_lengths(grid))
+    return dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
 
 
 def mde(effect: Estimate[float], decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
@@ -147,6 +151,11 @@ class HarmTest:
     candidates: tuple[int, ...]
     harmful: frozenset[int]
     layers: int
+
+    @classmethod
+    def on(cls, grid: Grid, baseline: str, keys: Mapping[int, str], rule: VerdictCriterion, seed: int) -> HarmTest:
+        """The test on halves of the text that are drawn from `seed`."""
+        return cls.of(*_halves(grid, seed), baseline, keys, Strata.of(_lengths(grid)), rule)
 
     @classmethod
     def of(

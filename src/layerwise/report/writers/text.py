@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from layerwise.report.claims import judged
+from layerwise.report.claims.claim import NOT_MEASURED
 from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding
 from layerwise.report.kind import Kind, Part, Pivot, Says, SweptPlans, Tabled, in_text
@@ -82,5 +83,8 @@ def _title(data: ReportData) -> str:
 
 def _claims(data: ReportData) -> str:
     claims = [claim for each in judged(data) for claim in each.claims]
-    lines = [f"- **{escaped(claim.name)}** ({claim.verdict}) {escaped(claim.reasons)}" for claim in claims]
+    measured = [claim for claim in claims if claim.verdict != NOT_MEASURED]
+    lines = [f"- **{escaped(claim.name)}** ({claim.verdict}) {escaped(claim.reasons)}" for claim in measured]
+    missing = [claim.name for claim in claims if claim.verdict == NOT_MEASURED]
+    lines += [f"- Not measured here: {escaped('; '.join(missing))}."] if missing else []
     return "\n".join(["## Claims", "", *lines]) if lines else ""
