@@ -61,8 +61,9 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         help='Which layers, in which order: "0-3 6-11"; or the run of a search.', metavar="PLAN", empty=True
     )
     method: str = option(
-        "lora", "What learns: adapters (lora), in layers with lora:4,8-10 or lora:RUN:3, the 3 whose removal costs most; "
-        "all weights of the plan (full); its last three layers and the head (tail).", metavar="METHOD",
+        "lora",
+        "What learns: adapters (lora, in some layers lora:0,8-9 or lora:RUN:3), all weights of the plan (full), or its "
+        "last three layers and the head (tail).", metavar="METHOD",
     )  # fmt: skip
     teacher: Teacher = option("self", "Learn the predictions of the whole model, or the labels.", rare=True)
     hidden: HiddenLoss = option(

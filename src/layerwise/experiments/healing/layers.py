@@ -8,8 +8,6 @@ and all layers of the plan. With k_l weights of an adapter of rank 1 in layer l,
     rank of an arm with layers S = floor(r * sum_{l in C} k_l / sum_{l in S} k_l)
 
 so that each arm has as many trainable weights as the chosen layers or, by rounding, fewer. Rates are tuned for each.
-A contrast is the loss of the chosen layers minus that of another arm, nats a token, paired by seed and by document; its
-interval and its p are over both (`layerwise.measure.contrasts.trainings`), corrected over the arms after Holm.
 """
 
 from __future__ import annotations
@@ -17,26 +15,18 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from layerwise.bounded import named
 from layerwise.errors import MeasureError, PlanError, TrainError
 from layerwise.experiments.options.plans import whole_numbers
-from layerwise.measure.contrasts.trainings import over_trainings
 from layerwise.measure.interventions.importance import importance_of, source_of
-from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.plan import Plan
 from layerwise.results import Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.run import is_run
 from layerwise.results.selection import Rows
-
-if TYPE_CHECKING:
-    from layerwise.experiments.healing.benchmarks import Outcomes
 
 _NUMBERS = re.compile(r"[\d,\s-]+", re.ASCII)
 
@@ -62,7 +52,7 @@ def chosen_layers(text: str, plan: Plan) -> tuple[int, ...]:
             )
         costs = {layer: cost for layer, cost in removal_costs(Path(folder).expanduser()).items() if layer in among}
         layers = tuple(sorted(sorted(costs, key=lambda layer: (-costs[layer], layer))[: int(count)]))
-        if not layers or len(layers) < min(int(count), len(among)):
+        if not layers or len(layers) < int(count):
             raise PlanError(
                 f"{count} layers of the run {folder} were asked for, and it has the cost of {len(costs)} layers of the "
                 f"plan {plan}; write a number from 1 to {max(1, len(costs) - 1)}, or the layers themselves"
@@ -178,29 +168,3 @@ class AdaptedLayers:
                     yield Score(
                         vocab.HEALING_LAYER, "rank", float(self.rank_of(layers)), arm=arm, seed=seed, layer=layer
                     )
-
-
-def layer_contrasts(arms: Collection[str], outcomes: Outcomes, seeds: int) -> Iterator[Score]:
-    """The chosen layers minus every other arm, with the seeds and the text that would resolve each.
-
-    `seeds_needed` and `text_needed`, how many times the text, show a difference of the `amount`: as large as this one,
-    and no less than what counts as equal.
-    """
-    estimates = {}
-    for arm in arms:
-        effects, pulls = [], []
-        for seed in range(seeds):
-            changes, scored = outcomes.changes(f"{vocab.CHOSEN_LAYERS}/{seed}", f"{arm}/{seed}", vocab.ALL)
-            effects.append(float(changes.sum() / scored.sum()))
-            pulls.append((changes - effects[-1] * scored) / scored.sum())
-        estimates[arm] = over_trainings(effects, np.array(pulls), outcomes.documents(vocab.ALL))
-    adjusted = holm_by_key({arm: each.p for arm, each in estimates.items()})
-    tokens = outcomes.tokens(vocab.ALL)
-    for arm, estimate in estimates.items():
-        row = replace(estimate.row("", "nll"), measure=vocab.HEALING_CONTRAST, claim=None, tokens=tokens)
-        row = replace(row, p=estimate.p, p_adjusted=adjusted.get(arm), arm=vocab.CHOSEN_LAYERS, against=arm)
-        yield row
-        smallest = max(abs(estimate.value), vocab.EQUAL_NATS)
-        needed = estimate.needed(smallest)
-        for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
-            yield Score(row.measure, metric, float(value), arm=row.arm, against=arm, amount=smallest)

@@ -21,8 +21,8 @@ several is over seeds and questions (`over_seeds`). Guessing is a row `against` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,7 @@ import numpy as np
 from layerwise.experiments.engines.trainings import chosen_row, tried_rows
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.benchmarks import ALL, Outcomes
-from layerwise.experiments.healing.layers import layer_contrasts
+from layerwise.measure.contrasts.trainings import over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
@@ -179,6 +179,33 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
         )  # fmt: skip
     if layers:
         yield from layer_contrasts(layers, outcomes, trainings.seeds)
+
+
+def layer_contrasts(arms: Collection[str], outcomes: Outcomes, seeds: int) -> Iterator[Score]:
+    """The chosen layers minus every other arm, paired by seed and document, with what would resolve each.
+
+    Intervals and p are over seeds and documents (`layerwise.measure.contrasts.trainings`), after Holm over the arms.
+    `seeds_needed` and `text_needed`, how many times the text, show a difference of the `amount`: as large as this one,
+    and no less than what counts as equal.
+    """
+    estimates = {}
+    for arm in arms:
+        effects, pulls = [], []
+        for seed in range(seeds):
+            changes, scored = outcomes.changes(f"{vocab.CHOSEN_LAYERS}/{seed}", f"{arm}/{seed}", vocab.ALL)
+            effects.append(float(changes.sum() / scored.sum()))
+            pulls.append((changes - effects[-1] * scored) / scored.sum())
+        estimates[arm] = over_trainings(effects, np.array(pulls), outcomes.documents(vocab.ALL))
+    adjusted = holm_by_key({arm: each.p for arm, each in estimates.items()})
+    tokens = outcomes.tokens(vocab.ALL)
+    for arm, estimate in estimates.items():
+        row = replace(estimate.row("", "nll"), measure=vocab.HEALING_CONTRAST, claim=None, tokens=tokens)
+        row = replace(row, p=estimate.p, p_adjusted=adjusted.get(arm), arm=vocab.CHOSEN_LAYERS, against=arm)
+        yield row
+        smallest = max(abs(estimate.value), vocab.EQUAL_NATS)
+        needed = estimate.needed(smallest)
+        for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
+            yield Score(row.measure, metric, float(value), arm=row.arm, against=arm, amount=smallest)
 
 
 def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:

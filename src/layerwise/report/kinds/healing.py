@@ -27,7 +27,7 @@ LAYERS = {
     vocab.RANDOM_LAYERS: "layers drawn at random", vocab.ALL_LAYERS: "all layers",
 }  # fmt: skip
 """What adapters in chosen layers are compared with, at as many weights."""
-OPEN, EQUAL = "not resolvable", f"equal to {{}} within {vocab.EQUAL_NATS:g} nats"
+OPEN, MARGIN = "not resolvable", f"{vocab.EQUAL_NATS:g} nats"
 COSTS = {
     "steps": "steps", "tokens": "tokens", "learning_weights": "weights that learn", "seconds": "seconds",
     "peak_bytes": "peak bytes",
@@ -95,52 +95,41 @@ def layer_contrasts(data: ReportData) -> Rows:
 
 
 def layer_findings(data: ReportData) -> Iterator[str]:
-    """Whether LoRA in the chosen layers is better than in as many others: in one sentence, then one by one."""
-    contrasts = layer_contrasts(data)
-    rows = contrasts.where(metric="nll")
-    if not rows:
-        return
+    """Whether LoRA in the chosen layers is better than in as many others, in one sentence."""
     verdicts: dict[str, list[str]] = {}
-    for row in rows:
-        verdicts.setdefault(_layer_verdict(row), []).append(LAYERS[str(row.against)])
+    for against, rows in layer_contrasts(data).by("against").items():
+        verdicts.setdefault(_layer_verdict(rows), []).append(LAYERS[against])
+    if not verdicts:
+        return
     words = {"better": "better than {}", "worse": "worse than {}", OPEN: "not resolvable against {}"}
-    clauses = [words.get(verdict, EQUAL).format(listed(arms)) for verdict, arms in verdicts.items()]
+    clauses = [
+        words.get(verdict, f"equal to {{}} within {MARGIN}").format(listed(of)) for verdict, of in verdicts.items()
+    ]
     chosen = data.rows.where(measure=vocab.HEALING_LAYER, arm=vocab.CHOSEN_LAYERS).axis("layer")
     yield f"LoRA in layers {listed([str(layer) for layer in chosen])} is {'; '.join(clauses)}."
     trained = (vocab.CHOSEN_LAYERS, *LAYERS)
     gains = data.rows.where(measure=vocab.HEALING, metric="regained", task=vocab.ALL, arm=trained)
     if not any(row.low is not None and row.low > 0 for row in gains):
         yield "No arm is resolvably better than before it was trained, so this says nothing about the layers."
-    for row in rows:
-        verdict = _layer_verdict(row)
-        more = f"; {_resolving(contrasts.where(against=row.against))}" if verdict == OPEN else ""
-        value = f"{SIGNED.text(row)} nats a token, adjusted p {adjusted_p(row)}"
-        yield f"Chosen layers against {LAYERS[str(row.against)]}: {verdict}, {value}{more}."
 
 
-def _layer_verdict(row: Score) -> str:
+def _layer_verdict(rows: Rows) -> str:
+    (row,) = rows.where(metric="nll")
     effect = judged(row, 0.05)
     if effect in ("better", "worse"):
         return effect
-    return f"equal within {vocab.EQUAL_NATS:g} nats" if is_equal(row) else OPEN
-
-
-def _verdict_cell(rows: Rows) -> str:
-    return _layer_verdict(rows.where(metric="nll")[0])
-
-
-def _resolving_cell(rows: Rows) -> str:
-    return _resolving(rows) if _verdict_cell(rows) == OPEN else ""
+    return f"equal within {MARGIN}" if is_equal(row) else OPEN
 
 
 def _resolving(rows: Rows) -> str:
     """What would show a difference as large as this one, or as large as what counts as equal."""
     seeds, text = (rows.one(metric=metric) for metric in ("seeds_needed", "text_needed"))
+    if _layer_verdict(rows) != OPEN:
+        return ""
     if seeds is None or text is None:
-        bare = rows.where(metric="nll")[0].low is None
-        return "it needs two seeds and eight documents" if bare else "no 100 seeds would resolve it"
+        return "two seeds and eight documents, or over 100 seeds"
     more = "the same text" if text.value <= 1 else f"{NUMBER.number(text.value)} times the text"
-    return f"--seeds {seeds.value:.0f} and {more} would show {NUMBER.number(seeds.amount)} nats"
+    return f"{seeds.value:.0f} seeds and {more}, for {NUMBER.number(seeds.amount)} nats"
 
 
 def findings(data: ReportData) -> Iterator[str]:
@@ -275,7 +264,7 @@ HEALING_KIND = Kind(
                     name="layers", derive=layer_contrasts, rows={"chosen layers against": "against"},
                     words=named(LAYERS), columns=(
                         Column("nats a token", "nll", SIGNED), Column("adjusted p", "nll", adjusted_p),
-                        Column("verdict", text=_verdict_cell), Column("what resolves it", text=_resolving_cell),
+                        Column("verdict", text=_layer_verdict), Column("what would resolve it", text=_resolving),
                     ),
                 ),
                 Pivot(
