@@ -75,7 +75,8 @@ def arms_of(config: Healing, stack: Stack) -> tuple[HealingArm, ...]:
 
     Where nothing is left out the controls would be the healing itself, and there are none.
     """
-    main = HealingArm(config.main, config.healing_options(), config.main)
+    options = HealingOptions(method=config.learned, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
+    main = HealingArm(config.main, options, config.main)
     arms, adapted = [main], adapted_layers(config, stack)
     if adapted is not None:
         arms = [HealingArm(name, main.options, name, adapted) for name in adapted.arms()]

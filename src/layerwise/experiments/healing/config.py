@@ -98,8 +98,8 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
             )
         for name in self.compare:
             parse_arm(name, self.rank)
-        self.healing_options()
-        self.adapted_layers()
+        if self.learned == "lora":
+            self.adapted_layers()
         for name in self.controls:
             if name not in CONTROLS:
                 raise TrainError(f"there is no control {name[:40]!r}; {near_matches(name, CONTROLS)}")
@@ -111,19 +111,17 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         """The plan that is healed."""
         return chosen_plan(self.plan)
 
-    def healing_options(self) -> HealingOptions:
-        """The options of the healing that is asked for, without a plan and without its layers.
-
-        Raises `TrainError` for a method that there is not.
-        """
-        name, _, layers = self.method.partition(":")
+    @property
+    def learned(self) -> Method:
+        """What learns, without the layers. Raises `TrainError` for a method that there is not."""
+        name, colon, layers = self.method.partition(":")
         method = next((each for each in METHODS if each == name), None)
-        if method is None or (":" in self.method and (method != "lora" or not layers)):
+        if method is None or (colon and (method != "lora" or not layers)):
             raise TrainError(
                 "--method takes lora, full or tail, and lora alone with layers, as in lora:4,5,8-10; found "
                 f"{named(repr(self.method))}; {near_matches(name, METHODS)}"
             )
-        return HealingOptions(method=method, teacher=self.teacher, hidden=self.hidden, rank=self.rank)
+        return method
 
     def adapted_layers(self) -> tuple[int, ...]:
         """The layers that adapters are trained in; empty without a choice. Raises as `chosen_layers` does."""

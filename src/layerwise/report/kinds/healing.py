@@ -101,7 +101,7 @@ def layer_findings(data: ReportData) -> Iterator[str]:
         verdicts.setdefault(_layer_verdict(rows), []).append(LAYERS[against])
     if not verdicts:
         return
-    words = {"better": "better than {}", "worse": "worse than {}", OPEN: "not resolvable against {}"}
+    words = {"better": "better than in {}", "worse": "worse than in {}", OPEN: "not resolvable against {}"}
     clauses = [
         words.get(verdict, f"equal to {{}} within {MARGIN}").format(listed(of)) for verdict, of in verdicts.items()
     ]
