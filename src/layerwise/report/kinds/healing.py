@@ -103,7 +103,7 @@ def layer_findings(data: ReportData) -> Iterator[str]:
         return
     words = {"better": "better than in {}", "worse": "worse than in {}", OPEN: "not resolvable against {}"}
     clauses = [
-        words.get(verdict, f"equal to {{}} within {MARGIN}").format(listed(of)) for verdict, of in verdicts.items()
+        words.get(verdict, f"equal within {MARGIN} to {{}}").format(listed(of)) for verdict, of in verdicts.items()
     ]
     chosen = data.rows.where(measure=vocab.HEALING_LAYER, arm=vocab.CHOSEN_LAYERS).axis("layer")
     yield f"LoRA in layers {listed([str(layer) for layer in chosen])} is {'; '.join(clauses)}."
