@@ -74,6 +74,7 @@ def test_as_many_seeds_as_are_needed_resolve_an_effect_and_one_less_does_not() -
     }  # fmt: skip
     assert mde[count] <= 0.2 < mde[count - 1]
     assert text == 1
+    assert (estimate.needed(0.2, comparisons=4) or (0, 0.0))[0] > count
     assert estimate.needed(1e-6) is None
 
 

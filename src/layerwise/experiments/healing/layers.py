@@ -120,7 +120,7 @@ class AdaptedLayers:
 
         >>> sets = AdaptedLayers((1, 4), (0, 1, 2, 4, 5), dict.fromkeys(range(6), 10), rank=16)
         >>> [sets.layers(arm, 0) for arm in ("last-layers", "first-layers", "random-layers")]
-        [(4, 5), (0, 1), (0, 4)]
+        [(4, 5), (0, 1), (1, 2)]
         """
         count = len(self.chosen)
         chance = random.Random(f"{seed}/{vocab.RANDOM_LAYERS}")

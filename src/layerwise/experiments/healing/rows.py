@@ -203,7 +203,7 @@ def layer_contrasts(arms: Collection[str], outcomes: Outcomes, seeds: int) -> It
         row = replace(row, p=estimate.p, p_adjusted=adjusted.get(arm), arm=vocab.CHOSEN_LAYERS, against=arm)
         yield row
         smallest = max(abs(estimate.value), vocab.EQUAL_NATS)
-        needed = estimate.needed(smallest)
+        needed = estimate.needed(smallest, len(estimates))
         for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
             yield Score(row.measure, metric, float(value), arm=row.arm, against=arm, amount=smallest)
 

@@ -77,8 +77,13 @@ class TrainingEstimate:
     @property
     def mde(self) -> float:
         """What the interval distinguishes from zero with 80 % power, the spread of few units allowed for."""
+        return self.detectable()
+
+    def detectable(self, comparisons: int = 1) -> float:
+        """`mde` at a level that holds for so many comparisons together (Bonferroni)."""
+        share = 1 - 0.025 / comparisons
         return self._root([
-            (student(0.975, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
+            (student(share, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
             for term in self.terms
         ])  # fmt: skip
 
@@ -93,20 +98,21 @@ class TrainingEstimate:
 
         return SMALLEST_P if reach(SMALLEST_P) <= 0 else float(brentq(reach, SMALLEST_P, 1.0))
 
-    def needed(self, effect: float) -> tuple[int, float] | None:
+    def needed(self, effect: float, comparisons: int = 1) -> tuple[int, float] | None:
         """How many seeds, on how many times the units, distinguish `effect` from zero with 80 % power.
 
-        Of an estimate over seeds and units (`over_trainings`): where the units alone leave more open than half of the
-        effect's square, there must be more of them. `None` without an interval, and above 100 seeds.
+        The level holds for so many comparisons together. Of an estimate over seeds and units (`over_trainings`): where
+        the units alone leave more open than half of the effect's square, there must be more of them. `None` without an
+        interval, and above 100 seeds.
         """
         if len(self.terms) != 2:
             return None
         seeds, units = self.terms
-        text = max(1.0, 2 * (replace(self, terms=(units,)).mde / effect) ** 2)
+        text = max(1.0, 2 * (replace(self, terms=(units,)).detectable(comparisons) / effect) ** 2)
         more = Term(units.variance / text, units.degrees)
         for count in range(int(seeds.degrees) + 1, MOST_SEEDS + 1):
             own = Term(seeds.variance * (seeds.degrees + 1) / count, count - 1)
-            if replace(self, terms=(own, more)).mde <= effect:
+            if replace(self, terms=(own, more)).detectable(comparisons) <= effect:
                 return count, text
         return None
 

@@ -127,7 +127,8 @@ def _resolving(rows: Rows) -> str:
     if _layer_verdict(rows) != OPEN:
         return ""
     if seeds is None or text is None:
-        return "two seeds and eight documents, or over 100 seeds"
+        (row,) = rows.where(metric="nll")
+        return "two seeds and eight documents" if row.low is None else "over 100 seeds"
     more = "the same text" if text.value <= 1 else f"{NUMBER.number(text.value)} times the text"
     return f"{seeds.value:.0f} seeds and {more}, for {NUMBER.number(seeds.amount)} nats"
 
