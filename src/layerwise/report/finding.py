@@ -7,6 +7,7 @@ from typing import Literal
 
 from layerwise.report.text.number_format import is_resolved
 from layerwise.results.rows import Score
+from layerwise.results.vocabulary import EQUAL_NATS
 
 State = Literal["resolved", "unresolved", "described"]
 Effect = Literal["better", "worse", "open", "bare"]
@@ -43,6 +44,15 @@ def judged(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
     if not is_resolved(row, level):
         return "open"
     return "better" if (row.value > 0.0) == more_is_better else "worse"
+
+
+def is_equal(row: Score) -> bool:
+    """Whether the interval of a difference of losses lies within the margin of equality.
+
+    >>> is_equal(Score("search", "above_chosen", 0.001, -0.002, 0.004)), is_equal(Score("search", "above_chosen", 0.0))
+    (True, False)
+    """
+    return row.low is not None and row.high is not None and max(-row.low, row.high) <= EQUAL_NATS
 
 
 def firmness(effect: Effect) -> State:

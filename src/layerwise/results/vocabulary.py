@@ -29,6 +29,9 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
 
 ALL = "all"
 """The task that is the whole text."""
+EQUAL_NATS = 0.005
+"""Nats a token: two losses are called equal where the interval of their difference lies within this margin, half a
+percent of perplexity."""
 
 # Nulls: what a value is compared with, in the column `against`
 
@@ -108,6 +111,11 @@ HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_C
     "healing", "healing_contrast", "healing_window", "healing_task", "healing_rate", "healing_cost",
 )  # fmt: skip
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
+HEALING_LAYER = "healing_layer"
+CHOSEN_LAYERS, LAST_LAYERS, FIRST_LAYERS, RANDOM_LAYERS, ALL_LAYERS = (
+    "chosen-layers", "last-layers", "first-layers", "random-layers", "all-layers",
+)  # fmt: skip
+"""Arms of adapters with as many weights each, in layers that were chosen and in others."""
 BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
 

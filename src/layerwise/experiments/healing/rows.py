@@ -21,8 +21,8 @@ several is over seeds and questions (`over_seeds`). Guessing is a row `against` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +31,7 @@ import numpy as np
 from layerwise.experiments.engines.trainings import chosen_row, tried_rows
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.benchmarks import ALL, Outcomes
+from layerwise.measure.contrasts.trainings import over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
@@ -63,6 +64,12 @@ class Trainings:
                 plans[before(arm.name, 0)] = middle_skipped(self.depth, _count(arm.name))
         return plans
 
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """What the base is called as it is and, where the plan leaves something out, under it."""
+        whole = self.plan == Plan.identity(self.depth)
+        return (vocab.UNTOUCHED,) if whole else (vocab.UNTOUCHED, vocab.PRUNED)
+
     def best(self) -> int:
         """The seed of the healing that is asked for whose validation loss is the least."""
         return min(range(self.seeds), key=lambda seed: _least(self.records[self.arms[0].name, seed]))
@@ -91,6 +98,7 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
         *(row for task in outcomes.tasks for row in regained(trainings, outcomes, task)),
         *_contrasts(trainings, outcomes),
         *window_rows(trainings, outcomes),
+        *(row for arm in trainings.arms[:1] if arm.adapted for row in arm.adapted.rows(trainings.seeds)),
         *_sweep(trainings),
         *_costs(trainings),
     ]
@@ -99,7 +107,7 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
 def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """Loss and accuracy of every model on every task."""
     seeds = range(trainings.seeds)
-    models: dict[str, dict[str, Any]] = {vocab.UNTOUCHED: {"arm": vocab.UNTOUCHED}, vocab.PRUNED: {"arm": vocab.PRUNED}}
+    models: dict[str, dict[str, Any]] = {name: {"arm": name} for name in trainings.bases}
     for arm in trainings.names:
         if arm == vocab.RANDOM:
             models |= {before(arm, seed): {"arm": arm, "seed": seed, "condition": vocab.BEFORE} for seed in seeds}
@@ -120,9 +128,10 @@ def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
 def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
     """What was lost, what came back, and the share of it that the control does not gain."""
     value, low, high = outcomes.difference(vocab.PRUNED, vocab.UNTOUCHED, task)
-    yield Score(
-        vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
-    )  # fmt: skip
+    if vocab.PRUNED in trainings.bases:
+        yield Score(
+            vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
+        )  # fmt: skip
     seeds = range(trainings.seeds)
     whole = outcomes.nll(vocab.UNTOUCHED, task)
     gained = [
@@ -147,9 +156,16 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
 
 
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    """The healing that is asked for against every other arm under this plan and under random ones, paired by seed."""
+    """The healing that is asked for against every other arm under this plan and under random ones, paired by seed.
+
+    Chosen layers are paired with the other layers by document too.
+    """
     main = trainings.names[0]
-    others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
+    layers = [arm.name for arm in trainings.arms[1:] if arm.adapted is not None]
+    others = [
+        name for name in trainings.names[1:]
+        if name != vocab.WHOLE and name not in layers and not name.startswith(vocab.SKIP)
+    ]  # fmt: skip
     losses = {
         name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)}
         for name in (main, *others)
@@ -161,6 +177,35 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
             vocab.HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde,
             each.seeds, arm=main, against=name,
         )  # fmt: skip
+    if layers:
+        yield from layer_contrasts(layers, outcomes, trainings.seeds)
+
+
+def layer_contrasts(arms: Collection[str], outcomes: Outcomes, seeds: int) -> Iterator[Score]:
+    """The chosen layers minus every other arm, paired by seed and document, with what would resolve each.
+
+    Intervals and p are over seeds and documents (`layerwise.measure.contrasts.trainings`), after Holm over the arms.
+    `seeds_needed` and `text_needed`, how many times the text, show a difference of the `amount`: as large as this one,
+    and no less than what counts as equal.
+    """
+    estimates = {}
+    for arm in arms:
+        effects, pulls = [], []
+        for seed in range(seeds):
+            changes, scored = outcomes.changes(f"{vocab.CHOSEN_LAYERS}/{seed}", f"{arm}/{seed}", vocab.ALL)
+            effects.append(float(changes.sum() / scored.sum()))
+            pulls.append((changes - effects[-1] * scored) / scored.sum())
+        estimates[arm] = over_trainings(effects, np.array(pulls), outcomes.documents(vocab.ALL))
+    adjusted = holm_by_key({arm: each.p for arm, each in estimates.items()})
+    tokens = outcomes.tokens(vocab.ALL)
+    for arm, estimate in estimates.items():
+        row = replace(estimate.row("", "nll"), measure=vocab.HEALING_CONTRAST, claim=None, tokens=tokens)
+        row = replace(row, p=estimate.p, p_adjusted=adjusted.get(arm), arm=vocab.CHOSEN_LAYERS, against=arm)
+        yield row
+        smallest = max(abs(estimate.value), vocab.EQUAL_NATS)
+        needed = estimate.needed(smallest, len(estimates))
+        for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
+            yield Score(row.measure, metric, float(value), arm=row.arm, against=arm, amount=smallest)
 
 
 def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
@@ -273,7 +318,7 @@ def benchmark_rows(
 
 def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
     """The base under the plans that are compared, by the name of its survey, with the columns of its rows."""
-    bases: dict[str, dict[str, Any]] = {vocab.UNTOUCHED: {"arm": vocab.UNTOUCHED}, vocab.PRUNED: {"arm": vocab.PRUNED}}
+    bases: dict[str, dict[str, Any]] = {name: {"arm": name} for name in trainings.bases}
     for arm in trainings.names:
         if arm.startswith(vocab.SKIP):
             bases[before(arm, 0)] = {"arm": arm, "condition": vocab.BEFORE, "amount": _count(arm)}

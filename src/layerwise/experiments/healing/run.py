@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -66,19 +66,20 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
     config = replace(config, precision=config.resolved_precision(config.device, config.run))
     arguments = config.trainer_arguments(config.device)
     check_arguments(arguments)
-    arms, sweep = arms_of(config), HealingSweep(config.learning_rates)
-    if any(arm.options.method == "lora" for arm in arms):
+    if config.trains_adapters:
         peft()
     opened = base_model(config.model, config, inputs.stack)
     stack, plan = opened.stack, config.parsed_plan
     _check_plan(config, stack, plan)
+    arms, sweep = arms_of(config, stack), HealingSweep(config.learning_rates)
+    adapted = arms[0].adapted
     filled_in = _fills_in(stack)
     splits = _splits(config, stack, opened.location, reporter, inputs, filled_in)
     check_enough(splits)
     base, settings = opened.base(), _settings(config, len(splits.train))
 
     def training(arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
-        return RecipeTraining.of(recipe_of(arm, arm.plan(plan, stack.depth, seed), settings, rate), seed)
+        return RecipeTraining.of(recipe_of(arm, arm.plan(plan, stack.depth, seed), settings, rate, seed), seed)
 
     def trying(arm: HealingArm, rate: float) -> RecipeTraining:
         return trial(training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
@@ -117,6 +118,10 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
             f"{len(arms)} arms ({', '.join(arm.name for arm in arms)}) with {config.seeds} seeds each, and at least "
             f"{len(trials)} trials of learning rates: {settings.steps(len(splits.train)):,} steps each"
         )
+        if config.fine_tunes(stack.depth):
+            yield "the plan leaves nothing out: the model is fine-tuned, and no control is trained beside it"
+        if adapted is not None:
+            yield from adapted.describe()
         if benchmarks is not None:
             yield benchmarks.describe()
 
@@ -126,6 +131,8 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         settings=training_settings(arguments),
     )  # fmt: skip
     content = {"settings": settings.to_json(), "rates": config.learning_rates, "rank": config.rank}
+    if adapted is not None:
+        content["layers"] = list(adapted.chosen)
     session = yield Outline(
         manifest, says, recipe=shared_recipe({**content, "arms": [arm.name for arm in arms]}, arguments),
         ahead=(evaluations, *answers, unit(*trials, *likely)), discard=discard_healing, models=lambda folder: {
@@ -147,8 +154,10 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         rows += benchmark_rows(result, (yield from questions), benchmarks.chance)
     best = session.folder / arms[0].name / f"seed-{result.best()}"
     text = _written(plan, best, trained(arms[0].name, result.best()), session.folder)
-    reporter.log(text.replace("RUN", str(session.folder)))
-    return Completed(rows, {HEALING: [*split_notes(splits), text]})
+    written = [text] if adapted is None else [text, _for_peft(adapted.chosen, stack)]
+    for sentence in written:
+        reporter.log(sentence.replace("RUN", str(session.folder)))
+    return Completed(rows, {HEALING: [*split_notes(splits), *written]})
 
 
 def discard_healing(folder: Path) -> None:
@@ -161,6 +170,12 @@ def discard_healing(folder: Path) -> None:
 
 def _check_plan(config: Healing, stack: Stack, plan: Plan) -> None:
     stack.check(plan)
+    is_taught = config.teacher == "self" or not all(name.endswith("-labels") for name in config.compare)
+    if config.fine_tunes(stack.depth) and is_taught:
+        raise PlanError(
+            f"the plan {plan} leaves nothing out, and a model learns nothing from its own predictions: train on the "
+            "labels, with --teacher none, and with METHOD-labels alone in --compare"
+        )
     most = config.windows or 0
     if most >= stack.depth:
         raise PlanError(
@@ -183,6 +198,12 @@ def _plan_sentence(plan: Plan, depth: int) -> str:
     left_out = sorted(set(range(depth)) - set(plan.layers()))
     names = f"layer{'s' * (len(left_out) != 1)} {', '.join(map(str, left_out))}"
     return f"plan {plan}: {len(plan.steps())} visits, {f'without {names}' if left_out else 'with every layer'}"
+
+
+def _for_peft(layers: Sequence[int], stack: Stack) -> str:
+    """The chosen layers as arguments of peft's `LoraConfig`."""
+    pattern = stack.path.rpartition(".")[2]
+    return f'peft takes the chosen layers as layers_to_transform={list(layers)}, layers_pattern="{pattern}"'
 
 
 def _written(plan: Plan, training: Path, healed: Callable[[Path], Stack], folder: Path) -> str:

@@ -10,7 +10,7 @@ from layerwise.plan import Plan
 from layerwise.plan.quantised import quantised_layers
 from layerwise.report.data import ReportData
 from layerwise.report.derived.power import needed_in_words
-from layerwise.report.finding import Effect, judged
+from layerwise.report.finding import Effect, is_equal, judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.sweep_layers import bits_parts
 from layerwise.report.marks import Heat, Scatter, Style
@@ -52,8 +52,6 @@ BESIDE: Mapping[Effect, str] = {
 }  # fmt: skip
 """What the chosen plan is, by what an arm is beside it."""
 MILLI = Show(decimals=3)
-EQUAL = 0.005
-"""Nats a token within which two plans count as equal: half a percent of perplexity."""
 
 
 def chosen(data: ReportData) -> Score | None:
@@ -200,8 +198,8 @@ def verdict(row: Score, level: float) -> str:
     effect = judged(row, level)
     if effect in ("better", "worse"):
         return effect
-    if row.low is not None and row.high is not None and max(-row.low, row.high) <= EQUAL:
-        return f"equal within {EQUAL:g} nats"
+    if is_equal(row):
+        return f"equal within {vocab.EQUAL_NATS:g} nats"
     return "not resolvable" + ("" if row.mde is None else f" below {tidy(row.mde)} nats")
 
 

@@ -13,7 +13,7 @@ begins at zero, so that the model is at first what it was; alpha is 2 rank.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -49,7 +49,8 @@ class Learning:
         self.plan = Plan.parse(options.plan)
         self.handle: Any = None
         if options.method == "lora":
-            self.handle = add_adapters(stack, self.plan, options.rank)
+            adapted = Plan.parse(options.layers) if options.layers else self.plan
+            self.handle = add_adapters(stack, adapted.layers(), options.rank)
         else:
             names = _in_full(stack, self.plan) if options.method == "full" else _in_tail(stack, self.plan)
             for name, parameter in stack.model.named_parameters():
@@ -147,19 +148,30 @@ def peft() -> Any:
         ) from error
 
 
-def add_adapters(stack: Stack, plan: Plan, rank: int) -> Any:
-    """Put new adapters on every linear map in the layers of `plan`; all else is frozen.
+def linear_maps(stack: Stack, layers: Iterable[int]) -> dict[str, nn.Linear | Conv1D]:
+    """The linear maps of some layers, by their names in the model: what an adapter is put on."""
+    return {
+        f"{stack.path}.{layer}.{name}": module
+        for layer in sorted(set(layers))
+        for name, module in stack.block(layer).named_modules()
+        if isinstance(module, nn.Linear | Conv1D)
+    }
+
+
+def adapter_weights(stack: Stack, layers: Iterable[int]) -> int:
+    """The weights of adapters of rank 1 on some layers, the sum of in + out over their linear maps; those of rank r
+    are r times as many."""
+    return sum(int(sum(module.weight.shape)) for module in linear_maps(stack, layers).values())
+
+
+def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
+    """Put new adapters on every linear map in `layers`; all else is frozen.
 
     The model of `stack` stays the one that runs; what is returned is peft's handle for it. Raises `TrainError` for
     layers without a linear map.
     """
     library = peft()
-    maps = {
-        f"{stack.path}.{layer}.{name}": module
-        for layer in sorted(set(plan.layers()))
-        for name, module in stack.block(layer).named_modules()
-        if isinstance(module, nn.Linear | Conv1D)
-    }
+    maps = linear_maps(stack, layers)
     if not maps:
         raise TrainError(
             f"the layers of {type(stack.model).__name__} have no linear map that an adapter could be put on; heal with "
