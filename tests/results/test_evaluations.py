@@ -105,6 +105,11 @@ def short(other: Evaluation) -> None:
     other.results["n-samples"]["task"]["effective"] = 2
 
 
+def longer(other: Evaluation) -> None:
+    other.samples["task"].append({**other.samples["task"][0], "doc_id": 3, "doc": "new", "doc_hash": "new"})
+    other.results["n-samples"]["task"]["effective"] = 4
+
+
 def templated(**settings: object) -> Change:
     return lambda other: other.results.update({"chat_template_sha": "5d41402a", "chat_template": "{{x}}", **settings})
 
@@ -149,6 +154,9 @@ MISMATCHES: dict[str, tuple[Change, str]] = {
     "missing document": (
         short,
         f"documents of task in A and B differ: the second has no document 2, {{'question': 'task 2?'}}; {DATA}",
+    ),
+    "further document": (
+        longer, f"documents of task in A and B differ: the first has no document 3, 'new'; {DATA}",
     ),
     "other document": (
         sample("doc_hash", hashed("edited")),

@@ -46,6 +46,7 @@ def test_a_layer_has_the_mean_squares_of_all_inputs_of_its_matrices(tmp_path: Pa
     [
         ({"blk.0.attn_q": [[1.0]]}, {"blk.0.attn_q": [[1.0]]}, np.float32, "has finite statistics of 1"),
         ({"blk.0.attn_q": [[1.0]], "blk.1.attn_q": [[1.0]]}, {}, np.float32, "has finite statistics of 0"),
+        ({"blk.0.a": [[1.0, 2.0, 3.0]]}, {"blk.0.a": [[1.0], [1.0]]}, np.float32, "has 3 numbers for 2 counts"),
         ({"blk.0.a": [[np.inf]], "blk.1.a": [[1.0]]}, {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, np.float32, "is no"),
         ({"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, np.float16, "not F32"),
     ],

@@ -23,7 +23,8 @@ class Budget:
     """One of three limits: a number, or a text such as `0.75x`, which is a share of what the whole model costs.
 
     `layers` counts layer evaluations, a half of a layer as a half; `ms` are milliseconds of a pass of the whole model,
-    embedding and head included; `bytes` are those of the weights that the plan needs, a repeated layer's once.
+    embedding and head included; `bytes` are those of the weights that the plan needs, a repeated layer's once: in
+    memory, or in the GGUF file that the model is.
 
     >>> Budget(layers=24), Budget(ms="0.75x").limit(80.0)
     (Budget('layers=24'), 60.0)

@@ -2,7 +2,7 @@
 
     drop       leave a layer out; in an exchange, another that was left out comes back
     halves     leave out one half of a layer: its attention or its MLP (FinerCut, BlockPruner)
-    bits       a layer runs at a type of GGUF with fewer bits (see `layerwise.search.bits`)
+    bits       a layer runs at a type of GGUF, of which `layerwise.search.bits` has the choices and the exchanges
     merge      two neighbours become the average of their weights (LaCo, MKA; see `layerwise.search.averaging`)
     repeat     a run of up to four layers runs twice
     parallel   two neighbours read the same state, and both updates are added
@@ -22,14 +22,13 @@ from typing import Literal, get_args
 
 from layerwise.errors import OptionError, near_matches
 from layerwise.plan import Plan
-from layerwise.plan.families import INTEGER_TYPES
 from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 
 Move = Literal["drop", "halves", "repeat", "parallel", "reorder", "merge", "bits"]
 MOVES: tuple[Move, ...] = get_args(Move)
-CHEAPER: tuple[Move, ...] = ("drop", "halves", "merge", "bits")
-"""The moves that make a plan cheaper."""
+CHEAPER: tuple[Move, ...] = ("drop", "halves", "merge")
+"""The moves that make a plan cheaper, one step at a time."""
 
 BITS: Move = "bits"
 BESIDE_BITS: tuple[Move, ...] = ("drop", "repeat", "reorder")
@@ -141,14 +140,6 @@ def _halves(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
                 yield (*now[:index], replace(stage, sublayer=other_sublayer(sublayer)), *now[index + 1 :])
 
 
-def _bits(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
-    for index, stage in enumerate(now):
-        if isinstance(stage, Visit) and stage.source in (None, *INTEGER_TYPES):
-            fewer = INTEGER_TYPES if stage.source is None else INTEGER_TYPES[: INTEGER_TYPES.index(stage.source)]
-            for name in fewer:
-                yield (*now[:index], replace(stage, source=name), *now[index + 1 :])
-
-
 def _merge(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
     for index, (first, second) in enumerate(pairwise(now)):
         if _plain(first) and _plain(second) and second.layer == first.layer + 1:  # type: ignore[union-attr]
@@ -178,7 +169,6 @@ def _reorder(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
 
 _MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
     "drop": _drop, "halves": _halves, "merge": _merge, "repeat": _repeat, "parallel": _parallel, "reorder": _reorder,
-    "bits": _bits,
 }  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """The importance matrix of llama.cpp: how much the inputs of each layer's matrices vary on a calibration text.
 
 `llama-imatrix` writes a GGUF file with two tensors for each matrix: `in_sum2`, the sums of the squares of its inputs
-over tokens, and `counts`, the tokens. Here a layer has the number that llama.cpp's `--show-statistics` sorts layers by:
-the sum over its matrices and their inputs of the mean square.
+over tokens, and `counts`, the tokens, a number for each expert where there are some. The power of a layer is the sum
+over its matrices and their inputs of the mean square.
 
     power[layer] = sum over matrices of sum over inputs of in_sum2 / counts
 """
@@ -49,6 +49,11 @@ def layer_power(path: Path, depth: int) -> dict[int, float]:
         if match is None or counts is None or int(match[1]) >= depth:
             continue
         sums, tokens = _numbers(file, tensor), _numbers(file, counts)
+        if sums.size % tokens.size:
+            raise CheckpointError(
+                f"{path} is no importance matrix: {name} has {sums.size} numbers for {tokens.size} counts; write it "
+                "again with llama-imatrix, or move it away"
+            )
         powers[int(match[1])] += float((sums.reshape(tokens.size, -1) / np.maximum(tokens, 1)[:, None]).sum())
         seen.add(int(match[1]))
     if len(seen) < depth or not all(map(math.isfinite, powers.values())):

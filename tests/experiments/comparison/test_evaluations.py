@@ -123,6 +123,29 @@ def test_scores_that_are_no_ratio_of_sums_are_left_out_by_name(tmp_path: Path) -
         layerwise.compare(first, nothing)
 
 
+@pytest.mark.parametrize("wrong", ["score", "direction", "metric"])
+def test_a_score_that_the_documents_do_not_give_is_left_out(
+    wrong: str, sides: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """In either evaluation: one that says another score, of one that does not say which is better, and of no score."""
+    for number in (0, 1):
+        other = Evaluation((BASE, OTHER)[number])
+        match wrong:
+            case "score":
+                other.results["results"]["arc"]["acc,none"] += 0.1
+            case "metric":
+                del other.results["results"]["arc"]["acc,none"]
+            case "direction" if number == 0:
+                other.results["higher_is_better"]["arc"] = {}
+            case "direction":
+                continue
+        both = list(sides)
+        both[number] = other.write(tmp_path / f"{wrong}-{number}")
+        result = layerwise.compare(*both)
+        assert {row.task for row in result.rows if row.measure == "paired"} == {"gsm8k", "wikitext"}
+        assert "acc of arc is not compared: its score is no known ratio of sums" in result.summary
+
+
 def test_one_evaluation_is_no_comparison(sides: tuple[Path, Path]) -> None:
     assert refused("compare", sides[0]).startswith(f"{sides[0]} is one evaluation, and a comparison takes two;")
 

@@ -77,9 +77,9 @@ class Search(ModelOptions, DurationOptions, Experiment):
             raise OptionError("--method one-shot leaves out whole layers; leave --moves out, or use greedy")
         if BITS in moves:
             self._check_bits(moves)
-        if not set(moves) & set(CHEAPER):
+        elif not set(moves) & set(CHEAPER):
             raise OptionError(
-                f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join(CHEAPER)} as well"
+                f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join((*CHEAPER, BITS))} as well"
             )
         if self.method == "optuna":
             from layerwise.search.nsga import require_optuna

@@ -212,7 +212,7 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget |
         stack.check(uniform(stack.depth, FEWEST_BITS))
     whole = prices.of_plan(Plan.identity(stack.depth), budget.unit)
     limit, others = budget.limit(whole), foreign(stack)
-    if limit >= whole and set(moves) <= set(CHEAPER) and not others:
+    if limit >= whole and set(moves) <= {*CHEAPER, BITS} and not others:
         raise OptionError(
             f"--budget {budget} leaves room for the whole model, which costs {whole:g} {budget.unit}: nothing has to "
             "be left out; give less"
