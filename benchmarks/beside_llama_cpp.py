@@ -1,11 +1,15 @@
 """Plans over a GGUF file: losses by layerwise beside those of llama.cpp on the file of the plan, and its speed.
 
-    python benchmarks/beside_llama_cpp.py MODEL.gguf [--plans 1000] [--rows plans.jsonl] [--speed] [--copy]
+    python benchmarks/beside_llama_cpp.py MODEL.gguf [--float32] [--plans 1000] [--rows plans.jsonl]
+    python benchmarks/beside_llama_cpp.py MODEL.gguf --speed --copy
 
 Every plan is run by layerwise on the dequantised model in float32, and by llama.cpp (the package xllamacpp) on the file
 that `layerwise.save` writes of it. How far they are apart is the mean of the absolute differences of the losses of a
 text's tokens, in nats, as a multiple of that of the trained order. A row is written when its plan is done, and a
 command that was stopped goes on with the plans that have no row.
+
+llama.cpp rounds what a quantised matrix is multiplied with to 8 bits, and layerwise does not. With --float32 both read
+a copy of the model in float32, so that what is left is not of these roundings.
 
 --speed measures tokens a second of llama.cpp under plans, in turns with the trained order, over what the numbers of
 layers alone would give. --copy measures writing the trained order in turns with `cp`.
@@ -27,6 +31,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from gguf import GGUFReader, GGUFValueType, GGUFWriter
+from gguf.quants import dequantize
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -61,6 +67,25 @@ def random_plan(depth: int, draw: random.Random) -> Plan:
         case _:
             layers = [draw.randrange(depth) for _ in range(draw.randint(depth // 2, depth))]
     return Plan.of(layers)
+
+
+def in_float32(source: Path, target: Path) -> Path:
+    """Write the file `source` with every tensor dequantised to float32."""
+    reader = GGUFReader(source)
+    writer = GGUFWriter(target, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if name == "general.architecture" or name.startswith("GGUF."):
+            continue
+        kind, *_ = field.types
+        value = 0 if name == "general.file_type" else field.contents()
+        writer.add_key_value(name, value, kind, field.types[-1] if kind == GGUFValueType.ARRAY else None)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
 
 
 class Pair:
@@ -182,6 +207,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--folder", type=Path, help="where files of plans are written; by default a temporary one")
+    parser.add_argument("--float32", action="store_true", help="compare on a copy with dequantised tensors")
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--copy", action="store_true")
     options = parser.parse_args()
@@ -192,7 +218,8 @@ def main() -> None:
         if options.copy:
             copy(options.model, Path(folder), options.rounds)
         if not options.speed and not options.copy:
-            compare(Pair(options.model, Path(folder), options.tokens), options.plans, options.rows)
+            path = in_float32(options.model, Path(folder) / "float32.gguf") if options.float32 else options.model
+            compare(Pair(path, Path(folder), options.tokens), options.plans, options.rows)
 
 
 if __name__ == "__main__":

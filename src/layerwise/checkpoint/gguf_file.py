@@ -1,19 +1,24 @@
 """A plan as a GGUF file, of another one: whole layers go from file to file as bytes, and nothing is quantised again but
-the matrices of layers for which the plan names a type, some rows at a time, by the package gguf.
+the matrices of layers for which the plan names a type, some rows at a time, by the package gguf, and the layers of
+model folders, at the types that the file has.
 
 The order of tensors and of metadata stays, and so does every byte that does not count or list layers. No tensor is held
-in memory, and neither torch nor transformers is imported.
+in memory, and neither torch nor transformers is imported, but for folders.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from itertools import groupby
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from layerwise.bounded import kind_of, named
 from layerwise.checkpoint.compact import refuse_inexpressible
@@ -25,9 +30,16 @@ from layerwise.gguf import GGUFFile, GGUFTensor, MetadataEntry, PlannedFile, dep
 from layerwise.gguf.file import MAGIC, padded
 from layerwise.gguf.types import TENSOR_TYPES, GGMLType
 from layerwise.plan import Plan
-from layerwise.plan.quantised import WeightType, weight_type
+from layerwise.plan.quantised import TYPES, WeightType, weight_type
 
-TO_GGUF = "save a folder, which convert_hf_to_gguf.py of llama.cpp converts"
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TO_GGUF = (
+    "name the file of which a folder was made first, as a, and take the layers of the folder: b:0-27; or convert the "
+    "folder with convert_hf_to_gguf.py of llama.cpp"
+)
 """What to do where a model is no GGUF file."""
 
 NUMBERS = 1 << 20
@@ -40,13 +52,22 @@ _LINEAR = re.compile(r"\.(attn|ffn)_\w+\.weight$")
 """The names of matrices of linear layers."""
 
 
-def save_gguf(source: Path | str, plan: Plan | str, target: Path | str, *, overwrite: bool = False) -> Origin:
+def save_gguf(
+    source: Path | str,
+    plan: Plan | str,
+    target: Path | str,
+    *,
+    folders: Mapping[str, Path | str] = MappingProxyType({}),
+    overwrite: bool = False,
+) -> Origin:
     """Write the GGUF file `source` under `plan` to the file `target`, which llama.cpp opens.
 
     The plan is a sequence of whole layers of the one model: it skips, reorders and repeats them, and may name a type of
     each (`0-13 Q4_0:14 15-29`): the matrices of such a layer are quantised to it, as they are where the plan is
-    measured (`layerwise.stack.quantised_layers`). The file appears whole or not at all; one that is there is replaced
-    only with `overwrite`, and if it is a GGUF file, and not `source`.
+    measured (`layerwise.stack.quantised_layers`). Layers may also be those of Hugging Face `folders`, by their names in
+    the plan (`0-13 b:14-29`), such as a model that was healed after it was read from `source`; they get the types of
+    the layers with their numbers, and where all are of one folder, so is what lies around them. The file appears whole
+    or not at all; one that is there is replaced only with `overwrite`, and if it is a GGUF file, and not `source`.
 
     Raises `PlanError` for a plan that is no sequence of the file's layers, `UnsupportedModel` where the metadata cannot
     say what the plan does, and `CheckpointError` for files that are malformed, or in the way.
@@ -55,18 +76,23 @@ def save_gguf(source: Path | str, plan: Plan | str, target: Path | str, *, overw
     refuse_inexpressible(plan, compact="", types=True)
     _refuse_in_the_way(source, target, overwrite)
     file = GGUFFile.open(source)
-    if len(plan.sources()) > 1:
+    if len(plan.sources() - folders.keys()) > 1:
         raise PlanError(
-            "a GGUF file is written of the layers of one other, and the plan takes them from several models; merge the "
-            "models from which they were converted, and convert what comes of it"
+            "a GGUF file is written of the layers of one other and of folders, and the plan takes them from several "
+            "models; merge the models from which they were converted, and convert what comes of it"
         )
     plan.check(depth_of(file), plan.sources())
     planned = planned_file(file, plan.order())
-    changed = _at_types(planned, [weight_type(step.source) for step in plan.steps()])
+    rewritten = dict(_at_types(file, planned, [weight_type(step.source) for step in plan.steps()]))
+    if used := plan.sources() & folders.keys():
+        from layerwise.checkpoint.gguf_folder import of_folders
+
+        rewritten |= of_folders(file, planned, {name: folders[name] for name in sorted(used)}, plan.steps())
     with draft_of_file(target) as draft:
-        write_pieces(draft, _pieces(file, planned, changed))
+        write_pieces(draft, _pieces(file, planned, rewritten))
     parameters = sum(prod(tensor.shape) for _, tensor in planned.tensors)
-    return Origin(str(plan), {"shell": str(source)}, {}, parameters, None, "none")
+    sources = {"shell": str(source)} | {name: str(folders[name]) for name in sorted(used)}
+    return Origin(str(plan), sources, {}, parameters, None, "none")
 
 
 def _refuse_in_the_way(source: Path, target: Path, overwrite: bool) -> None:
@@ -92,13 +118,35 @@ def _begins_as_gguf(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-_Types = Mapping[str, GGMLType]
-"""The type of each tensor that is quantised again, by its new name."""
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A tensor that is not copied: its type in the new file, and its numbers in float32, some rows at a time."""
+
+    kind: GGMLType
+    rows: Callable[[], Iterator[NDArray[np.float32]]]
+
+    def content(self, name: str) -> Iterator[bytes]:
+        """The numbers at the type. Raises `CheckpointError` where the package gguf does not write it."""
+        import gguf
+
+        for numbers in self.rows():
+            try:
+                yield gguf.quants.quantize(numbers, gguf.GGMLQuantizationType(NUMBERS_OF[self.kind.name])).tobytes()
+            except NotImplementedError:
+                raise CheckpointError(
+                    f"the package gguf does not quantise {name} to {self.kind.name}; begin with a file in F16, or in "
+                    f"one of {', '.join(TYPES)}"
+                ) from None
 
 
-def _at_types(planned: PlannedFile, types: Sequence[WeightType | None]) -> _Types:
-    """Raises `UnsupportedModel` for a tensor that cannot be at the type of its layer."""
-    changed = {}
+def _at_types(
+    file: GGUFFile, planned: PlannedFile, types: Sequence[WeightType | None]
+) -> Iterator[tuple[str, Rewritten]]:
+    """The tensors of layers at types, by their new names.
+
+    Raises `UnsupportedModel` for a tensor that cannot be at the type of its layer, and `CheckpointError` where the
+    package gguf is not installed.
+    """
     for name, tensor in planned.tensors:
         match = _MATRIX.fullmatch(name)
         wanted = None if match is None else types[int(match[1])]
@@ -111,8 +159,14 @@ def _at_types(planned: PlannedFile, types: Sequence[WeightType | None]) -> _Type
         if tensor.shape[0] % kind.values:  # in which llama.cpp stores rows that are no whole number of blocks
             kind = GGML_TYPES["F16"]
         if tensor.type != kind:
-            changed[name] = kind
-    return changed
+            need_gguf(f"matrices are quantised to {kind.name}")
+            yield name, Rewritten(kind, partial(_rows, file, tensor))
+
+
+def need_gguf(what: str) -> None:
+    """Raise `CheckpointError` where the package gguf, which does `what`, is not installed."""
+    if find_spec("gguf") is None:
+        raise CheckpointError(f"{what} by the package gguf: pip install 'layerwise[gguf]'")
 
 
 def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
@@ -124,9 +178,11 @@ def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
     return ""
 
 
-def _pieces(file: GGUFFile, planned: PlannedFile, types: _Types) -> Iterator[bytes | Range]:
+def _pieces(
+    file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewritten]
+) -> Iterator[bytes | Range]:  # fmt: skip
     """The bytes of the new file: those that change as they are, and all others as ranges of the old one."""
-    if not types and not planned.changed and planned.tensors == tuple(file.tensors.items()):
+    if not rewritten and not planned.changed and planned.tensors == tuple(file.tensors.items()):
         yield file.path, 0, file.size
         return
     head = MAGIC + struct.pack("<IQQ", file.version, len(planned.tensors), len(file.entries))
@@ -135,37 +191,32 @@ def _pieces(file: GGUFFile, planned: PlannedFile, types: _Types) -> Iterator[byt
     for piece in _metadata(file, planned):
         size += len(piece) if isinstance(piece, bytes) else piece[2] - piece[1]
         yield piece
-    table = b"".join(_headers(planned.tensors, types, file.alignment))
+    table = b"".join(_headers(planned.tensors, rewritten, file.alignment))
     yield table + bytes(padded(size + len(table), file.alignment) - size - len(table))
-    for kind, run in groupby(planned.tensors, key=lambda each: types.get(each[0])):
-        # What lies between two tensors is nobody's, so it goes along, and neighbours stay one range.
-        ends = [(tensor, padded(tensor.end, file.alignment)) for _, tensor in run]
-        if kind is not None:
-            for tensor, _ in ends:
-                yield from _quantised(file, tensor, kind)
-                written = _size(tensor, kind)
+    for new, run in groupby(planned.tensors, key=lambda each: each[0] in rewritten):
+        if new:
+            for name, tensor in run:
+                yield from rewritten[name].content(name)
+                written = _size(tensor, rewritten[name])
                 yield bytes(padded(written, file.alignment) - written)
             continue
+        # What lies between two tensors is nobody's, so it goes along, and neighbours stay one range.
+        ends = [(tensor, padded(tensor.end, file.alignment)) for _, tensor in run]
         for path, begin, end in joined((file.path, tensor.begin, end) for tensor, end in ends):
             yield path, begin, min(end, file.size)
             yield bytes(max(0, end - file.size))
 
 
-def _quantised(file: GGUFFile, tensor: GGUFTensor, kind: GGMLType) -> Iterator[bytes]:
-    """The matrix at another type, `NUMBERS` of its numbers or one row at a time.
+def _rows(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]:
+    """A matrix in float32, `NUMBERS` of its numbers or one row at a time.
 
-    Raises `CheckpointError` where the package gguf is not installed, or cannot read the type that the matrix has.
+    Raises `CheckpointError` where the package gguf cannot read the type that it has.
     """
-    if find_spec("gguf") is None:
-        raise CheckpointError(
-            f"matrices are quantised to {kind.name} by the package gguf: pip install 'layerwise[gguf]'"
-        )
     import gguf
     import numpy as np
 
     width, rows = tensor.shape
-    stored, wanted = (gguf.GGMLQuantizationType(number) for number in (tensor.number, NUMBERS_OF[kind.name]))
-    size = tensor.size // rows
+    stored, size = gguf.GGMLQuantizationType(tensor.number), tensor.size // rows
     with file.path.open("rb") as content:
         content.seek(tensor.begin)
         for first in range(0, rows, step := max(1, NUMBERS // width)):
@@ -180,12 +231,12 @@ def _quantised(file: GGUFFile, tensor: GGUFTensor, kind: GGMLType) -> Iterator[b
                     f"the package gguf does not dequantise {tensor.name}, which is {tensor.type.name}; begin with a "
                     "file in F16, or in a type that it does"
                 ) from None
-            yield gguf.quants.quantize(numbers.astype(np.float32, copy=False), wanted).tobytes()
+            yield numbers.astype(np.float32, copy=False)
 
 
-def _size(tensor: GGUFTensor, kind: GGMLType | None) -> int:
+def _size(tensor: GGUFTensor, new: Rewritten | None) -> int:
     """The bytes of a tensor as it is written."""
-    return tensor.size if kind is None else prod(tensor.shape) // kind.values * kind.size
+    return tensor.size if new is None else prod(tensor.shape) // new.kind.values * new.kind.size
 
 
 def _metadata(file: GGUFFile, planned: PlannedFile) -> Iterator[bytes | Range]:
@@ -200,11 +251,13 @@ def _metadata(file: GGUFFile, planned: PlannedFile) -> Iterator[bytes | Range]:
     yield from joined((file.path, each.begin, each.end) for each in kept)
 
 
-def _headers(tensors: Iterable[tuple[str, GGUFTensor]], types: _Types, alignment: int) -> Iterator[bytes]:
+def _headers(
+    tensors: Iterable[tuple[str, GGUFTensor]], rewritten: Mapping[str, Rewritten], alignment: int
+) -> Iterator[bytes]:
     offset = 0
     for name, tensor in tensors:
-        kind, text = types.get(name), name.encode()
-        number = tensor.number if kind is None else NUMBERS_OF[kind.name]
+        new, text = rewritten.get(name), name.encode()
+        number = tensor.number if new is None else NUMBERS_OF[new.kind.name]
         dimensions = len(tensor.shape)
         yield struct.pack(f"<Q{len(text)}sI{dimensions}QIQ", len(text), text, dimensions, *tensor.shape, number, offset)
-        offset += padded(_size(tensor, kind), alignment)
+        offset += padded(_size(tensor, new), alignment)

@@ -52,15 +52,18 @@ def save(
     model of layerwise's own, where layerwise is not installed (`trust_remote_code=True`).
 
     The folder appears whole or not at all; one that is there is replaced only with `overwrite`, and if it holds a
-    model. Of a GGUF file another one is written, as `save("model.gguf", plan, "smaller.gguf")`; of the options only
-    `overwrite` is read then (see `layerwise.checkpoint.gguf_file`).
+    model. Of a GGUF file another one is written, as `save("model.gguf", plan, "smaller.gguf")`, with layers of folders
+    too: `save({"a": "model.gguf", "b": folder}, "b:0-27", "healed.gguf")`; of the options only `overwrite` is read then
+    (see `layerwise.checkpoint.gguf_file`).
 
     Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model whose configuration cannot say
     what the plan does, and `CheckpointError` for a folder that is in the way.
     """
     plan = Plan.parse(plan)
-    if isinstance(model, str | Path) and is_gguf(model):
-        return save_gguf(model, plan, folder, overwrite=overwrite)
+    if isinstance(model, str | Path | Mapping):
+        first, *others = model.items() if isinstance(model, Mapping) else [("", model)]
+        if is_gguf(first[1]):
+            return save_gguf(first[1], plan, folder, folders=dict(others), overwrite=overwrite)
     if is_gguf(folder):
         raise OptionError(f"a GGUF file is written of one other; {TO_GGUF}")
     writing = Writing(

@@ -29,6 +29,7 @@ from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.saving.config import Saving, bytes_of
 from layerwise.plan import Plan
+from layerwise.plan.checks import source_name
 from layerwise.plan.dialects import dialect_of
 from layerwise.plan.dialects.mergekit import split_revision
 from layerwise.plan.quantised import quantised_layers
@@ -85,10 +86,13 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
     """Write a GGUF file of another one, and its card where one is wanted; raises what `save_gguf` raises."""
     if config.recipe is not None:
         recipe = resolved_recipe(config.recipe, config.models, dtype="auto", revision=None, reporter=reporter)
-        plan, locations = recipe.plan, tuple(recipe.names.values())
+        plan, names = recipe.plan, dict(recipe.names)
     else:
-        plan, locations = chosen_plan(config.plan or ""), config.models
-    if len(locations) > 1 or not is_gguf(locations[0]):
+        plan = chosen_plan(config.plan or "")
+        names = {source_name(number): location for number, location in enumerate(config.models)}
+    (_, file), *folders = names.items()
+    locations = tuple(names.values())
+    if not is_gguf(file) or any(is_gguf(folder) for _, folder in folders):
         raise OptionError(
             f"a GGUF file is written of one other, and not of {' and '.join(map(named, locations))}; {TO_GGUF}"
         )
@@ -98,10 +102,11 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
     publication = None
     if config.card or config.evidence:
         publication = Publication.of(config.evidence, plan, locations, push=None, private=False, overwrite=False)
-    origin = save_gguf(locations[0], plan, config.output, overwrite=config.overwrite)
-    types, copied = len(quantised_layers(plan)), f"those of {locations[0]}, byte for byte"
+    origin = save_gguf(file, plan, config.output, folders=dict(folders), overwrite=config.overwrite)
+    copied = f"those of {file}, byte for byte"
+    types = len(quantised_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
     again = f"its tensors are {copied}: nothing was quantised again" if not types else (
-        f"the matrices of {types} of its layers were quantised again; all else is {copied}"
+        f"the matrices of {types} of its layers were quantised again; what did not change is {copied}"
     )  # fmt: skip
     reporter.result(f"{_counted(config.output, plan, origin)}\n{again}, and nothing was compared")
     if publication is not None:

@@ -9,7 +9,7 @@ makes an array of each token, and holds all weights at once.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -61,16 +61,19 @@ class GGUFWeight:
 
     def __getitem__(self, _: Any) -> Tensor:
         """All of it in float32, as transformers asks for a tensor that is stored."""
+        values = self.made_of(_dequantised(self.file, tensor).numpy() for tensor in self.tensors)
+        return values.clone() if values.data_ptr() % ALIGNMENT else values
+
+    def made_of(self, arrays: Iterable[Any]) -> Tensor:
+        """The parameter that these contents of its tensors would be."""
         made: dict[str, Tensor] = {}
-        for tensor in self.tensors:
+        for tensor, array in zip(self.tensors, arrays, strict=True):
             result = self.processor.process(
-                weights=_dequantised(self.file, tensor).numpy(), name=tensor.name, tensor_key_mapping=self.names,
-                parsed_parameters={"tensors": made},
-            )  # fmt: skip
+                weights=array, name=tensor.name, tensor_key_mapping=self.names, parsed_parameters={"tensors": made}
+            )
             if result.name is not None:
                 made[self.name] = torch.from_numpy(result.weights)
-        values = made[self.name]
-        return values.clone() if values.data_ptr() % ALIGNMENT else values
+        return made[self.name]
 
 
 def _dequantised(path: Path, tensor: GGUFTensor) -> Tensor:

@@ -1,0 +1,127 @@
+"""Layers of Hugging Face folders in the form that a GGUF file has for them: what loading does to a tensor, undone.
+
+transformers makes a parameter of a tensor by rules of each architecture: it permutes the queries and keys of a Llama,
+and takes 1 from the norms of a Gemma. No rule is written here. A tensor whose numbers are 0, 1, 2, ... goes through
+transformers' own, and what comes out says where each number of a parameter belongs. What is made so goes through once
+more, and has to give the parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerwise.bounded import named
+from layerwise.checkpoint.gguf_file import Rewritten, need_gguf
+from layerwise.checkpoint.stored_model import StoredModel
+from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.gguf import GGUFFile, GGUFTensor, PlannedFile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from layerwise.plan.lowering import Step
+    from layerwise.stack.streaming.gguf_weights import GGUFWeight
+
+_SLOT = re.compile(r"blk\.(\d+)\..+")
+
+
+def of_folders(
+    file: GGUFFile, planned: PlannedFile, folders: Mapping[str, Path | str], steps: Sequence[Step]
+) -> dict[str, Rewritten]:
+    """The tensors that are made of `folders`, by their new names: those of the steps that name one.
+
+    Where every step names the same one, what lies around the layers is of it too, if it is not what the file has.
+    Raises `UnsupportedModel` for a folder whose parameters are not those of the file, and `CheckpointError` where the
+    package gguf is not installed.
+    """
+    need_gguf("folders are quantised")
+    weights = _weights(file)
+    models = {name: StoredModel.open(str(folder), None) for name, folder in folders.items()}
+    sources = {step.source for step in steps}
+    around = models.get(next(iter(sources)) or "") if len(sources) == 1 else None
+    made = {}
+    for name, tensor in planned.tensors:
+        match = _SLOT.fullmatch(name)
+        model = around if match is None else models.get(steps[int(match[1])].source or "")
+        weight = weights.get(tensor.name)
+        if model is None or (weight is None and match is None):
+            continue
+        if weight is None or len(weight.tensors) > 1:
+            raise UnsupportedModel(f"{tensor.name} is one of several tensors of which a parameter is made, or of none; "
+                                   f"take its layer from {named(file.path)}")  # fmt: skip
+        if match is None and _is_same(model, weight):
+            continue
+        made[name] = Rewritten(tensor.type, partial(_rows, model, weight, tensor))
+    return made
+
+
+def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
+    """What transformers makes of each tensor of the file, by the tensor's name."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
+
+    from layerwise.stack.streaming.gguf_weights import gguf_config, gguf_weights, is_read_by_tensor
+
+    if not is_read_by_tensor(file):
+        raise UnsupportedModel(f"transformers reads all tensors of {file.architecture} at once; convert the folder "
+                               "with convert_hf_to_gguf.py of llama.cpp")  # fmt: skip
+    with torch.device("meta"), no_init_weights():
+        model = AutoModelForCausalLM.from_config(gguf_config(file))
+    weights = gguf_weights(file, model)
+    return {tensor.name: weight for weight in weights.values() for tensor in weight.tensors}
+
+
+def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]:
+    """The tensor of the file that becomes the model's parameter."""
+    import numpy as np
+
+    shape, count = tuple(reversed(tensor.shape)), prod(tensor.shape)
+    values = _stored(model, weight.name).numpy()
+    begin = _read_as(weight, np.zeros(shape))
+    if begin.shape != values.shape:
+        raise UnsupportedModel(
+            f"{model.name} has {weight.name} of shape {values.shape}, and the file of shape {begin.shape}; give the "
+            "file of the model from which the folder was made"
+        )
+    places = _read_as(weight, np.arange(count, dtype=np.float64).reshape(shape)) - begin
+    numbers = np.zeros(count, dtype=np.float32)
+    numbers[places.astype(np.int64).ravel().clip(0, count - 1)] = (values - begin).ravel()
+    numbers = numbers.reshape(shape)
+    if not np.allclose(_read_as(weight, numbers), values, rtol=1e-5, atol=1e-6):
+        raise UnsupportedModel(f"what transformers makes of {tensor.name} cannot be undone; convert the folder with "
+                               "convert_hf_to_gguf.py of llama.cpp")  # fmt: skip
+    yield numbers
+
+
+def _read_as(weight: GGUFWeight, numbers: NDArray[Any]) -> NDArray[Any]:
+    return weight.made_of([numbers]).numpy()
+
+
+def _stored(model: StoredModel, name: str) -> Tensor:
+    """A parameter of the folder in float32."""
+    from safetensors import safe_open
+
+    where = model.tensors.get(name)
+    if where is None:
+        raise UnsupportedModel(f"{model.name} has no {name}, of which the plan asks for the layer; it has "
+                               f"{len(model.tensors)} tensors")  # fmt: skip
+    with safe_open(where.file, framework="pt", device="cpu") as tensors:
+        values: Tensor = tensors.get_tensor(name)
+    if not values.is_floating_point():
+        raise CheckpointError(f"{model.name} stores {name} as {where.dtype}; give a model that is not quantised")
+    return values.float()
+
+
+def _is_same(model: StoredModel, weight: GGUFWeight) -> bool:
+    """Whether the folder has the parameter that the file has, or none of its own since it is tied to another."""
+    import torch
+
+    return weight.name not in model.tensors or torch.equal(_stored(model, weight.name), weight[...])

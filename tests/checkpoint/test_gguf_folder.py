@@ -1,0 +1,137 @@
+"""A GGUF file with the layers of folders: they compute what the folders do, and get the types of the file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from checkpoint.gguf_models import CAUSAL, write_causal, write_llama
+from checkpoint.test_gguf_save import contents
+from cli.command import layerwise
+from layerwise.checkpoint import save
+from layerwise.errors import CheckpointError, LayerwiseError, UnsupportedModel
+from layerwise.gguf import GGUFFile
+from layerwise.stack import Stack, load
+
+pytestmark = pytest.mark.numbers
+pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
+
+TOKENS = torch.arange(40, 64)[None]
+
+
+def folder_of(stack: Stack, plan: str, folder: Path, *, trained: str = "") -> Path:
+    """The model under a plan as a folder, its parameters whose names match `trained` moved by a seeded draw."""
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in stack.model.named_parameters():
+            if trained and re.search(trained, name):
+                parameter += 0.02 * torch.randn(parameter.shape, generator=draw)
+    save(stack, plan, folder)
+    return folder
+
+
+def logits(where: Path) -> torch.Tensor:
+    with torch.inference_mode():
+        made: Any = load(where).model(TOKENS).logits
+    return made
+
+
+@pytest.mark.parametrize("architecture", CAUSAL)
+def test_a_folder_comes_back_as_it_is(architecture: str, tmp_path: Path) -> None:
+    """Every parameter, whatever transformers makes of the tensors of its architecture; tied heads stay tied."""
+    file = write_causal(tmp_path / "a.gguf", architecture, "F32")
+    folder = folder_of(load(file), "0-2", tmp_path / "b", trained=".")
+    save({"a": file, "b": folder}, "b:0-2", tmp_path / "out.gguf")
+    torch.testing.assert_close(logits(tmp_path / "out.gguf"), logits(folder), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(logits(folder), logits(file), atol=1e-3)
+    before, after = contents(GGUFFile.open(file)), contents(GGUFFile.open(tmp_path / "out.gguf"))
+    assert {name: each[:2] for name, each in after.items()} == {name: each[:2] for name, each in before.items()}
+
+
+def test_layers_of_the_file_and_of_a_folder_stand_side_by_side(tmp_path: Path) -> None:
+    """Those of the file are its bytes, and what lies around them stays; those of the folder get the types of theirs."""
+    file = write_llama(tmp_path / "a.gguf", 3, kind="Q4_1")
+    folder = folder_of(load(file), "0-2", tmp_path / "b", trained=".")
+    save({"a": file, "b": folder}, "a:0 b:1 a:2", tmp_path / "out.gguf")
+    before, after = contents(GGUFFile.open(file)), contents(GGUFFile.open(tmp_path / "out.gguf"))
+    assert {name for name in after if after[name] != before[name]} == {n for n in before if n.startswith("blk.1.")}
+    assert {name: each[:2] for name, each in after.items()} == {name: each[:2] for name, each in before.items()}
+    source = Stack.with_sources({"a": load(file), "b": load(folder)})
+    with torch.inference_mode(), source.under("a:0 b:1 a:2"):
+        wanted: Any = source.model(TOKENS).logits
+    apart = (logits(tmp_path / "out.gguf") - wanted).norm() / wanted.norm()
+    assert 0 < apart < 0.2  # four bits
+
+
+@pytest.mark.parametrize("kind", ["F16", "Q8_0"])
+def test_a_folder_that_was_not_trained_has_the_bytes_of_the_file(kind: str, tmp_path: Path) -> None:
+    file = write_llama(tmp_path / "a.gguf", 3, kind=kind)
+    folder = folder_of(load(file), "0-2", tmp_path / "b")
+    save({"a": file, "b": folder}, "b:0-2", tmp_path / "out.gguf")
+    assert contents(GGUFFile.open(tmp_path / "out.gguf")) == contents(GGUFFile.open(file))
+
+
+def test_what_lies_around_layers_is_trained_too_where_all_are_of_one_folder(tmp_path: Path) -> None:
+    file = write_llama(tmp_path / "a.gguf", 3, tied=False)
+    folder = folder_of(load(file), "0-2", tmp_path / "b", trained=r"embed_tokens|lm_head")
+    save({"a": file, "b": folder}, "b:0-2", tmp_path / "out.gguf")
+    before, after = contents(GGUFFile.open(file)), contents(GGUFFile.open(tmp_path / "out.gguf"))
+    assert {name for name in after if after[name] != before[name]} == {"token_embd.weight", "output.weight"}
+
+
+def test_the_command_says_what_was_quantised(tmp_path: Path) -> None:
+    file = write_llama(tmp_path / "a.gguf", 3, kind="Q8_0")
+    folder = folder_of(load(file), "0 2", tmp_path / "b", trained="layers")
+    ran = layerwise("save", file, folder, "--plan", "b:0-1", "--output", tmp_path / "out.gguf")
+    assert "the matrices of 2 of its layers were quantised again; what did not change is those of" in ran.out
+    assert GGUFFile.open(tmp_path / "out.gguf").setting("block_count") == 2
+
+
+def _refused(message: str, kind: type[LayerwiseError], models: dict[str, Path], plan: str, folder: Path) -> None:
+    with pytest.raises(kind, match=message):
+        save(models, plan, folder / "out.gguf")
+    assert not (folder / "out.gguf").exists()
+
+
+def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
+    file = write_llama(tmp_path / "a.gguf", 3)
+    folder = folder_of(load(file), "0 2", tmp_path / "b")
+    other = folder_of(load(write_causal(tmp_path / "c.gguf", "gpt2", "F32")), "0-2", tmp_path / "c")
+    wide = load(file)
+    wide.model.resize_token_embeddings(200)
+    wider = folder_of(wide, "0-2", tmp_path / "d")
+    missing = r"b has no model\.layers\.2\.\S+, of which the plan asks"
+    _refused(missing, UnsupportedModel, {"a": file, "b": folder}, "b:0-2", tmp_path)
+    _refused("has no model.layers.0.", UnsupportedModel, {"a": file, "b": other}, "b:0", tmp_path)
+    shapes = r"d has model\.embed_tokens\.weight of shape \(200, 64\), and the file of shape \(128, 64\)"
+    _refused(shapes, UnsupportedModel, {"a": file, "b": wider}, "b:0-2", tmp_path)
+
+
+def test_types_that_the_package_gguf_does_not_write_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gguf
+
+    def quantize(*_: Any) -> None:
+        raise NotImplementedError
+
+    file = write_llama(tmp_path / "a.gguf", 3)
+    folder = folder_of(load(file), "0-2", tmp_path / "b", trained="layers")
+    monkeypatch.setattr(gguf.quants, "quantize", quantize)
+    message = r"does not quantise blk\.0\.\S+ to F32; begin with a file in F16, or in one of Q4_0, Q4_1"
+    _refused(message, CheckpointError, {"a": file, "b": folder}, "b:0-2", tmp_path)
+
+
+def test_metadata_that_cannot_be_undone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not come out again as the parameter, such as a power of it, is not written."""
+    from layerwise.stack.streaming.gguf_weights import GGUFWeight
+
+    file = write_llama(tmp_path / "a.gguf", 3)
+    folder = folder_of(load(file), "0-2", tmp_path / "b", trained="layers")
+    made_of = GGUFWeight.made_of
+    monkeypatch.setattr(GGUFWeight, "made_of", lambda weight, arrays: made_of(weight, arrays) ** 2)
+    _refused("cannot be undone; convert the folder", UnsupportedModel, {"a": file, "b": folder}, "b:0", tmp_path)
