@@ -44,8 +44,17 @@ def test_each_move_does_what_it_is_called() -> None:
     assert texts["merge"] == ["mean2:0 2", "0 mean2:1"]
     assert "0 1 1 2" in texts["repeat"]
     assert "0-2 0-2" in texts["repeat"]
+    assert texts["damp"][:2] == ["(0):gain=0.25*2 1 2", "(0):gain=0.5*2 1 2"]
+    assert texts["damp"][-1] == "(0-2):gain=0.5*2"
     assert texts["parallel"] == ["(0|1):sum 2", "0 (1|2):sum"]
     assert texts["reorder"] == ["1 0 2", "0 2 1"]
+
+
+def test_runs_are_as_long_as_they_may_be() -> None:
+    twice = neighbours(Plan.identity(DEPTH), ("repeat",), DEPTH, longest=DEPTH)
+    assert len(twice) == DEPTH * (DEPTH + 1) // 2
+    assert len(neighbours(Plan.identity(DEPTH), ("repeat",), DEPTH)) == len(twice) - 3  # two of 5 layers, one of 6
+    assert len(neighbours(Plan.identity(DEPTH), ("damp",), DEPTH, longest=DEPTH)) == 2 * len(twice)
 
 
 def test_layers_of_other_models_stand_in_and_go_back() -> None:

@@ -10,31 +10,24 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.util import find_spec
 from itertools import groupby
 from math import prod
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from layerwise.bounded import kind_of, named
 from layerwise.checkpoint.compact import refuse_inexpressible
 from layerwise.checkpoint.folder import Origin, draft_of_file
+from layerwise.checkpoint.gguf_tensors import GGML_TYPES, NUMBERS_OF, Rewritten, need_gguf, rows_of
 from layerwise.checkpoint.tensor_files import Range, joined, write_pieces
 from layerwise.data.model_location import SUFFIX, is_gguf, location_of
 from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, MetadataEntry, PlannedFile, depth_of, planned_file
 from layerwise.gguf.file import MAGIC, padded
-from layerwise.gguf.types import TENSOR_TYPES, GGMLType
 from layerwise.plan import Plan
-from layerwise.plan.quantised import TYPES, WeightType, weight_type
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from layerwise.plan.quantised import WeightType, weight_type
 
 TO_GGUF = (
     "name the file of which a folder was made first, as a, and take the layers of the folder: b:0-27; or convert the "
@@ -42,11 +35,6 @@ TO_GGUF = (
 )
 """What to do where a model is no GGUF file."""
 
-NUMBERS = 1 << 20
-"""Numbers of a matrix that are quantised at once, about."""
-
-GGML_TYPES = {each.name: each for each in TENSOR_TYPES.values()}
-NUMBERS_OF = {each.name: number for number, each in TENSOR_TYPES.items()}
 _MATRIX = re.compile(r"blk\.(\d+)\..*weight")
 _LINEAR = re.compile(r"\.(attn|ffn)_\w+\.weight$")
 """The names of matrices of linear layers."""
@@ -118,27 +106,6 @@ def _begins_as_gguf(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-@dataclass(frozen=True, slots=True)
-class Rewritten:
-    """A tensor that is not copied: its type in the new file, and its numbers in float32, some rows at a time."""
-
-    kind: GGMLType
-    rows: Callable[[], Iterator[NDArray[np.float32]]]
-
-    def content(self, name: str) -> Iterator[bytes]:
-        """The numbers at the type. Raises `CheckpointError` where the package gguf does not write it."""
-        import gguf
-
-        for numbers in self.rows():
-            try:
-                yield gguf.quants.quantize(numbers, gguf.GGMLQuantizationType(NUMBERS_OF[self.kind.name])).tobytes()
-            except NotImplementedError:
-                raise CheckpointError(
-                    f"the package gguf does not quantise {name} to {self.kind.name}; begin with a file in F16, or in "
-                    f"one of {', '.join(TYPES)}"
-                ) from None
-
-
 def _at_types(
     file: GGUFFile, planned: PlannedFile, types: Sequence[WeightType | None]
 ) -> Iterator[tuple[str, Rewritten]]:
@@ -160,13 +127,7 @@ def _at_types(
             kind = GGML_TYPES["F16"]
         if tensor.type != kind:
             need_gguf(f"matrices are quantised to {kind.name}")
-            yield name, Rewritten(kind, partial(_rows, file, tensor))
-
-
-def need_gguf(what: str) -> None:
-    """Raise `CheckpointError` where the package gguf, which does `what`, is not installed."""
-    if find_spec("gguf") is None:
-        raise CheckpointError(f"{what} by the package gguf: pip install 'layerwise[gguf]'")
+            yield name, Rewritten(kind, partial(rows_of, file, tensor))
 
 
 def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
@@ -205,33 +166,6 @@ def _pieces(
         for path, begin, end in joined((file.path, tensor.begin, end) for tensor, end in ends):
             yield path, begin, min(end, file.size)
             yield bytes(max(0, end - file.size))
-
-
-def _rows(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]:
-    """A matrix in float32, `NUMBERS` of its numbers or one row at a time.
-
-    Raises `CheckpointError` where the package gguf cannot read the type that it has.
-    """
-    import gguf
-    import numpy as np
-
-    width, rows = tensor.shape
-    stored, size = gguf.GGMLQuantizationType(tensor.number), tensor.size // rows
-    with file.path.open("rb") as content:
-        content.seek(tensor.begin)
-        for first in range(0, rows, step := max(1, NUMBERS // width)):
-            count = min(step, rows - first)
-            data = np.frombuffer(content.read(count * size), dtype=np.uint8)
-            if data.size < count * size:
-                raise CheckpointError(f"{named(file.path)} became shorter while it was read; start again")
-            try:
-                numbers = gguf.quants.dequantize(data.reshape(count, size), stored)
-            except NotImplementedError:
-                raise CheckpointError(
-                    f"the package gguf does not dequantise {tensor.name}, which is {tensor.type.name}; begin with a "
-                    "file in F16, or in a type that it does"
-                ) from None
-            yield numbers.astype(np.float32, copy=False)
 
 
 def _size(tensor: GGUFTensor, new: Rewritten | None) -> int:

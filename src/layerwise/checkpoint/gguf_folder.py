@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerwise.bounded import named
-from layerwise.checkpoint.gguf_file import Rewritten, need_gguf
+from layerwise.checkpoint.gguf_tensors import Rewritten, need_gguf
 from layerwise.checkpoint.stored_model import StoredModel
+from layerwise.data.auto_classes import from_config
 from layerwise.errors import CheckpointError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, PlannedFile
 
@@ -65,7 +66,6 @@ def of_folders(
 def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
     """What transformers makes of each tensor of the file, by the tensor's name."""
     import torch
-    from transformers import AutoModelForCausalLM
     from transformers.initialization import no_init_weights
 
     from layerwise.stack.streaming.gguf_weights import gguf_config, gguf_weights, is_read_by_tensor
@@ -74,7 +74,7 @@ def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
         raise UnsupportedModel(f"transformers reads all tensors of {file.architecture} at once; convert the folder "
                                "with convert_hf_to_gguf.py of llama.cpp")  # fmt: skip
     with torch.device("meta"), no_init_weights():
-        model = AutoModelForCausalLM.from_config(gguf_config(file))
+        model = from_config("AutoModelForCausalLM", gguf_config(file))
     weights = gguf_weights(file, model)
     return {tensor.name: weight for weight in weights.values() for tensor in weight.tensors}
 
@@ -91,9 +91,9 @@ def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterato
             f"{model.name} has {weight.name} of shape {values.shape}, and the file of shape {begin.shape}; give the "
             "file of the model from which the folder was made"
         )
-    places = _read_as(weight, np.arange(count, dtype=np.float64).reshape(shape)) - begin
+    positions = _read_as(weight, np.arange(count, dtype=np.float64).reshape(shape)) - begin
     numbers = np.zeros(count, dtype=np.float32)
-    numbers[places.astype(np.int64).ravel().clip(0, count - 1)] = (values - begin).ravel()
+    numbers[positions.astype(np.int64).ravel().clip(0, count - 1)] = (values - begin).ravel()
     numbers = numbers.reshape(shape)
     if not np.allclose(_read_as(weight, numbers), values, rtol=1e-5, atol=1e-6):
         raise UnsupportedModel(f"what transformers makes of {tensor.name} cannot be undone; convert the folder with "

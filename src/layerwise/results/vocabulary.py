@@ -149,7 +149,7 @@ COMMONEST = "commonest"
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
-CHOSEN, PRICE, FRONT, ARM = "chosen", "price", "front", "arm"
+CHOSEN, PRICE, FRONT, ARM, BEST_CHANGE = "chosen", "price", "front", "arm", "best_change"
 AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
 SELECT, SECOND = "select", "second"
 REST = "rest"

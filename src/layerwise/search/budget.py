@@ -69,6 +69,16 @@ class Budget:
         """What is limited."""
         return next(unit for unit in UNITS if getattr(self, unit) is not None)
 
+    @property
+    def holds_whole(self) -> bool:
+        """Whether it is a share of the whole model, and leaves room for it.
+
+        >>> Budget(layers="2x").holds_whole, Budget(layers="0.9x").holds_whole, Budget(layers=40).holds_whole
+        (True, False, False)
+        """
+        text = str(getattr(self, self.unit))
+        return text.endswith("x") and float(text[:-1]) >= 1
+
     def limit(self, whole: float) -> float:
         """The limit in its unit, where the whole model costs `whole`; a share of layers is rounded down.
 

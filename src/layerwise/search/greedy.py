@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
-from layerwise.search.moves import Move, cheaper, neighbours
+from layerwise.search.moves import LONGEST_REPEAT, Move, cheaper, neighbours
 from layerwise.search.rungs import Evaluator, Round, RungSettings, contest
 
 Price = Callable[[Plan], float]
@@ -30,7 +30,8 @@ ROUNDS = 8
 class Space:
     """What may be searched: the moves of a model of `depth` layers, the price of a plan, and the limit of it.
 
-    `sources` are the names of other models whose layers may stand in the place of its own.
+    `sources` are the names of other models whose layers may stand in the place of its own, and `longest` is how many
+    layers run twice at most.
     """
 
     depth: int
@@ -38,6 +39,7 @@ class Space:
     price: Price
     limit: float
     sources: tuple[str, ...] = ()
+    longest: int = LONGEST_REPEAT
 
     @property
     def whole(self) -> Plan:
@@ -111,12 +113,16 @@ def exchanges(
     for _ in range(rounds):
         untried = [plan for plan in best if plan not in tried]
         tried.update(untried)
-        near = [each for plan in untried for each in neighbours(plan, space.moves, space.depth, space.sources)]
+        near = [
+            each
+            for plan in untried
+            for each in neighbours(plan, space.moves, space.depth, space.sources, space.longest)
+        ]
         near += [each for plan in untried for each in around(plan)]
         candidates = list(dict.fromkeys([*best, *(each for each in near if space.allows(each))]))
         if len(candidates) == len(best):
             return
-        ended = contest(evaluator, candidates, best[0], settings=settings)
+        ended = contest(evaluator, candidates, best[0], kept=best, settings=settings)
         yield SearchStep("exchange", ended)
         best = best_of(ended, width)
 

@@ -4,13 +4,14 @@
     halves     leave out one half of a layer: its attention or its MLP (FinerCut, BlockPruner)
     bits       a layer runs at a type of GGUF, of which `layerwise.search.bits` has the choices and the exchanges
     merge      two neighbours become the average of their weights (LaCo, MKA; see `layerwise.search.averaging`)
-    repeat     a run of up to four layers runs twice
+    repeat     a run of up to four layers runs twice; where nothing has to be left out, a run of any length
+    damp       the same, each pass with a quarter or a half of its update
     parallel   two neighbours read the same state, and both updates are added
     reorder    two neighbours change places
 
-The first four make a plan cheaper, `repeat` makes it dearer, and the other two leave its price as it is. So does what
-is done wherever there are other models: a layer is taken from one of them, or taken back. Moves act on the stages of a
-plan, unrolled as far as no group is concerned.
+The first four make a plan cheaper, `repeat` and `damp` make it dearer, the others leave its price as it is. So does
+what is done wherever there are other models: a layer is taken from one of them, or taken back. Moves act on the stages
+of a plan, unrolled as far as no group is concerned.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from layerwise.plan import Plan
 from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 
-Move = Literal["drop", "halves", "repeat", "parallel", "reorder", "merge", "bits"]
+Move = Literal["drop", "halves", "repeat", "damp", "parallel", "reorder", "merge", "bits"]
 MOVES: tuple[Move, ...] = get_args(Move)
 CHEAPER: tuple[Move, ...] = ("drop", "halves", "merge")
 """The moves that make a plan cheaper, one step at a time."""
@@ -38,7 +39,10 @@ AVERAGE_OF_TWO = "mean2"
 """The name that plans give to the model whose layer l is the average of the layers l and l+1."""
 
 LONGEST_REPEAT = 4
-"""Layers of the longest run that `repeat` repeats."""
+"""Layers of the longest run that `repeat` repeats, beside moves that leave layers out."""
+
+GAINS = (0.25, 0.5)
+"""The shares of its update that each pass of a run has under `damp`."""
 
 
 def check_moves(names: Sequence[str]) -> tuple[Move, ...]:
@@ -79,8 +83,12 @@ def cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
     return _distinct(plan, made)
 
 
-def neighbours(plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = ()) -> list[Plan]:
+def neighbours(
+    plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = (), longest: int = LONGEST_REPEAT
+) -> list[Plan]:  # fmt: skip
     """Every plan one exchange away: what was left out comes back for something else, or another move is made.
+
+    `longest` is how many layers run twice at most.
 
     >>> [str(each) for each in neighbours(Plan.parse("0 2"), ("drop",), 3)]
     ['1 2', '0 1']
@@ -91,7 +99,11 @@ def neighbours(plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[
     made: list[tuple[Stage, ...]] = []
     for smaller in (each for move in CHEAPER if move in moves for each in _MOVES[move](now)):
         made += restored(smaller, depth, halves="halves" in moves)
-    for move in ("repeat", "parallel", "reorder"):
+    if "repeat" in moves:
+        made += _repeated(now, longest, (1.0,))
+    if "damp" in moves:
+        made += _repeated(now, longest, GAINS)
+    for move in ("parallel", "reorder"):
         if move in moves:
             made += _MOVES[move](now)
     made += from_sources(now, sources)
@@ -147,12 +159,15 @@ def _merge(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
             yield (*now[:index], average, *now[index + 2 :])
 
 
-def _repeat(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
-    for length in range(1, min(LONGEST_REPEAT, len(now)) + 1):
+def _repeated(now: Sequence[Stage], longest: int, gains: Sequence[float]) -> Iterator[tuple[Stage, ...]]:
+    for length in range(1, min(longest, len(now)) + 1):
         for start in range(len(now) - length + 1):
-            run = now[start : start + length]
-            if all(isinstance(stage, Visit) for stage in run):
-                yield (*now[: start + length], *run, *now[start + length :])
+            run = tuple(now[start : start + length])
+            if not all(isinstance(stage, Visit) for stage in run):
+                continue
+            for gain in gains:
+                twice = (*run, *run) if gain == 1 else (Group((Plan(run),), Reduction("gain", gain), 2),)
+                yield (*now[:start], *twice, *now[start + length :])
 
 
 def _parallel(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
@@ -168,7 +183,7 @@ def _reorder(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
 
 
 _MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
-    "drop": _drop, "halves": _halves, "merge": _merge, "repeat": _repeat, "parallel": _parallel, "reorder": _reorder,
+    "drop": _drop, "halves": _halves, "merge": _merge, "parallel": _parallel, "reorder": _reorder,
 }  # fmt: skip
 
 

@@ -24,8 +24,8 @@ POPULATION = 24
 GENERATIONS = 20
 
 CHOICES: Mapping[Move, tuple[str, ...]] = {
-    "drop": ("none",), "halves": ("attn", "mlp"), "repeat": ("twice",), "parallel": ("beside",), "merge": ("averaged",),
-    "reorder": ("after",),
+    "drop": ("none",), "halves": ("attn", "mlp"), "repeat": ("twice",), "damp": ("damped",),
+    "parallel": ("beside",), "merge": ("averaged",), "reorder": ("after",),
 }  # fmt: skip
 """What a move lets a layer do, besides to run: the last three take the next layer with them."""
 
@@ -35,6 +35,7 @@ _STAGES: Mapping[str, Callable[[int], tuple[Stage, ...]]] = {
     "attn": lambda layer: (Visit(layer, sublayer="attn"),),
     "mlp": lambda layer: (Visit(layer, sublayer="mlp"),),
     "twice": lambda layer: (Visit(layer), Visit(layer)),
+    "damped": lambda layer: (Group((Plan.of([layer]),), Reduction("gain", 0.5), 2),),
     "averaged": lambda layer: (Visit(layer, source=AVERAGE_OF_TWO),),
     "beside": lambda layer: (Group((Plan.of([layer]), Plan.of([layer + 1])), Reduction("sum")),),
     "after": lambda layer: (Visit(layer + 1), Visit(layer)),

@@ -19,7 +19,7 @@ on a second, and what is reported is measured once, on a third, no two of them w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -103,6 +103,7 @@ def contest(
     *,
     base: Plan | None = None,
     scale: Mapping[Plan, float] | None = None,
+    kept: Collection[Plan] = (),
     settings: RungSettings | None = None,
 ) -> Round:
     """Which candidates lose least on all of the text.
@@ -133,8 +134,9 @@ def contest(
         worse, ranked = worse + len(plans) - len(left), ranked + len(left) - len(going)
         if rung == rungs - 2:
             by_rank = sorted(going, key=list(order).index)
-            runners_up = tuple(plans[index] for index in by_rank[settings.last :])
+            runners_up = tuple(plans[index] for index in by_rank[settings.last :] if plans[index] not in kept)
             going = sorted(by_rank[: settings.last])
+        going = sorted({*going, *(index for index, plan in enumerate(plans) if plan in kept)})
         plans, factors, nll = [plans[index] for index in going], factors[going], nll[going]
     order = np.argsort(ratio((nll - origin) * factors[:, None], read), kind="stable")
     means = ratio(nll, read)

@@ -198,6 +198,7 @@ def test_layers_of_another_model_are_among_the_moves(
         ({"budget": "layers=0"}, "is no number above 0"),
         ({"budget": "layers=3", "moves": ("dorp",)}, "did you mean drop"),
         ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
+        ({"budget": "layers=0.9x", "moves": ("damp",)}, "more than the whole model: layers=2x"),
         ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
         ({"budget": "layers=3", "moves": ("bits",)}, "types of layers save bytes; write bytes=0.7x"),
         ({"budget": "bytes=0.5x", "moves": ("bits", "halves")}, "goes with drop, repeat, reorder; leave out halves"),
@@ -211,6 +212,21 @@ def test_layers_of_another_model_are_among_the_moves(
 def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         Search(model="nothing", **options)
+
+
+def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) -> None:
+    """And the best repeat is measured beside it, on text that chose neither; of the demo every repeat costs."""
+    result = layerwise.search(
+        "demo", None, "layers=2x", moves=("repeat",), width=1, tokens=2000, run=tmp_path / "run", reporter=Silent()
+    )
+    rows = Rows(result.rows)
+    (change,) = rows.where(metric="arm", arm="best_change")
+    assert len(Plan.parse(str(change.plan)).steps()) > len(result.best.steps())
+    assert rows.where(metric="above_chosen", arm="best_change", task="report")
+    assert result.best == Plan.identity(12)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "no plan, since none was better than the model as trained" in page
+    assert "layerwise heal" not in page
 
 
 def test_a_budget_for_the_whole_model_and_too_little_text_are_refused(stack: Stack, corpus: Corpus) -> None:

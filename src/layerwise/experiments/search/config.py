@@ -40,10 +40,10 @@ class Search(ModelOptions, DurationOptions, Experiment):
     ALTERNATIVES: ClassVar = (AMOUNT_OF_TEXT,)
     EXAMPLES: ClassVar = (
         "demo --budget layers=9",
-        "org/name --text texts/ --budget layers=0.75x",
         "./my-model --text texts/ --budget ms=0.75x --phase decode",
         "./first --source ./second --text texts/ --budget layers=1x",
         "model.gguf --text texts/ --budget bytes=0.8x --moves bits,drop",
+        "org/name --text texts/ --budget layers=2x --moves repeat,damp",
     )
     READS: ClassVar = (
         Reads(
@@ -77,9 +77,10 @@ class Search(ModelOptions, DurationOptions, Experiment):
             raise OptionError("--method one-shot leaves out whole layers; leave --moves out, or use greedy")
         if BITS in moves:
             self._check_bits(moves)
-        elif not set(moves) & set(CHEAPER):
+        elif not set(moves) & set(CHEAPER) and not Budget.parse(self.budget).holds_whole:
             raise OptionError(
-                f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join((*CHEAPER, BITS))} as well"
+                f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join((*CHEAPER, BITS))} as well, "
+                "or leave room for more than the whole model: layers=2x"
             )
         if self.method == "optuna":
             from layerwise.search.nsga import require_optuna

@@ -58,7 +58,7 @@ from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
-from layerwise.search.moves import BITS, CHEAPER, cheaper, check_moves
+from layerwise.search.moves import BITS, CHEAPER, LONGEST_REPEAT, cheaper, check_moves
 from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import (
     RANDOM,
@@ -217,7 +217,8 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget |
             f"--budget {budget} leaves room for the whole model, which costs {whole:g} {budget.unit}: nothing has to "
             "be left out; give less"
         )
-    return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others)
+    longest = LONGEST_REPEAT if set(moves) & {*CHEAPER, BITS} else stack.depth
+    return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others, longest)
 
 
 def random_plans(space: Space, count: int, seed: int) -> list[Plan]:
@@ -245,6 +246,9 @@ def _finalists(
         steps.append(step)
         reporter.log(round_sentence(len(steps), step, searched.complete().get(space.whole)))
     best = list(winners(steps, space))
+    changes = [plan for plan in best if plan != space.whole]
+    if not shrinks and changes:
+        arms = {vocab.BEST_CHANGE: changes[0]}
     drawn = random_plans(space, RANDOM_SETS, config.seed) if shrinks else []
     return Finalists(steps, best[: config.width], arms, drawn)
 
@@ -266,7 +270,8 @@ def _rounds(config: Search, searched: Evaluator, space: Space, arms: Mapping[str
 def _choose(select: GraphEvaluator, space: Space, finalists: Finalists, reporter: Reporter) -> Plan:
     """The finalist that loses least on the selection text; of equals the first."""
     losses = mean_losses(select, [*finalists.within(space), space.whole], space.whole)
-    del losses[space.whole]
+    if not space.allows(space.whole):
+        del losses[space.whole]
     chosen = min(losses, key=lambda plan: losses[plan])
     reporter.log(f"chosen on the selection text among {len(losses)} plans: {chosen}")
     return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import mean
@@ -30,6 +31,7 @@ PRICES: Mapping[str, Show] = {
     "bytes": Show(scale=1e-6, decimals=2, unit=" MB"),
 }  # fmt: skip
 ARMS: Mapping[str, str] = {
+    vocab.BEST_CHANGE: "best change of the trained order",
     "uniform": "uniform type", "first_and_last": "first and last layers", "imatrix": "importance matrix",
     "sweep_effect": "least skip effect", "block_influence": "Block Influence", "angular_distance": "angular distance",
     "deepest_keep_last": "deepest, last kept", vocab.RANDOM: "random sets",
@@ -136,7 +138,8 @@ def findings(data: ReportData) -> Iterator[str]:
     prices = own.where(metric=vocab.PRICE).along("condition")
     units = (unit for unit in _units(data) if unit in prices)
     listed = ", ".join(PRICES[unit].text(prices[unit]) + " layers" * (unit == "layers") for unit in units)
-    yield f"Chosen within {best.against}: {best.plan} ({listed})."
+    chose = "no plan, since none was better than the model as trained: " if _is_trained(data) else ""
+    yield f"Chosen within {best.against}: {chose}{best.plan} ({listed})."
     for text, name in TEXTS.items():
         fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
         if fresh is not None:
@@ -157,6 +160,15 @@ def findings(data: ReportData) -> Iterator[str]:
         off = f"{100 * (measured.value / predicted.value - 1):+.1f} %"
         both = f"{predicted.value:.2f} predicted, {measured.value:.2f} measured ({off})"
         yield f"Milliseconds ({measured.condition}): {both}."
+
+
+def _is_trained(data: ReportData) -> bool:
+    """Whether the model as trained was chosen, within a share of it that leaves room for more."""
+    best = chosen(data)
+    if best is None or not (share := re.fullmatch(r"\w+=(.+)x", str(best.against))):
+        return False
+    plan = Plan.parse(str(best.plan))
+    return float(share[1]) >= 1 and plan == Plan.identity(len(plan.steps()))
 
 
 def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
@@ -238,7 +250,7 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 def _following(data: ReportData) -> Iterator[str]:
     """The plan is healed, unless it has layers of several models, or saved as a model of its own."""
     best = chosen(data)
-    if best is not None:
+    if best is not None and not _is_trained(data):
         given = data.manifest.get("experiment")
         options = given if isinstance(given, Mapping) else {}
         others = options.get("source", ()) if Plan.parse(str(best.plan)).sources() else ()
