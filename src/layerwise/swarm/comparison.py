@@ -111,7 +111,7 @@ class ReplicaComparison:
 
     async def _again(self, node: str, hop: Hop) -> Tensor | None:
         """What a node answers to the hop under another name, from the first pass on."""
-        response = await self.calling.once(node, self._renamed(hop))
+        response = await self.calling.once(node, self._renamed(hop), leaves=True)
         return _wide(response.states[-1]) if isinstance(response, Reply) else None
 
 

@@ -7,6 +7,7 @@ deadline; Ray's own detection takes 15 to 55 s and is not waited for.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -84,6 +85,9 @@ class RayTransport:
         errors = self._ray.exceptions
         try:
             response: Response = unpack(await reference)
+        except asyncio.CancelledError:
+            self._ray.cancel(reference)  # what waits for its turn at the node is not begun any more
+            raise
         except errors.RayActorError as error:
             return Gone(node, cause_of(error))
         except errors.RayTaskError as error:

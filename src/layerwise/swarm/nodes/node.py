@@ -7,6 +7,7 @@ comes twice, can do no harm.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -105,6 +106,7 @@ class Node:
     def __init__(self, name: str, device: torch.device | str = "cpu") -> None:
         self.name = name
         self.device = torch.device(device)
+        self.process = secrets.token_hex(4)
         self._held: dict[RemoteLayer, HeldLayer] = {}
         self._requests: OrderedDict[str, _Request] = OrderedDict()
 
@@ -120,6 +122,7 @@ class Node:
     def restart(self) -> None:
         """Forget every request, as a process does that dies and is started again."""
         self._requests.clear()
+        self.process = secrets.token_hex(4)
 
     def handle(self, message: Message) -> Response:
         """The answer to a message. What goes wrong is an answer, too: `Refused`, with the reason."""
@@ -176,7 +179,7 @@ class Node:
             request.forget(hop.visits)
             raise
         wanted = states if hop.every else states[-1:]
-        reply = Reply(self.name, hop.request, hop.number, last, tuple(map(to_array, wanted)), seconds)
+        reply = Reply(self.name, hop.request, hop.number, last, tuple(map(to_array, wanted)), seconds, self.process)
         request.last = reply
         return reply
 
