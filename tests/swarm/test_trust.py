@@ -112,6 +112,17 @@ def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named(
     assert (overview.completed, overview.degraded) == (2, 1)
 
 
+def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
+    """Both replicas return zeros: they agree, and their norms are like none; the router's own layers decide."""
+    stack, (ids, _) = _stack(), prompts(1)
+    schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.0, wrongness="zeros") for number in (1, 3)))
+    settings = SwarmSettings(spot_share=1.0, quorum=Quorum(layers=1))
+    with gather(stack, 4, 2, schedule=schedule, settings=settings) as swarm:
+        answer = swarm.generate(ids, max_new_tokens=6, do_sample=False)
+        assert _quarantined(swarm) == ["node-1", "node-3"]
+    assert answer.missing == (3, 4)
+
+
 def test_quarantine_ends_with_the_process() -> None:
     """A new process under the old name is asked whether it computes; the old one stays away, however well it does."""
     stack, (ids, _) = _stack(), prompts(1)
