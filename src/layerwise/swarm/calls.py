@@ -65,7 +65,7 @@ class Calling:
         self.hedges = HedgeBudget()
         self._sample = sample
         self._names = secrets.token_hex(8), count()
-        self._numbers = count()
+        self._numbers, self._order = count(), count()
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def hop(
@@ -158,24 +158,19 @@ class Calling:
     async def _hop(
         self, node: str, hop: Hop, may_leave: Callable[[], bool] = _stays, request: str = ""
     ) -> Reply | Failure:
-        member, clock = self.members[node], asyncio.get_running_loop().time
+        member = self.members[node]
         self.hedges.call()
         hop = replace(hop, number=next(self._numbers))
-        member.owed[hop.number] = (clock(), hop.work)
-        try:
-            response = await self._answer(member, hop, may_leave, request)
-            if isinstance(response, Reply):
-                flaw = _flaw(hop, response)
-                seconds = member.hear(hop.number, clock())
-                if flaw is None:
-                    member.observe(seconds, response, hop)
-                    self.members.latencies.record(seconds, hop.work)
-                    return response
-                response = Corrupt(node, flaw)
-            elif isinstance(response, Done):
-                response = Corrupt(node, "answered a hop as if it were no hop")
-        finally:
-            del member.owed[hop.number]
+        seconds, response = await self._answer(member, hop, may_leave, request)
+        if isinstance(response, Reply):
+            flaw = _flaw(hop, response)
+            if flaw is None:
+                member.observe(seconds, response, hop)
+                self.members.latencies.record(seconds, hop.work)
+                return response
+            response = Corrupt(node, flaw)
+        elif isinstance(response, Done):
+            response = Corrupt(node, "answered a hop as if it were no hop")
         member.failures += 1
         if isinstance(response, Gone):
             self.members.change(node, "gone", "lost", f"{node} is gone: {response.reason}")
@@ -183,14 +178,39 @@ class Calling:
             self.begin(self.check(member))
         return response
 
-    async def _answer(self, member: NodeRecord, hop: Hop, may_leave: Callable[[], bool], request: str) -> Response:
-        """The node's answer; `Late` once the request leaves it, the hop is lost, or the node computes no more.
+    async def _answer(
+        self, member: NodeRecord, hop: Hop, may_leave: Callable[[], bool], request: str
+    ) -> tuple[float, Response]:
+        """The node's answer and how long it took; `Late` once the request leaves it, the hop is lost, or the node
+        computes no more.
 
         A hop is lost if the node has since answered one that was sent later. Time in which this process was busy
-        otherwise is not held against the node.
+        otherwise is not held against the node. A check is sent at once, since it is to find out about the others.
         """
         clock = asyncio.get_running_loop().time
-        answer = asyncio.ensure_future(self.transport.call(member.name, hop))
+        sent: asyncio.Future[Response] | None = None
+        took, order = 0.0, -1
+
+        def ended(done: asyncio.Future[Response]) -> None:
+            nonlocal took
+            if done.cancelled():
+                del member.owed[hop.number]
+            else:
+                took = member.hear(hop.number, order, clock())
+            if not _is_check(hop):
+                member.turn.release()
+
+        async def in_turn() -> Response:
+            nonlocal sent, order
+            if not _is_check(hop):
+                await member.turn.acquire()
+            order = next(self._order)
+            sent = asyncio.ensure_future(self.transport.call(member.name, hop))
+            sent.add_done_callback(ended)
+            return await asyncio.shield(sent)
+
+        member.owed[hop.number] = (clock(), hop.work)
+        answer = asyncio.ensure_future(in_turn())
         overtaken: float | None = None
         noted = not request
         try:
@@ -198,19 +218,21 @@ class Calling:
                 now, work = clock(), member.oldest_work
                 deadline = member.latencies.deadline(work, self.members.latencies)
                 patience, silent = member.latencies.patience(work), member.silent(now)
-                if member.answered > hop.number and overtaken is None:
+                if sent is not None and member.answered > order and overtaken is None:
                     overtaken = now
                 if silent >= patience:
                     text = f"{member.name} has answered nothing for {silent:.2f} s"
                     self.members.change(member.name, "suspected", "late", text)
                 if silent >= patience or (overtaken is not None and now - overtaken >= deadline):
-                    return Late(member.name, silent)
+                    if sent is not None:
+                        sent.cancel()
+                    return 0.0, Late(member.name, silent)
                 if silent >= deadline:
                     if not noted:
                         noted, text = True, f"{member.name} did not answer within {silent:.2f} s"
                         self.members.note("late", text, node=member.name, request=request)
                     if may_leave():
-                        return Late(member.name, silent)
+                        return 0.0, Late(member.name, silent)
                     if silent >= 2 * member.probed:
                         member.probed = silent
                         self.begin(self.check(member))
@@ -219,9 +241,13 @@ class Calling:
                 if not answer.done():
                     await asyncio.wait({answer}, timeout=clock() - now - wait + TICK)
                 if answer.done():
-                    return answer.result()
+                    return took, answer.result()
         finally:
             answer.cancel()
+            if sent is None:
+                del member.owed[hop.number]
+            elif not sent.done():  # what the node has begun it ends; if nothing ever comes, its turn is over
+                asyncio.get_running_loop().call_later(member.latencies.patience(hop.work), sent.cancel)
 
 
 def _is_check(hop: Hop) -> bool:

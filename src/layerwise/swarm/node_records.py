@@ -19,6 +19,9 @@ MOST_EVENTS = 1000
 """Events that are remembered; older ones are forgotten."""
 
 
+AHEAD = 2
+"""Calls that a node is sent at a time: the one that it is at, and the next."""
+
 MOST_SERVED = 100
 """The last requests of a node that are remembered by name."""
 
@@ -27,8 +30,10 @@ MOST_SERVED = 100
 class NodeRecord:
     """One node: what it holds, its state, what its hops took, and what is known of its answers.
 
-    `owed` are the calls under way by number, with the moment and the work of each; `heard` is the moment of the last
-    answer, and `answered` the latest call that has one. `process` is the process that answers under the node's name.
+    `owed` are the calls under way by number, with the moment and the work of each, also those that nobody waits for any
+    more. `heard` is the moment of the last answer, and `answered` says which of the calls in the order of sending was
+    the latest that has one. Few calls are sent ahead, each of which holds a `turn`; one that waits for its turn can be
+    taken back. `process` is the process that answers under the node's name.
     `answers` and `requests` count what a `ReplicaComparison` has looked at, `strikes` are the last answers in a row
     that changed the norm of the state as none before, and `served` the last requests that used its answers. One
     replay at a time holds `replaying`.
@@ -51,6 +56,7 @@ class NodeRecord:
     strikes: int = 0
     served: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_SERVED))
     replaying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AHEAD))
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
@@ -73,10 +79,11 @@ class NodeRecord:
         """The seconds in which the node has answered nothing of what it owes."""
         return now - max(self.heard, next(began for began, _ in self.owed.values())) if self.owed else 0.0
 
-    def hear(self, number: int, now: float) -> float:
-        """Note that call `number` was answered; the seconds since it was made, or since the answer before it."""
-        seconds = now - max(self.heard, self.owed[number][0])
-        self.heard, self.answered, self.probed = now, max(self.answered, number), 0.0
+    def hear(self, number: int, order: int, now: float) -> float:
+        """Note that call `number`, sent as this one in `order`, was answered; the seconds since it was made, or since
+        the answer before it."""
+        seconds = now - max(self.heard, self.owed.pop(number)[0])
+        self.heard, self.answered, self.probed = now, max(self.answered, order), 0.0
         return seconds
 
     def observe(self, seconds: float, reply: Reply, hop: Hop) -> None:

@@ -7,7 +7,6 @@ deadline; Ray's own detection takes 15 to 55 s and is not waited for.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -17,9 +16,6 @@ from typing import Any
 from layerwise.errors import SwarmError
 from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
 from layerwise.swarm.messages import Gone, Message, Refused, Response, pack, unpack
-
-AHEAD = 2
-"""Messages that a node is sent at a time: the one that it is at, and the next."""
 
 STARTED_WITHIN = 300.0
 """Seconds in which the nodes of a cluster have to start."""
@@ -62,7 +58,6 @@ class RayTransport:
         self._ray = self._connection.ray
         self._device = device
         self._actors: dict[str, Any] = {}
-        self._turns: dict[tuple[str, asyncio.AbstractEventLoop], asyncio.Semaphore] = {}
         self._group: Any = None
         try:
             self._group = self._placed(len(names))
@@ -82,16 +77,8 @@ class RayTransport:
         self._ray.kill(self._actors[node], no_restart=True)
 
     async def call(self, node: str, message: Message) -> Response:
-        """What the node answers to the message, or how the call failed.
-
-        A node is sent few messages ahead; others wait here, so that one which is cancelled is never sent. (Where
-        Ray cancels what an actor was sent, the actor stands still for 30 s, waiting for the number that is left out.)
-        """
-        turn = self._turns.setdefault((node, asyncio.get_running_loop()), asyncio.Semaphore(AHEAD))
-        await turn.acquire()
-        answer = asyncio.ensure_future(self._answer(node, self._actors[node].handle.remote(pack(message))))
-        answer.add_done_callback(lambda _: turn.release())
-        return await asyncio.shield(answer)
+        """What the node answers to the message, or how the call failed."""
+        return await self._answer(node, self._actors[node].handle.remote(pack(message)))
 
     async def _answer(self, node: str, reference: Any) -> Response:
         errors = self._ray.exceptions
