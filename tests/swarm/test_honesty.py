@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 import pytest
 
 from contracts.specimen import DEPTH
-from layerwise.swarm.answer import COMPLETE, Answer, Decoding, Span
+from layerwise.swarm.answer import COMPLETE, Answer, Decoding, TokenSpan
 from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, Kind, Schedule
@@ -137,14 +137,14 @@ def _broken() -> str:
 def test_an_answer_that_names_the_last_plan_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """As it was: what was missing before the last plan is not said."""
     monkeypatch.setattr(
-        SwarmRequest, "spans", lambda self, *_: (Span(0, len(self.written), str(self.live.running)),)
+        SwarmRequest, "spans", lambda self, *_: (TokenSpan(0, len(self.written), str(self.live.running)),)
     )  # fmt: skip
     assert "and names [] alone" in _broken()
 
 
 def test_a_layer_that_is_named_without_cause_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        SwarmRequest, "spans", lambda self, *_: (Span(0, len(self.written), "0-3", tuple(range(DEPTH)), COMPLETE),)
+        SwarmRequest, "spans", lambda self, *_: (TokenSpan(0, len(self.written), "0-3", tuple(range(DEPTH)), COMPLETE),)
     )  # fmt: skip
     assert "names without cause" in _broken()
 

@@ -34,7 +34,7 @@ UNKNOWN = Expected(None, None, None, "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TokenSpan:
     """New tokens of an answer that were made alike: those from number `start` to the one before `stop`.
 
     `plan` is the text of the plan that wrote them, `missing` the layers of the plan asked for that it lacks, and
@@ -64,7 +64,7 @@ class Answer:
     request: str
     tokens: tuple[int, ...]
     finish: Finish
-    spans: tuple[Span, ...]
+    spans: tuple[TokenSpan, ...]
 
     @property
     def plan(self) -> str:

@@ -19,8 +19,8 @@ MOST_EVENTS = 1000
 """Events that are remembered; older ones are forgotten."""
 
 
-AHEAD = 2
-"""Calls that a node is sent at a time: the one that it is at, and the next."""
+AHEAD = 16
+"""Calls that a node is sent at a time: with fewer it waits for a router that is busy."""
 
 MOST_SERVED = 100
 """The last requests of a node that are remembered by name."""

@@ -15,7 +15,7 @@ from itertools import pairwise
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Capture
-from layerwise.swarm.answer import UNKNOWN, Expected, Span
+from layerwise.swarm.answer import UNKNOWN, Expected, TokenSpan
 from layerwise.swarm.live_plan import LivePlan
 from layerwise.swarm.messages import Arguments, Array, Pass, RemoteLayer, RemoteVisit
 from layerwise.swarm.route import Leg
@@ -132,14 +132,14 @@ class SwarmRequest:
             live = live.in_order(tuple(sorted(live.visits, key=lambda visit: self.chain.index(visit.slot))))
         self.live, self.legs = live, ()
 
-    def spans(self, expected: Callable[[LivePlan], Expected], recomputed: bool) -> tuple[Span, ...]:
+    def spans(self, expected: Callable[[LivePlan], Expected], recomputed: bool) -> tuple[TokenSpan, ...]:
         """Which plan wrote which tokens; `recomputed` says that caches never hold what a lost layer left.
 
         What tokens cost that follow others without their layers, or behind a wrong node, nobody has measured.
         """
         cuts = {number for number in range(1, len(self.written)) if self.written[number] != self.written[number - 1]}
         cuts |= {0, *self.doubted.values()}
-        made: list[Span] = []
+        made: list[TokenSpan] = []
         lacked = frozenset[int]()
         for start, stop in pairwise((*sorted(cuts), len(self.written))):
             live = self.written[start]
@@ -148,7 +148,7 @@ class SwarmRequest:
             earlier = tuple(sorted(lacked - missing))
             known = not doubted and (recomputed or not earlier)
             cost = expected(live) if known else UNKNOWN
-            made.append(Span(start, stop, str(live.running), live.missing_numbers, cost, earlier, doubted))
+            made.append(TokenSpan(start, stop, str(live.running), live.missing_numbers, cost, earlier, doubted))
             lacked |= missing
         return tuple(made)
 

@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.answer import Answer, Decoding, Event, Expected, NodeView, Overview, RequestView, Span
+from layerwise.swarm.answer import Answer, Decoding, Event, Expected, NodeView, Overview, RequestView, TokenSpan
 from layerwise.swarm.decoding import TextStream
 
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
@@ -89,7 +89,7 @@ class FakeSwarm:
                     finish = "stop"
                     break
             at = len(made) if self.lost_from is None else min(self.lost_from, len(made))
-            spans = (Span(0, at, "0-11"), Span(at, len(made), "0-3 6-11", (4, 5), LOST))
+            spans = (TokenSpan(0, at, "0-11"), TokenSpan(at, len(made), "0-3 6-11", (4, 5), LOST))
             answer = Answer(request, tuple(made), finish, tuple(span for span in spans if span.stop > span.start))
             self.completed += 1
             self.degraded += not answer.is_whole
@@ -114,7 +114,7 @@ class FakeSwarm:
 
     async def classify(self, pixel_values: Any, *, request: str) -> tuple[Sequence[float], Answer]:
         red = pixel_values.getpixel((0, 0))[0] / 255
-        answer = Answer(request, (), "stop", (Span(0, 1, "0-3 6-11", (4, 5), LOST),))
+        answer = Answer(request, (), "stop", (TokenSpan(0, 1, "0-3 6-11", (4, 5), LOST),))
         return (red * 0.9, (1 - red) * 0.9, 0.1), answer
 
     def overview(self) -> Overview:
